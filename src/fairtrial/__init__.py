@@ -1,0 +1,60 @@
+"""Fairtrial: did your change to training really make it better? How sure, how fast, and at what price.
+
+Names are imported when they are first used, so that `import fairtrial` costs nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.version import __version__
+
+if TYPE_CHECKING:
+    from fairtrial.api.launch import Launched, LaunchTerms, launch
+    from fairtrial.api.runs import export_runs, list_runs, query, show_run
+    from fairtrial.api.script import run
+    from fairtrial.api.train import Trained, resume, train
+    from fairtrial.core.errors import FairtrialError
+    from fairtrial.plan.study import Study, read_study
+
+_HOMES = {
+    "run": "fairtrial.api.script",
+    "train": "fairtrial.api.train",
+    "resume": "fairtrial.api.train",
+    "Trained": "fairtrial.api.train",
+    "launch": "fairtrial.api.launch",
+    "LaunchTerms": "fairtrial.api.launch",
+    "Launched": "fairtrial.api.launch",
+    "list_runs": "fairtrial.api.runs",
+    "show_run": "fairtrial.api.runs",
+    "export_runs": "fairtrial.api.runs",
+    "query": "fairtrial.api.runs",
+    "Study": "fairtrial.plan.study",
+    "read_study": "fairtrial.plan.study",
+    "FairtrialError": "fairtrial.core.errors",
+}
+
+__all__ = [
+    "FairtrialError", "LaunchTerms", "Launched", "Study", "Trained", "__version__", "export_runs", "launch",
+    "list_runs", "query", "read_study", "resume", "run", "show_run", "train",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'fairtrial' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+class _Fairtrial(ModuleType):
+    """`fairtrial.train` is the verb. Importing the room `fairtrial/train/` must not take its name away."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not (name in _HOMES and isinstance(value, ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Fairtrial

@@ -1,0 +1,5 @@
+"""`python -m fairtrial`."""
+
+from fairtrial.cli.app import main
+
+main()

@@ -1,0 +1,1 @@
+"""Is it true? Pure functions from numbers to findings."""

@@ -1,0 +1,84 @@
+"""Plain descriptions of a study: what each variant reached, and by how much the pairs differ."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from fairtrial.core.runs import Run, Status
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One variant: how many runs it has, and the mean and spread over its completed seeds."""
+
+    variant: str
+    planned: int
+    completed: int
+    diverged: int
+    failed: int
+    interrupted: int
+    seeds: tuple[int, ...]
+    mean: float | None
+    sd: float | None
+    wall_s: float | None
+
+    @property
+    def n(self) -> int:
+        return len(self.seeds)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A variant against the first one, seed by seed."""
+
+    control: str
+    candidate: str
+    pairs: int
+    mean: float
+    sd: float | None
+    above: int
+
+
+def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, Sequence[Run]]) -> list[Arm]:
+    return [_describe_arm(variant, values[variant], runs[variant]) for variant in values]
+
+
+def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]) -> Arm:
+    count = {status: sum(run.status is status for run in runs) for status in Status}
+    times = [run.metadata["timings"]["wall_s"] for run in runs if run.status is Status.COMPLETED]
+    numbers = list(values.values())
+    return Arm(
+        variant=variant,
+        planned=len(runs),
+        completed=count[Status.COMPLETED],
+        diverged=count[Status.DIVERGED],
+        failed=count[Status.FAILED],
+        interrupted=count[Status.INTERRUPTED] + count[Status.RUNNING],
+        seeds=tuple(sorted(values)),
+        mean=fmean(numbers) if numbers else None,
+        sd=stdev(numbers) if len(numbers) > 1 else None,
+        wall_s=fmean(times) if times else None,
+    )
+
+
+def describe_differences(values: Mapping[str, Mapping[int, float]]) -> list[Difference]:
+    """Every variant against the first, on the seeds that both completed."""
+    control, *others = values
+    return [d for other in others if (d := _describe_difference(control, other, values)) is not None]
+
+
+def _describe_difference(control: str, candidate: str, values: Mapping[str, Mapping[int, float]]) -> Difference | None:
+    shared = sorted(values[control].keys() & values[candidate].keys())
+    if not shared:
+        return None
+    gaps = [values[candidate][seed] - values[control][seed] for seed in shared]
+    return Difference(
+        control,
+        candidate,
+        len(gaps),
+        fmean(gaps),
+        stdev(gaps) if len(gaps) > 1 else None,
+        sum(gap > 0 for gap in gaps),
+    )

@@ -1,0 +1,175 @@
+"""From planned cells to finished ones: what `train`, `launch` and everything after them share.
+
+resolve data and needs → sort out what is done → run the needs → run the rest → see how it stands
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.errors import FairtrialError, RunsFailed, UserError
+from fairtrial.core.options import parse_options
+from fairtrial.core.paths import NEEDS_STUDY
+from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
+from fairtrial.core.runs import Outcome, Run, Status
+from fairtrial.core.specs import Need, RunSpec
+from fairtrial.job import Request
+from fairtrial.launch.contract import Launcher
+from fairtrial.launch.schedule import Schedule, Ticket
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.metadata import load_metadata, load_run, write_metadata
+from fairtrial.record.store import Store
+from fairtrial.record.studies import differences, refuse_changed_variants
+
+Watcher = Callable[[Sequence[Ticket]], None]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A planned run with all it needs, and the run that is there already, if any."""
+
+    spec: RunSpec
+    request: Request
+    existing: Run | None
+    needs: tuple[Cell, ...] = ()
+
+    @property
+    def key(self) -> str:
+        return self.spec.name
+
+    def is_done(self, *, retry_failed: bool) -> bool:
+        if self.existing is None:
+            return False
+        status = self.existing.status
+        return status.is_result or (status is Status.FAILED and not retry_failed)
+
+
+@dataclass
+class Terms:
+    """How cells are to be run: the same for all cells of one command."""
+
+    timeout: float | None = None
+    retries: int = 0
+    retry_failed: bool = False
+    watch: Watcher = lambda _: None
+
+
+def load_checked_recipe(word: str) -> LoadedRecipe:
+    recipe = load_recipe(word)
+    require_installed(recipe)
+    return recipe
+
+
+def prepare(specs: Iterable[RunSpec], store: Store, environment: Mapping[str, Any]) -> list[Cell]:
+    """Attach to every cell its data, its needs, and what the store already has of it."""
+    known: dict[str, Cell] = {}
+    return [_prepare(spec, store, environment, known) for spec in specs]
+
+
+def _prepare(spec: RunSpec, store: Store, environment: Mapping[str, Any], known: dict[str, Cell]) -> Cell:
+    recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+    options = parse_options(recipe.options, spec.options, where=spec.name)
+    data = recipe.data(options, store.cache)
+    spec = spec.with_data(data.identity() if data else {})
+    if spec.name in known:
+        return known[spec.name]
+    needs = {
+        name: _prepare(_need_spec(need), store, environment, known) for name, need in recipe.needs(options).items()
+    }
+    where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
+    request = Request(spec, store.root, environment, where)
+    cell = Cell(spec, request, store.run(spec.study, spec.run_id), tuple(needs.values()))
+    known[spec.name] = cell
+    return cell
+
+
+def _need_spec(need: Need) -> RunSpec:
+    """A need is a run like any other, in a study of its own, named by its content."""
+    recipe = load_checked_recipe(need.recipe)
+    options = resolve(recipe, need.options, where=need.label)
+    spec = spec_of(recipe, options, study=NEEDS_STUDY, variant="", seed=need.seed)
+    variant = f"{need.label}-{content_hash(dict(spec.identity))[:8]}"
+    return replace(spec, variant=variant)
+
+
+def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -> list[Cell]:
+    """Refuse a variant whose options changed; with `replace_old`, archive its old runs instead."""
+    studies = {cell.spec.study for cell in cells}
+    found = (store.run(study, entry.name) for study in studies for _, entry in store.directories(study))
+    existing = [run for run in found if run]
+    if not replace_old:
+        refuse_changed_variants([cell.spec for cell in cells], existing)
+        return list(cells)
+    specs = {(cell.spec.study, cell.spec.variant): cell.spec for cell in cells}
+    keys = {cell.key for cell in cells}
+    for run in existing:
+        spec = specs.get((run.study, run.variant))
+        if run.name in keys or (spec is not None and differences(spec, run)):
+            store.archive(run.paths, run.study)
+    return [Cell(cell.spec, cell.request, None, cell.needs) for cell in cells]
+
+
+def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
+    """Run what is missing, needs first; returns a ticket per cell that was missing."""
+    missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
+    needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
+    if needs:
+        _refuse_failed_needs(_run(list(needs.values()), store, launcher, terms))
+    return _run(missing, store, launcher, terms)
+
+
+def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
+    by_key = {cell.key: cell for cell in cells}
+
+    def look(key: str) -> Outcome | None:
+        spec = by_key[key].spec
+        run = load_run(store.paths.run(spec.study, spec.run_id))
+        return Outcome(run.status, run.reason, already_done=True) if run else None
+
+    def settle(key: str, status: Status, reason: str) -> None:
+        settle_run(store, by_key[key].spec, status, reason)
+
+    tickets = [Ticket(cell.key, cell.request.to_dict()) for cell in cells]
+    schedule = Schedule(tickets, launcher, look, settle, terms.timeout, terms.retries, terms.watch)
+    schedule.run()
+    terms.watch(tickets)
+    if schedule.interrupted:
+        raise KeyboardInterrupt
+    return tickets
+
+
+def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None:
+    """Write down how a run ended whose own process could not: killed, or too slow to leave."""
+    paths = store.paths.run(spec.study, spec.run_id)
+    try:
+        claim = Claim(paths)
+    except (ClaimedElsewhere, FairtrialError):
+        return
+    try:
+        metadata = load_metadata(paths)
+        if metadata is not None and not Status(metadata["status"]).is_result:
+            write_metadata(paths, {**metadata, "status": status.value, "reason": reason})
+    finally:
+        claim.release()
+
+
+def _refuse_failed_needs(tickets: Sequence[Ticket]) -> None:
+    for ticket in tickets:
+        outcome = ticket.outcome
+        if outcome is None or outcome.status is not Status.COMPLETED:
+            reason = outcome.reason if outcome else "it was stopped"
+            raise RunsFailed(
+                f"{ticket.key}, which the runs need, did not complete: {reason}",
+                hint=f"See: fairtrial runs show '{ticket.key}'",
+            )
+
+
+def require_existing(store: Store, reference: str) -> Run:
+    run = store.find(reference)
+    if run.metadata["recipe"] == "script":
+        raise UserError(f"run {run.name} was made by a script", hint="Start that script again: it resumes by itself.")
+    return run

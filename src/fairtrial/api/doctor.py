@@ -1,0 +1,97 @@
+"""doctor: what is installed, and what this machine can measure."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import resource
+import shutil
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.record.environment import git_state, machine
+from fairtrial.record.store import Store
+
+LOW_DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `ok` is None where it is neither good nor bad."""
+
+    name: str
+    ok: bool | None
+    finding: str
+    hint: str | None = None
+
+
+def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Check], dict[str, Any]]:
+    """All checks, and the facts of the machine that they rest on."""
+    facts = machine()
+    checks = [
+        Check("python", sys.version_info >= (3, 11), facts["python"]),
+        Check("processor", None, f"{facts['cpu']}, {facts['cpu_count']} cores"),
+        Check("memory", None, f"{facts['memory_bytes'] / 2**30:.1f} GiB"),
+        _gpu(facts),
+        _clock(),
+        _git(),
+        _store(Path(default_store(store))),
+        *(_recipe(name) for name in recipe_names()),
+    ]
+    return checks, facts
+
+
+def _gpu(facts: dict[str, Any]) -> Check:
+    if facts["gpu"] is None:
+        return Check("gpu", None, "unavailable: no NVIDIA device is visible; GPU figures will be null")
+    return Check("gpu", True, str(facts["gpu"]))
+
+
+def _clock() -> Check:
+    """The smallest time that the clock can tell apart, seen, not quoted."""
+    gaps = []
+    for _ in range(2000):
+        start = now = time.perf_counter_ns()
+        while now == start:
+            now = time.perf_counter_ns()
+        gaps.append(now - start)
+    load = os.getloadavg()[0]
+    return Check("clock", None, f"tells {min(gaps)} ns apart; load average {load:.2f} on {os.cpu_count()} cores")
+
+
+def _git() -> Check:
+    state = git_state(Path.cwd())
+    if state["git_commit"] is None:
+        return Check("git", None, "not in a repository: runs will have no commit", "Run inside a git working tree.")
+    dirty = "with uncommitted changes" if state["git_dirty"] else "clean"
+    return Check("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
+
+
+def _store(path: Path) -> Check:
+    existed = path.exists()
+    try:
+        Store(path).check_writable()
+    except FairtrialError as error:
+        return Check("store", False, error.message, error.hint)
+    free = shutil.disk_usage(path).free
+    if not existed:
+        path.rmdir()
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    finding = f"{path}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
+    return Check("store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space.")
+
+
+def _recipe(name: str) -> Check:
+    recipe = load_recipe(name)
+    missing = [package for package in recipe.requires if importlib.util.find_spec(package) is None]
+    label = f"recipe {name}"
+    if missing:
+        install = f"pip install 'fairtrial[{recipe.extra}]'" if recipe.extra else f"pip install {' '.join(missing)}"
+        return Check(label, False, f"needs {', '.join(missing)}", install)
+    return Check(label, True, recipe.summary)

@@ -1,0 +1,91 @@
+"""init: a complete, commented study file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.options import OptionInfo, describe_options
+from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.plan.study import DEFAULT_SEEDS, Study
+
+EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
+    "distill": {"none": {"strategy": "none"}, "kd": {"strategy": "kd"}},
+    "classify": {"mlp": {"model": "mlp"}, "cnn": {"model": "cnn"}},
+    "fake": {"control": {}, "candidate": {"effect": 0.03}},
+    "command": {"base": {"lr": 0.1}, "new": {"lr": 0.2}},
+}
+COMMAND = {
+    "argv": ["python", "train.py", "--lr", "{lr}", "--seed", "{seed}"],
+    "metrics": "{run_dir}/out.jsonl",
+}
+
+
+def init(path: Path, *, recipe: str = "distill", study: str | None = None, force: bool = False) -> Path:
+    """Write a study file for a recipe, with every key and every option explained in place."""
+    loaded = load_recipe(recipe)
+    if path.exists() and not force:
+        raise UserError(f"{path} exists already", hint="Choose another --output, or overwrite it with --force.")
+    name = study or path.stem.replace(" ", "-")
+    try:
+        path.write_text(study_text(loaded, name))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+    return path
+
+
+def study_text(recipe: LoadedRecipe, name: str) -> str:
+    described = {key: field.description for key, field in Study.model_fields.items()}
+    variants = EXAMPLES.get(recipe.name, {"control": {}, "candidate": {}})
+    metric = recipe.metric.on("report") if recipe.metric else None
+    direction = recipe.metric.direction if recipe.metric else "max"
+    return "\n".join(
+        [
+            f"# A study of Fairtrial. Run it with: fairtrial launch {name}.yaml",
+            f"study: {_yaml(name)}  # {described['study']}",
+            f"recipe: {_yaml(str(recipe.file or recipe.name))}  # {recipe.summary}",
+            "",
+            f"# {described['options']}",
+            *_options(recipe),
+            "",
+            f"# {described['variants']}",
+            "variants:",
+            *(f"  {variant}: {_yaml(values)}" for variant, values in variants.items()),
+            "",
+            f"seeds: {DEFAULT_SEEDS}  # {described['seeds']}",
+            f"metric: {_yaml(metric)}  # {described['metric']}",
+            f"direction: {direction}  # {described['direction']}",
+            "",
+            f"# {described['summary']}",
+            "summary:",
+            "  type: last  # auc, last, best, slope or time_to",
+            "  # window: 1000:5000  # Steps it looks at.",
+            "",
+            f"# sesoi: 0.01  # {described['sesoi']}",
+            f"alpha: 0.05  # {described['alpha']}",
+            "",
+        ]
+    )
+
+
+def _options(recipe: LoadedRecipe) -> list[str]:
+    if recipe.name == "command":
+        lines = [f"  {key}: {_yaml(value)}" for key, value in COMMAND.items()]
+        return ["options:", *lines]
+    rows = [_option_line(info) for info in describe_options(recipe.options)]
+    return ["options: {}", "# Every option with its default; move those that you change into options:", *rows]
+
+
+def _option_line(info: OptionInfo) -> str:
+    choices = f" One of {', '.join(info.choices)}." if info.choices else ""
+    unit = f" [{info.unit}]" if info.unit else ""
+    return f"#   {info.name}: {_yaml(info.default)}  # {info.help}{choices}{unit}"
+
+
+def _yaml(value: Any) -> str:
+    """JSON is YAML; plain words need no quotes."""
+    if isinstance(value, str) and value.replace("-", "").replace("_", "").isalnum() and not value[0].isdigit():
+        return value
+    return json.dumps(list(value) if isinstance(value, tuple) else value)

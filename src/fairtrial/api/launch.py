@@ -1,0 +1,213 @@
+"""launch: variants × seeds, only what is missing, on this machine."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
+from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
+from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, OTHER_COMMIT
+from fairtrial.core.errors import UserError
+from fairtrial.core.options import describe_options
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run, Status, headline
+from fairtrial.core.specs import RunSpec
+from fairtrial.launch.local import LocalLauncher
+from fairtrial.plan.cells import plan_study
+from fairtrial.plan.study import Study
+from fairtrial.record.environment import git_state, machine
+from fairtrial.record.series import unspell
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan, save_plan
+
+FEW = 3
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How a study stands after a launch."""
+
+    study: str
+    store: Path
+    metric: str | None
+    direction: str
+    runs: Sequence[Run]
+    made: Sequence[str]
+    missing: Sequence[str]
+    arms: Sequence[Arm]
+    differences: Sequence[Difference]
+    cautions: Sequence[Mapping[str, str]] = ()
+    next_commands: Sequence[str] = ()
+    synthetic: bool = False
+
+    @property
+    def bad(self) -> list[Run]:
+        return [run for run in self.runs if run.status is not Status.COMPLETED]
+
+
+@dataclass(frozen=True)
+class LaunchTerms:
+    """How to launch: all that is about this launch and not about the study."""
+
+    jobs: int | None = None
+    timeout: float | None = None
+    retries: int = 0
+    retry_failed: bool = False
+    replace_old: bool = False
+    strict: bool = False
+    watch: Watcher = lambda _: None
+    ready: Callable[[Sequence[Cell]], None] = field(default=lambda _: None)
+
+
+def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
+    """Run every cell of a study that is not there yet; returns how the whole study stands."""
+    terms = terms or LaunchTerms()
+    recipe = load_checked_recipe(study.recipe)
+    specs = plan_study(study, recipe)
+    git = git_state(Path.cwd())
+    if terms.strict and git["git_dirty"] is not False:
+        what = "has uncommitted changes" if git["git_dirty"] else "is not a git repository"
+        raise UserError(f"--strict: the working tree {what}", hint="Commit them, or launch without --strict.")
+    place = Store(default_store(store))
+    place.check_writable()
+    cells = clear_conflicts(prepare(specs, place, {**git, **machine()}), place, replace_old=terms.replace_old)
+    save_plan(place, study.to_dict())
+    terms.ready(cells)
+    made = _run_missing(cells, place, recipe, terms)
+    return stand(place, study, recipe, cells, made, git)
+
+
+def _run_missing(cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms) -> list[str]:
+    missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
+    if not missing:
+        return []
+    slots = min(terms.jobs or os.cpu_count() or 1, len(missing))
+    several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
+    words = {
+        str(recipe.file) if recipe.file else recipe.name,
+        *(n.spec.recipe for c in missing for n in c.needs),
+    }
+    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch)
+    with closing(LocalLauncher(slots, [*sorted(words), "pyarrow.parquet"], fresh=several_threads)) as launcher:
+        tickets = complete(cells, store, launcher, how)
+    return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
+
+
+def stand(
+    store: Store,
+    study: Study,
+    recipe: LoadedRecipe,
+    cells: Sequence[Cell],
+    made: Sequence[str],
+    git: Mapping[str, Any],
+) -> Launched:
+    """Read the study's cells back from the store and put its table together."""
+    found = {cell.key: store.run(cell.spec.study, cell.spec.run_id) for cell in cells}
+    runs = [run for run in found.values() if run]
+    metric, direction = _judged_by(study, recipe, runs)
+    values = {
+        variant: {run.seed: float(unspell(run.final[metric or ""])) for run in runs if run.variant == variant
+                  and run.status is Status.COMPLETED and metric in run.final}
+        for variant in study.variants
+    }  # fmt: skip
+    arms = describe_arms(values, {v: [r for r in runs if r.variant == v] for v in study.variants})
+    kept = [cell.existing for cell in cells if cell.existing and cell.key not in made]
+    return Launched(
+        study=study.study,
+        store=store.root,
+        metric=metric,
+        direction=direction,
+        runs=runs,
+        made=list(made),
+        missing=[key for key, run in found.items() if run is None],
+        arms=arms,
+        differences=describe_differences(values),
+        cautions=_cautions(runs, kept, arms, git),
+        next_commands=_next_commands(study.study, store, runs),
+        synthetic=recipe.synthetic,
+    )
+
+
+def _judged_by(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> tuple[str | None, str]:
+    preset = recipe.metric
+    direction = study.direction or (preset.direction if preset else "max")
+    final = next((run.final for run in runs if run.status is Status.COMPLETED), {})
+    if study.metric and final and study.metric not in final:
+        raise UserError(
+            f"no run of study '{study.study}' logged a metric '{study.metric}'",
+            hint=f"Logged: {', '.join(sorted(final))}",
+        )
+    return study.metric or headline(preset.on("report") if preset else None, final), direction
+
+
+def _cautions(
+    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[Arm], git: Mapping[str, Any]
+) -> list[Mapping[str, str]]:
+    found = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
+    commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}
+    if commits and git["git_commit"]:
+        count = sum(run.metadata["environment"].get("git_commit") in commits for run in kept)
+        then = ", ".join(sorted(commit[:8] for commit in commits))
+        found["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
+    if git["git_dirty"]:
+        found["dirty"] = DIRTY_TREE.fill()
+    counts = {arm.n for arm in arms}
+    if len({arm.seeds for arm in arms}) > 1:
+        found["partial"] = FINAL_PARTIAL.fill(n=len(set.intersection(*(set(arm.seeds) for arm in arms))))
+    elif counts and max(counts) < FEW:
+        found["few"] = FEW_SEEDS.fill(n=max(counts))
+    return list(found.values())
+
+
+def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
+    place = "" if store.root == default_store() else f" --store {shlex.quote(str(store.root))}"
+    name = shlex.quote(study)
+    failed = [run for run in runs if run.status is Status.FAILED]
+    shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]
+    commands = [f"fairtrial runs show {shlex.quote(run.name)}{place}" for run in shown]
+    commands.append(f"fairtrial runs list --study {name}{place}")
+    commands.append(f"fairtrial runs export {shlex.quote(study + '/*')} --output {shlex.quote(study + '.csv')}{place}")
+    return commands
+
+
+def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[tuple[RunSpec, str]]:
+    """Every cell with the command that would make it alone. Starts nothing and writes nothing."""
+    recipe = load_checked_recipe(study.recipe)
+    return [(spec, command_line(spec, recipe, store)) for spec in plan_study(study, recipe)]
+
+
+def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:
+    """The `train` command that makes this very cell."""
+    words = ["fairtrial", "train", str(recipe.file or recipe.name)]
+    defaults = recipe.options.model_construct().model_dump(mode="json")
+    trailing: list[str] = []
+    for info in describe_options(recipe.options):
+        value = spec.options[info.name]
+        if value == defaults.get(info.name):
+            continue
+        if info.type_name == "list":
+            trailing = ["--", *value]
+        elif info.is_switch:
+            words.append(info.flag if value else info.flag.replace("--", "--no-", 1))
+        elif info.type_name == "mapping":
+            words += [part for key, item in value.items() for part in (info.flag, f"{key}={item}")]
+        else:
+            words += [info.flag, str(value)]
+    words += ["--seed", str(spec.seed), "--study", spec.study, "--variant", spec.variant]
+    words += ["--store", str(store)] if store else []
+    return shlex.join(words + trailing)
+
+
+def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:
+    """`<recipe>-<date>-<n>`, with the first n that is free."""
+    place = Store(default_store(store))
+    stem = f"{Path(recipe).stem}-{time.strftime('%Y%m%d')}"
+    return next(f"{stem}-{n}" for n in range(1, 10_000) if load_plan(place, f"{stem}-{n}") is None)

@@ -1,0 +1,123 @@
+"""run: recording for anyone's own training script.
+
+    with fairtrial.run(seed=1, best_metric="eval_accuracy") as run:
+        saved = run.resume()
+        …
+        run.log(step, loss=loss)
+        run.evaluated(step, {"eval_accuracy": accuracy}, state)
+        run.save(step, state)
+
+Started by `fairtrial launch command`, it joins the run of that launch; started by hand, it makes its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.errors import CellConflict, UserError
+from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name, default_store
+from fairtrial.core.specs import FIXED_SEEDS, RunSpec
+from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.environment import git_state, machine
+from fairtrial.record.metadata import load_run, new_metadata
+from fairtrial.record.recorder import Recorder
+from fairtrial.record.store import Store
+
+RECIPE = "script"
+
+
+def run(
+    *,
+    seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    study: str | None = None,
+    variant: str | None = None,
+    best_metric: str | None = None,
+    best_mode: Literal["max", "min"] = "max",
+    metric: str | None = None,
+    direction: Literal["max", "min"] = "max",
+    store: str | os.PathLike[str] | None = None,
+    replace: bool = False,
+) -> Recorder:
+    """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
+
+    `config` is what tells this variant from others; the same study and variant with another config is refused.
+    `best_metric` judges `best.pt`; `metric` is what the run is judged by.
+    """
+    if best_mode not in ("max", "min") or direction not in ("max", "min"):
+        raise UserError("best_mode and direction must be 'max' or 'min'")
+    joined = os.environ.get(JOIN_VARIABLE)
+    judged = {"metric": metric, "direction": direction if metric else None}
+    judged |= {"best_metric_name": best_metric, "best_metric_mode": best_mode if best_metric else None}
+    recorder = _join(Path(joined), judged) if joined else _begin(
+        seed, dict(config or {}), study, variant, judged, Store(default_store(store)), replace=replace
+    )  # fmt: skip
+    atexit.register(_finish_at_exit, recorder)
+    return recorder
+
+
+def _join(folder: Path, judged: Mapping[str, Any]) -> Recorder:
+    recorder = Recorder.attach(RunPaths(folder))
+    chosen = {key: value for key, value in judged.items() if value is not None}
+    if chosen:
+        recorder.update(**chosen)
+    return recorder
+
+
+def _begin(
+    seed: int | None,
+    config: dict[str, Any],
+    study: str | None,
+    variant: str | None,
+    judged: Mapping[str, Any],
+    store: Store,
+    *,
+    replace: bool,
+) -> Recorder:
+    script = Path(sys.argv[0]).stem or "interactive"
+    name = variant or (f"{script}-{content_hash(config)[:8]}" if config else script)
+    spec = RunSpec(
+        recipe=RECIPE,
+        options=config,
+        identity=config,
+        seed=FIXED_SEEDS[0] if seed is None else seed,
+        study=check_name("study", study or ADHOC_STUDY),
+        variant=check_name("variant", name),
+    )
+    store.check_writable()
+    paths = store.paths.run(spec.study, spec.run_id)
+    claim = _claim_open_cell(paths, spec, store, replace=replace)
+    metadata = new_metadata(spec, {**git_state(Path.cwd()), **machine()}, synthetic=False)
+    return Recorder.create(paths, {**metadata, **judged}, claim)
+
+
+def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:
+    existing = load_run(paths)
+    if existing and replace:
+        store.archive(paths, spec.study)
+    elif existing and existing.metadata["fingerprint"] != spec.fingerprint:
+        raise CellConflict(
+            f"run {spec.name} exists with another config",
+            hint="Use another variant, or replace=True to archive it.",
+        )
+    elif existing and existing.status.is_result:
+        raise UserError(f"run {spec.name} is already done", hint="Use another seed, or replace=True to archive it.")
+    try:
+        return Claim(paths)
+    except ClaimedElsewhere:
+        raise UserError(f"run {spec.name} is being written by another process") from None
+
+
+def _finish_at_exit(recorder: Recorder) -> None:
+    """A script that does not use `with` is done when it ends, and failed when it ended with an error."""
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        recorder.__exit__(None, None, None)
+    elif not recorder.ended:
+        recorder.__exit__(type(error), error, None)

@@ -1,0 +1,152 @@
+"""train: one recorded run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing
+from fairtrial.core.errors import RunsFailed, UserError
+from fairtrial.core.paths import ADHOC_STUDY, RunPaths, check_name, default_store
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.specs import FIXED_SEEDS, RunSpec
+from fairtrial.core.training import Observer
+from fairtrial.job import run_cell
+from fairtrial.plan.cells import label, resolve, spec_of
+from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.record.environment import git_state, machine
+from fairtrial.record.store import Store
+
+Observing = Callable[[RunSpec], Sequence[Observer]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The run, and whether it was there already."""
+
+    run: Run
+    already_done: bool
+
+
+def train(
+    recipe: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int = FIXED_SEEDS[0],
+    study: str = ADHOC_STUDY,
+    variant: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    again: bool = False,
+    replace_old: bool = False,
+    observe: Observing = lambda _: (),
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Train a recipe once, recorded. The same call again finds the run done, or resumes it."""
+    place = Store(default_store(store))
+    place.check_writable()
+    loaded = load_checked_recipe(recipe)
+    resolved = resolve(loaded, options or {}, where=f"recipe '{loaded.name}'")
+    name = check_name("variant", variant or label(loaded, resolved))
+    spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name, seed=seed)
+    if again:
+        spec = replace(spec, attempt=_next_attempt(place, spec))
+    cell = prepare([spec], place, _environment())[0]
+    if not again:
+        [cell] = clear_conflicts([cell], place, replace_old=replace_old)
+    return _train_cell(cell, observe, should_stop)
+
+
+def resume(
+    reference: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    observe: Observing = lambda _: (),
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Continue an interrupted run from its last checkpoint, with the options that it was started with."""
+    place = Store(default_store(store))
+    run = require_existing(place, reference)
+    kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
+    spec = RunSpec(**{key: run.metadata[key] for key in kept})
+    cell = prepare([spec], place, _environment())[0]
+    return _train_cell(cell, observe, should_stop)
+
+
+def _environment() -> dict[str, Any]:
+    return {**git_state(Path.cwd()), **machine()}
+
+
+def _next_attempt(store: Store, spec: RunSpec) -> int:
+    attempts = [
+        run.attempt
+        for _, entry in store.directories(spec.study)
+        if (run := store.run(spec.study, entry.name)) and (run.variant, run.seed) == (spec.variant, spec.seed)
+    ]
+    return max(attempts, default=0) + 1
+
+
+def _train_cell(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+    for need in cell.needs:
+        if not need.is_done(retry_failed=True):
+            _perform(need, observe, should_stop)
+    return _perform(cell, observe, should_stop)
+
+
+def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+    try:
+        outcome = run_cell(
+            cell.request, observers=observe(cell.spec), should_stop=should_stop, to_log=printed_to_log_too
+        )
+    except ClaimedElsewhere:
+        raise UserError(
+            f"run {cell.key} is being made by another process", hint="Wait for it, or train another seed."
+        ) from None
+    run = Store(cell.request.store).run(cell.spec.study, cell.spec.run_id)
+    assert run is not None
+    if outcome.already_done and outcome.status.is_result:
+        return Trained(run, already_done=True)
+    if outcome.status is Status.INTERRUPTED and should_stop():
+        raise KeyboardInterrupt
+    if outcome.status is not Status.COMPLETED:
+        raise RunsFailed(
+            f"run {run.name} {_verb(outcome.status)}: {outcome.reason}",
+            hint=outcome.hint or f"See: fairtrial runs show '{run.name}'",
+        )
+    return Trained(run, already_done=False)
+
+
+def _verb(status: Status) -> str:
+    return "was interrupted" if status is Status.INTERRUPTED else str(status)
+
+
+class _Tee:
+    """A text stream that also goes into the run's log."""
+
+    def __init__(self, stream: IO[str], log: IO[str]) -> None:
+        self._stream = stream
+        self._log = log
+
+    def write(self, text: str) -> int:
+        self._log.write(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def printed_to_log_too(paths: RunPaths) -> Iterator[None]:
+    """What the recipe prints is shown and kept."""
+    kept = sys.stdout, sys.stderr
+    with paths.log.open("a", buffering=1) as log:
+        # What a recipe prints is for people: standard output stays free for the one document of --format json.
+        sys.stdout, sys.stderr = _Tee(kept[1], log), _Tee(kept[1], log)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = kept

@@ -1,0 +1,155 @@
+"""What every command shares: where the result goes, in which format, and which store it is about."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.core.errors import UsageError, UserError, unknown
+from fairtrial.core.paths import default_store
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+FORMATS = ("text", "json", "csv", "markdown", "latex")
+SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
+
+
+@dataclass(frozen=True)
+class Output:
+    """How this call of a command wants to be answered."""
+
+    format: str
+    path: Path | None
+    store: str | None
+    quiet: bool
+    color: bool
+
+    @property
+    def live(self) -> bool:
+        """Whether a person is watching: progress bars are for them alone."""
+        return sys.stderr.isatty() and not self.quiet
+
+    def console(self, *, err: bool = False) -> Console:
+        from rich.console import Console
+
+        stream = sys.stderr if err else sys.stdout
+        width = None if stream.isatty() else 120
+        return Console(file=stream, no_color=not self.color, highlight=False, width=width, soft_wrap=False)
+
+    def say(self, text: str) -> None:
+        """A line for people, on standard error."""
+        if not self.quiet:
+            click.echo(text, err=True)
+
+    def name_store(self) -> None:
+        self.say(f"Store: {default_store(self.store)}")
+
+    def give(
+        self,
+        document: Mapping[str, Any],
+        rows: Sequence[Mapping[str, Any]],
+        show: Callable[[Console], None],
+    ) -> None:
+        """The result, in the format that was asked for, to the file or standard output."""
+        if self.format == "text":
+            self._give_text(show)
+            return
+        from fairtrial.report.documents import render
+
+        self._write(render(self.format, document, rows))
+
+    def _give_text(self, show: Callable[[Console], None]) -> None:
+        if self.path is None:
+            show(self.console())
+            return
+        from rich.console import Console
+
+        with self._open() as file:
+            show(Console(file=file, no_color=True, highlight=False, width=120))
+
+    def _write(self, text: str) -> None:
+        if self.path is None:
+            click.echo(text, nl=False)
+            return
+        with self._open() as file:
+            file.write(text)
+        self.say(f"Wrote {self.path}")
+
+    def _open(self) -> Any:
+        assert self.path is not None
+        try:
+            return self.path.open("w")
+        except OSError as error:
+            raise UserError(f"cannot write {self.path}: {error.strerror}", hint="Choose another --output.") from None
+
+
+def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that all commands share; the command gets an `Output` as its first argument."""
+
+    @functools.wraps(function)
+    def command(
+        *arguments: Any,
+        output_format: str | None,
+        output: str | None,
+        store: str | None,
+        quiet: bool,
+        color: bool,
+        **options: Any,
+    ) -> Any:
+        path = Path(output) if output else None
+        out = Output(_format(output_format, path), path, store, quiet, color)
+        return function(out, *arguments, **options)
+
+    for option in reversed(_SHARED):
+        command = option(command)
+    return command
+
+
+def _format(given: str | None, path: Path | None) -> str:
+    if given is None and path is not None:
+        if path.suffix not in SUFFIXES:
+            raise UsageError(
+                f"cannot tell a format from '{path.name}'",
+                hint=f"End it in {', '.join(SUFFIXES)}, or give --format.",
+            )
+        return SUFFIXES[path.suffix]
+    return given or "text"
+
+
+def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+    """Values for this command's options from a YAML file; flags win over them."""
+    if value is None:
+        return
+    from fairtrial.plan.study import read_mapping
+
+    given = {str(key).replace("-", "_"): item for key, item in read_mapping(Path(value)).items()}
+    names = {(p.name or ""): p for p in ctx.command.params if isinstance(p, click.Option) and p.name != "config"}
+    if "output_format" in names:
+        names["format"] = names.pop("output_format")
+    problems = [f"{value}: {unknown('option', key, names)}" for key in given if key not in names]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+    if "format" in given:
+        given["output_format"] = given.pop("format")
+    ctx.default_map = given
+
+
+_SHARED = (
+    click.option("--format", "output_format", type=click.Choice(FORMATS), help="How to print it.  [default: text]"),
+    click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format."),
+    click.option("--store", metavar="PATH", help="Where runs are kept.  [default: $FAIRTRIAL_STORE or ./runs]"),
+    click.option(
+        "--config", metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,
+        help="Take option values from a YAML file; flags win.",
+    ),
+    click.option("--quiet", is_flag=True, help="Print the result and nothing else."),
+    click.option("--color/--no-color", default=True, help="Colour on terminals."),
+    click.option("--debug", is_flag=True, expose_value=False, help="Show the full trace of an error."),
+)  # fmt: skip

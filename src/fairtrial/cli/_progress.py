@@ -1,0 +1,170 @@
+"""Progress for people who watch: a bar per run, and one for the whole."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.api.cells import Cell
+from fairtrial.api.runs import last_step
+from fairtrial.cli._output import Output
+from fairtrial.core.paths import StorePaths
+from fairtrial.core.runs import Status
+from fairtrial.core.specs import RunSpec
+from fairtrial.core.training import Observer
+from fairtrial.launch.schedule import Place, Ticket
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+REFRESH_S = 0.1
+
+
+def make_progress(out: Output) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(compact=True),
+        console=out.console(err=True),
+        transient=True,
+        refresh_per_second=8,
+    )
+
+
+class TrainProgress(Observer):
+    """A bar for one run in this process. It looks at the clock, not at the model."""
+
+    def __init__(self, progress: Progress, spec: RunSpec) -> None:
+        self._progress = progress
+        self._spec = spec
+        self._task: TaskID | None = None
+        self._shown = 0.0
+
+    def training_started(self, first_step: int, steps: int, now: float) -> None:
+        self._task = self._progress.add_task(self._spec.name, total=steps, completed=first_step - 1, unit="steps")
+        self._shown = now
+
+    def step_ended(self, step: int, now: float) -> None:
+        if now - self._shown > REFRESH_S and self._task is not None:
+            self._progress.update(self._task, completed=step)
+            self._shown = now
+
+    def training_ended(self, now: float) -> None:  # noqa: ARG002
+        if self._task is not None:
+            self._progress.remove_task(self._task)
+
+
+class LaunchProgress:
+    """Bars for the runs that are going on, a line for each that ended, and the whole at the bottom."""
+
+    def __init__(self, out: Output, progress: Progress | None) -> None:
+        self._out = out
+        self._progress = progress
+        self._bars: dict[str, TaskID] = {}
+        self._told: set[str] = set()
+        self._total: TaskID | None = None
+        self._batch: Sequence[Ticket] | None = None
+        self._read = 0.0
+
+    def ready(self, cells: Sequence[Cell]) -> None:
+        done = sum(cell.is_done(retry_failed=False) for cell in cells)
+        kept = f"; {done} already there" if done else ""
+        self._out.say(f"Study: {cells[0].spec.study}, {len(cells)} runs{kept}")
+
+    def __call__(self, tickets: Sequence[Ticket]) -> None:
+        for ticket in tickets:
+            if ticket.place is Place.ENDED and ticket.key not in self._told:
+                self._tell_end(ticket)
+        if self._progress is not None:
+            self._draw(self._progress, tickets)
+
+    def _tell_end(self, ticket: Ticket) -> None:
+        self._told.add(ticket.key)
+        outcome = ticket.outcome
+        if outcome is None:
+            return
+        took = (ticket.ended or 0) - (ticket.started or 0)
+        mark = "✓" if outcome.status is Status.COMPLETED else "✗"
+        reason = "" if outcome.status is Status.COMPLETED else f": {outcome.reason}"
+        line = f"  {mark} {ticket.key}  {outcome.status}{reason}  {took:.1f} s"
+        if self._progress is not None and not self._out.quiet:
+            self._progress.console.print(line, markup=False)
+        else:
+            self._out.say(line)
+
+    def _draw(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
+        ended = sum(ticket.place is Place.ENDED for ticket in tickets)
+        if self._batch is not tickets:
+            self._batch = tickets
+            self._start_total(progress, tickets)
+        assert self._total is not None
+        progress.update(self._total, completed=ended)
+        if time.monotonic() - self._read < REFRESH_S:
+            return
+        self._read = time.monotonic()
+        for ticket in tickets:
+            self._draw_one(progress, ticket)
+
+    def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
+        if self._total is not None:
+            progress.remove_task(self._total)
+        self._total = progress.add_task("[bold]all runs", total=len(tickets), unit="runs")
+
+    def _draw_one(self, progress: Progress, ticket: Ticket) -> None:
+        bar = self._bars.get(ticket.key)
+        if ticket.place is not Place.RUNNING:
+            if bar is not None:
+                progress.remove_task(self._bars.pop(ticket.key))
+            return
+        spec = RunSpec.from_dict(ticket.request["spec"])
+        steps = spec.options.get("steps")
+        if bar is None:
+            bar = self._bars[ticket.key] = progress.add_task(ticket.key, total=steps, unit="steps" if steps else "")
+        metrics = StorePaths(ticket.request["store"]).run(spec.study, spec.run_id).metrics
+        progress.update(bar, completed=last_step(metrics) or 0)
+
+
+def observe_with(progress: Progress | None) -> Callable[[RunSpec], Sequence[Observer]]:
+    return lambda spec: [] if progress is None else [TrainProgress(progress, spec)]
+
+
+def shown_value(value: Any) -> str:
+    """A number as a person reads it; nothing where it is unknown."""
+    if value is None:
+        return ""
+    return f"{value:.4f}" if isinstance(value, float) else str(value)
+
+
+def shown_time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 120
+        else f"{seconds / 60:.1f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
+
+
+def best_line(metadata: Mapping[str, Any]) -> str | None:
+    if metadata["best_checkpoint_step"] is None:
+        return None
+    return (
+        f"{metadata['best_metric_name']} {metadata['best_metric_value']:.4f} at step "
+        f"{metadata['best_checkpoint_step']}, {metadata['best_checkpoint_path']}"
+    )

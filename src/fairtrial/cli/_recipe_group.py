@@ -1,0 +1,46 @@
+"""A command that takes a recipe's name, or its file, as its first word: `train`, `launch`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from fairtrial.cli._recipe_options import RecipeCommand, flags
+from fairtrial.core.errors import UserError
+from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
+
+Body = Callable[[LoadedRecipe], Callable[..., Any]]
+
+
+class RecipeGroup(click.Group):
+    """Makes one subcommand per recipe when it is named. `body(recipe)` is what it does."""
+
+    body: Body
+    own_options: tuple[click.Parameter, ...] = ()
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return recipe_names()
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        try:
+            recipe = load_recipe(cmd_name)
+        except UserError as error:
+            if cmd_name.endswith(".py"):
+                raise
+            raise click.UsageError(error.message, ctx) from None
+        function = self.body(recipe)
+        shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
+        return RecipeCommand(
+            recipe,
+            name=cmd_name,
+            params=[*flags(recipe), *self.own_options, *shared],
+            callback=function,
+            help=recipe.summary + (" SYNTHETIC." if recipe.synthetic else ""),
+        )
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Recipes"):
+            formatter.write_dl([(name, load_recipe(name).summary) for name in recipe_names()])
+            formatter.write_dl([("./FILE.py", "A recipe of your own.")])

@@ -1,0 +1,95 @@
+"""Flags made from a recipe's options: the same declaration that makes the YAML keys and the documentation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+from fairtrial.core.errors import UsageError
+from fairtrial.core.options import LOOP_OPTIONS, OptionInfo, Options, describe_options
+from fairtrial.core.registry import LoadedRecipe
+
+METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping": "NAME=VALUE"}
+
+
+def flags(recipe: LoadedRecipe) -> list[click.Parameter]:
+    """One parameter per option. None means not given: the declared default then applies."""
+    return [_flag(info) for info in describe_options(recipe.options)]
+
+
+def _flag(info: OptionInfo) -> click.Parameter:
+    if info.type_name == "list":
+        return click.Argument([info.name], nargs=-1, type=click.UNPROCESSED, metavar="[-- PROGRAM ARGUMENTS…]")
+    if info.is_switch:
+        off = info.flag.replace("--", "--no-", 1)
+        return click.Option([f"{info.flag}/{off}", info.name], default=None, help=_help(info))
+    return click.Option(
+        [info.flag, info.name],
+        metavar="|".join(info.choices) if info.choices else METAVARS[info.type_name],
+        multiple=info.type_name == "mapping",
+        help=_help(info),
+    )
+
+
+def _help(info: OptionInfo) -> str:
+    unit = f" [{info.unit}]" if info.unit and info.unit not in info.help else ""
+    shown = "" if info.default in (None, (), {}) else f"  [default: {_plain(info.default)}]"
+    return f"{info.help}{unit}{shown}"
+
+
+def _plain(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def given_values(model: type[Options], parsed: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that the person gave, as the model takes them."""
+    given = {}
+    for info in describe_options(model):
+        value = parsed.get(info.name)
+        if value is None or value == ():
+            continue
+        if info.type_name == "mapping":
+            value = dict(pairs(value)) if not isinstance(value, dict) else value
+        elif info.optional and isinstance(value, str) and value.lower() == "none":
+            value = None
+        given[info.name] = value
+    return given
+
+
+def pairs(words: Sequence[str]) -> list[tuple[str, str]]:
+    """`name=value` words, split at their first equals sign."""
+    split = [word.partition("=") for word in words]
+    bad = [name for name, equals, _ in split if not equals or not name]
+    if bad:
+        raise UsageError(f"'{bad[0]}' is not of the form name=value")
+    return [(name.strip().replace("-", "_"), value) for name, _, value in split]
+
+
+class RecipeCommand(click.Command):
+    """A command whose help lists the recipe's own options, the loop's, and the common ones apart."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        recipe_names = {info.name for info in describe_options(self.recipe.options)}
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            name = parameter.name or ""
+            if record:
+                kind = (
+                    "Common options"
+                    if name not in recipe_names
+                    else "Training loop"
+                    if name in LOOP_OPTIONS
+                    else "Recipe"
+                )
+                groups.setdefault(kind, []).append(record)
+        for title in ("Recipe", "Training loop", "Common options"):
+            if title in groups:
+                with formatter.section(title):
+                    formatter.write_dl(groups[title])
+
+    def __init__(self, recipe: LoadedRecipe, **settings: Any) -> None:
+        self.recipe = recipe
+        super().__init__(**settings)

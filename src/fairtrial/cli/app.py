@@ -1,0 +1,112 @@
+"""`fairtrial`: the table of commands in workflow order, and the one place that prints errors.
+
+A command's module is imported when the command is used, so that `--help` stays instant.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+
+from fairtrial.core.errors import (
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USAGE,
+    FairtrialError,
+    unknown,
+)
+from fairtrial.version import __version__
+
+COMMANDS = {
+    "init": "Write a complete, commented study file.",
+    "train": "Train a recipe once, recorded; resume; keep the best checkpoint.",
+    "launch": "Run variants × seeds, only what is missing.",
+    "runs": "List, show, tail, export, query and remove runs.",
+    "doctor": "Show what is installed and what this machine can measure.",
+}
+
+
+class LazyGroup(click.Group):
+    """Knows its commands by name and one line; imports the rest on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = importlib.import_module(f"fairtrial.cli.{cmd_name}").command
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            raise click.UsageError(unknown("command", args[0], COMMANDS), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, message="fairtrial %(version)s")
+def cli() -> None:
+    """Did your change to training really make it better? How sure, how fast, and at what price.
+
+    Give every change a fair trial: the same seeds on both sides, real runs, nothing dropped.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run a command line and return its exit code. Errors become a sentence and a hint, here and nowhere else."""
+    debug = "--debug" in arguments
+    try:
+        result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False)
+    except FairtrialError as error:
+        if debug:
+            raise
+        return _tell(error, arguments)
+    except click.UsageError as error:
+        return _tell(_from_click(error), arguments, code=EXIT_USAGE)
+    except click.ClickException as error:
+        return _tell(FairtrialError(error.format_message()), arguments)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nStopped. What was recorded is kept; the same command goes on from there.", err=True)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_OK
+    return result if isinstance(result, int) else EXIT_OK
+
+
+def _from_click(error: click.UsageError) -> FairtrialError:
+    path = error.ctx.command_path if error.ctx else "fairtrial"
+    return FairtrialError(error.format_message().rstrip("."), hint=f"See: {path} --help")
+
+
+def _tell(error: FairtrialError, arguments: Sequence[str], *, code: int | None = None) -> int:
+    """People read it on standard error; programs that asked for JSON get one document on standard output."""
+    lines = [f"Error: {error.message}", *(f"Error: {problem}" for problem in error.problems)]
+    if error.hint:
+        lines.append(f"Hint: {error.hint}")
+    click.echo("\n".join(lines), err=True)
+    if _wants_json(arguments):
+        click.echo(json.dumps({"schema": 1, "error": error.to_dict()}))
+    return error.exit_code if code is None else code
+
+
+def _wants_json(arguments: Sequence[str]) -> bool:
+    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
+    return "--format=json" in arguments or ("--format", "json") in pairs

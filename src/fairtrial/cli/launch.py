@@ -1,0 +1,223 @@
+"""fairtrial launch"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._progress import LaunchProgress, make_progress, shown_time, shown_value
+from fairtrial.cli._recipe_group import RecipeGroup
+from fairtrial.cli._recipe_options import given_values, pairs
+from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.registry import LoadedRecipe
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.launch import Launched
+    from fairtrial.core.runs import Run
+    from fairtrial.plan.study import Study
+
+HOW_OPTIONS: tuple[click.Parameter, ...] = (
+    click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: number of cores]"),
+    click.Option(
+        ["--timeout"], type=click.FloatRange(min=0, min_open=True), help="Stop a run after this many seconds."
+    ),
+    click.Option(
+        ["--retries"], type=click.IntRange(min=0), default=0, help="Try failed or lost runs again this often."
+    ),
+    click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
+    click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
+    click.Option(["--strict"], is_flag=True, help="Refuse to launch from a dirty working tree."),
+    click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
+)
+VARIANT_HELP = "A variant; repeat it for more. The first is the control."
+STUDY_OPTIONS: tuple[click.Parameter, ...] = (
+    click.Option(["--variant", "variants"], multiple=True, metavar="NAME:KEY=VALUE,…", help=VARIANT_HELP),
+    click.Option(["--base-run-name"], metavar="NAME", help="Name of the study.  [default: RECIPE-DATE-N]"),
+    click.Option(["--seeds"], metavar="N|LIST", help="How many seeds, or a list such as 1,2,3.  [default: 15]"),
+    click.Option(["--metric"], metavar="NAME", help="Metric of the table.  [default: the recipe's]"),
+    click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
+)  # fmt: skip
+
+
+def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
+    @with_output
+    def launch_recipe(
+        out: Output, *, variants: Sequence[str], base_run_name: str | None, seeds: str | None,
+        metric: str | None, direction: str | None, **flags: Any,
+    ) -> int:  # fmt: skip
+        from fairtrial.api.launch import default_name
+        from fairtrial.core.options import parse_options
+        from fairtrial.plan.study import Study
+
+        word = str(recipe.file or recipe.name)
+        values: dict[str, Any] = {
+            "study": base_run_name or default_name(word, out.store),
+            "recipe": word,
+            "options": given_values(recipe.options, flags),
+            "variants": _variants(variants),
+            "metric": metric,
+            "direction": direction,
+        }
+        if seeds is not None:
+            values["seeds"] = parse_seeds(seeds)
+        return _launch(out, parse_options(Study, values, where="launch"), flags)
+
+    return launch_recipe
+
+
+@with_output
+def _launch_file(out: Output, *, path: str, seeds: str | None, **flags: Any) -> int:
+    from fairtrial.plan.study import read_study
+
+    study = read_study(Path(path))
+    if seeds is not None:
+        from fairtrial.core.options import parse_options
+        from fairtrial.plan.study import Study
+
+        study = parse_options(Study, {**study.model_dump(), "seeds": parse_seeds(seeds)}, where=path)
+    return _launch(out, study, flags)
+
+
+def parse_seeds(text: str) -> int | list[int]:
+    """`5` is a count, `1,2,3` a list."""
+    try:
+        numbers = [int(part) for part in str(text).split(",")]
+    except ValueError:
+        raise UsageError(f"--seeds: '{text}' is neither a number nor a list such as 1,2,3") from None
+    return numbers[0] if len(numbers) == 1 else numbers
+
+
+def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`name:key=value,key=value` → options. A comma inside a value is not possible here: use a study file."""
+    found: dict[str, dict[str, Any]] = {}
+    for word in words:
+        name, _, settings = word.partition(":")
+        if name in found:
+            raise UsageError(f"--variant: '{name}' is given twice")
+        found[name] = dict(pairs([part for part in settings.split(",") if part]))
+    return found or {"default": {}}
+
+
+def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
+    from fairtrial.api.launch import LaunchTerms, dry_run, launch
+
+    if flags["dry_run"]:
+        _give_dry_run(out, dry_run(study, store=out.store))
+        return EXIT_OK
+    out.name_store()
+    with make_progress(out) if out.live else contextlib.nullcontext() as progress:
+        watcher = LaunchProgress(out, progress)
+        terms = LaunchTerms(
+            jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
+            replace_old=flags["replace"], strict=flags["strict"], watch=watcher, ready=watcher.ready,
+        )  # fmt: skip
+        launched = launch(study, store=out.store, terms=terms)
+    document = _document(launched)
+    out.give(document, document["arms"], lambda console: _show(console, launched))
+    return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
+
+
+def _give_dry_run(out: Output, planned: Sequence[tuple[Any, str]]) -> None:
+    rows = [{"run": spec.name, "seed": spec.seed, "variant": spec.variant, "command": line} for spec, line in planned]
+
+    def show(console: Console) -> None:
+        for row in rows:
+            console.print(row["command"], markup=False, soft_wrap=True)
+
+    out.give({"runs": rows}, rows, show)
+    out.say(f"{len(rows)} runs; nothing was started.")
+
+
+def _document(launched: Launched) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "study": launched.study,
+        "store": str(launched.store),
+        "synthetic": launched.synthetic,
+        "metric": launched.metric,
+        "direction": launched.direction,
+        "runs": [_run_row(run, launched.metric) for run in launched.runs],
+        "made": list(launched.made),
+        "missing": list(launched.missing),
+        "arms": [asdict(arm) for arm in launched.arms],
+        "differences": [asdict(difference) for difference in launched.differences],
+        "cautions": list(launched.cautions),
+        "next": list(launched.next_commands),
+    }  # fmt: skip
+
+
+def _run_row(run: Run, metric: str | None) -> dict[str, Any]:
+    row = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status.value}
+    return {**row, "reason": run.reason, "value": run.final.get(metric or "")}
+
+
+def _show(console: Console, launched: Launched) -> None:
+    from rich.table import Table
+
+    title = f"{launched.study}: {launched.metric}" + (" (synthetic)" if launched.synthetic else "")
+    table = Table(title=title, title_justify="left", title_style="bold")
+    for name in ("variant", "runs", "mean", "sd", "time per run"):
+        table.add_column(name, justify="left" if name == "variant" else "right")
+    for arm in launched.arms:
+        table.add_row(arm.variant, _counts(arm), shown_value(arm.mean), shown_value(arm.sd), shown_time(arm.wall_s))
+    console.print(table)
+    for gap in launched.differences:
+        better = gap.above if launched.direction == "max" else gap.pairs - gap.above
+        spread = "" if gap.sd is None else f", sd {gap.sd:.4f}"
+        console.print(
+            f"{gap.candidate} − {gap.control}: {gap.mean:+.4f} on average over {gap.pairs} paired seeds{spread}; "
+            f"better in {better} of {gap.pairs}.", markup=False, soft_wrap=True,
+        )  # fmt: skip
+    for run in launched.bad:
+        console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False, soft_wrap=True)
+        _show_log_tail(console, run)
+    for caution in launched.cautions:
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False, soft_wrap=True)
+    console.print("Next:", style="bold")
+    for line in launched.next_commands:
+        console.print(f"  {line}", markup=False, soft_wrap=True)
+
+
+def _show_log_tail(console: Console, run: Run) -> None:
+    from fairtrial.api.runs import log_tail
+
+    for line in log_tail(run, 4):
+        console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def _counts(arm: Any) -> str:
+    bad = [f"{count} {word}" for word in ("diverged", "failed", "interrupted") if (count := getattr(arm, word))]
+    return f"{arm.completed}" + (f" ({', '.join(bad)})" if bad else "")
+
+
+class LaunchGroup(RecipeGroup):
+    body = staticmethod(_body)
+    own_options = (*STUDY_OPTIONS, *HOW_OPTIONS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if not cmd_name.endswith((".yaml", ".yml")):
+            return super().get_command(ctx, cmd_name)
+        seeds = next(option for option in STUDY_OPTIONS if option.name == "seeds")
+        return click.Command(
+            cmd_name,
+            params=[seeds, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
+            callback=lambda **options: _launch_file(path=cmd_name, **options),
+            help=f"Launch the study in {cmd_name}.",
+        )
+
+
+@click.group("launch", cls=LaunchGroup, no_args_is_help=True, subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…")
+def command() -> None:
+    """Run variants × seeds: the same seeds for every variant, only what is missing.
+
+    Finished cells are kept, interrupted ones go on, failed ones run again with --retry-failed. Two launchers
+    of one study share the work. `fairtrial launch RECIPE --help` lists the options of a recipe.
+    """

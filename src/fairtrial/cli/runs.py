@@ -1,0 +1,272 @@
+"""fairtrial runs"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output
+from fairtrial.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.runs import Shown
+
+WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=. Looks at columns, options and last values."
+STYLES = {
+    "completed": "green",
+    "diverged": "yellow",
+    "failed": "red",
+    "interrupted": "magenta",
+    "running": "cyan",
+}
+
+
+@click.group("runs", no_args_is_help=True)
+def command() -> None:
+    """Look at recorded runs. A run is named by its id, STUDY/ID, a path, or a glob."""
+
+
+@command.command("list")
+@click.option("--study", metavar="NAME", help="Only this study.")
+@click.option("--variant", metavar="NAME", help="Only this variant.")
+@click.option("--status", metavar="STATUS", help="Only completed, diverged, failed, interrupted or running.")
+@click.option("--where", multiple=True, metavar="NAME=VALUE", help=WHERE_HELP)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=0),
+    default=40,
+    show_default=True,
+    help="Rows to print as text; 0: all.",
+)
+@with_output
+def list_command(
+    out: Output, study: str | None, variant: str | None, status: str | None, where: Sequence[str], limit: int
+) -> None:
+    """List runs, newest first."""
+    from fairtrial.api.runs import list_runs
+
+    rows = list_runs(store=out.store, study=study, variant=variant, status=status, where=where)
+    public = (
+        [{key: value for key, value in row.items() if key != "stamp"} for row in rows] if out.format != "text" else []
+    )
+
+    def show(console: Console) -> None:
+        _show_list(console, rows[:limit] if limit else rows)
+        _tell_rest(out, rows, limit, filtered=bool(study or variant or status or where))
+
+    out.give({"runs": public}, public, show)
+
+
+def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    from fairtrial.cli._progress import shown_time, shown_value
+
+    if not rows:
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name, justify in (
+        ("run", "left"),
+        ("status", "left"),
+        ("metric", "left"),
+        ("value", "right"),
+        ("time", "right"),
+    ):
+        table.add_column(name, justify=justify, no_wrap=name != "run")  # type: ignore[arg-type]
+    for row in rows:
+        mark = " (synthetic)" if row["synthetic"] else ""
+        status = Text(row["status"], STYLES[row["status"]])
+        run = Text(f"{row['study']}/{row['run']}{mark}")
+        table.add_row(run, status, row["metric"] or "", shown_value(row["value"]), shown_time(row["wall_s"]))
+    console.print(table)
+
+
+def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, filtered: bool) -> None:
+    from collections import Counter
+
+    if not rows:
+        from fairtrial.core.paths import default_store
+
+        out.say("No run matches." if filtered else f"No runs yet in {default_store(out.store)}.")
+        return
+    counts = Counter(row["status"] for row in rows)
+    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    rest = f"; the newest {limit} are shown, --limit 0 shows all" if limit and len(rows) > limit else ""
+    out.say(f"{len(rows)} runs: {told}{rest}")
+
+
+@command.command("show")
+@click.argument("run")
+@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Lines of the log to show.")
+@with_output
+def show_command(out: Output, run: str, lines: int) -> None:
+    """Show one run: what it was, how it went, and the end of its log."""
+    from fairtrial.api.runs import show_run
+
+    shown = show_run(run, store=out.store, lines=lines)
+    metadata = {**shown.run.metadata, "status": shown.run.status.value, "reason": shown.run.reason}
+    document = {
+        **metadata,
+        "path": str(shown.run.path),
+        "metrics": shown.metrics,
+        "log_tail": list(shown.log_tail),
+    }
+    rows = [{"metric": name, **brief} for name, brief in shown.metrics.items()]
+    out.give(document, rows, lambda console: _show_run(console, shown))
+
+
+def _show_run(console: Console, shown: Shown) -> None:
+    from fairtrial.cli._progress import best_line, shown_time, shown_value
+
+    run, metadata = shown.run, shown.run.metadata
+    console.print(
+        f"{run.name}  {run.status}" + (" (synthetic)" if metadata["synthetic"] else ""),
+        style="bold",
+        markup=False,
+    )
+    resources, environment = metadata["resources"], metadata["environment"]
+    facts = {
+        "reason": run.reason,
+        "recipe": metadata["recipe"],
+        "options": ", ".join(f"{key}={value}" for key, value in metadata["options"].items()),
+        "data": metadata["data"] and f"{metadata['data']['name']} {metadata['data']['sha256'][:12]}",
+        "teacher": metadata["lineage"].get("teacher", {}).get("run"),
+        "best": best_line(metadata),
+        "time": f"{shown_time(metadata['timings']['wall_s'])} wall, {shown_time(metadata['timings']['cpu_s'])} CPU"
+        if metadata["timings"]["wall_s"] is not None else None,
+        "memory": _memory(resources),
+        "work": f"{resources['parameters']:,} parameters, {resources['flops_per_step']:,} FLOPs per step"
+        if resources.get("parameters") else None,
+        "resumed": ", ".join(f"at step {entry['step']}" for entry in metadata["lineage"]["resumed"]),
+        "commit": environment.get("git_commit") and environment["git_commit"][:12]
+        + (" (dirty)" if environment.get("git_dirty") else ""),
+        "path": str(run.path),
+    }  # fmt: skip
+    for name, fact in facts.items():
+        if fact:
+            console.print(f"  {name:<8} {fact}", markup=False, soft_wrap=True)
+    for name, brief in shown.metrics.items():
+        console.print(f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
+                      f"{brief['points']} points", markup=False)  # fmt: skip
+    for caution in metadata["cautions"]:
+        console.print(f"  caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False, soft_wrap=True)
+    if shown.torn:
+        console.print("  caution: the last metric line was cut off; it was ignored.", style="yellow")
+    for line in shown.log_tail:
+        console.print(f"  │ {line}", style="dim", markup=False, soft_wrap=True)
+
+
+def _memory(resources: Mapping[str, Any]) -> str | None:
+    parts = []
+    if resources.get("peak_process_bytes"):
+        parts.append(f"{resources['peak_process_bytes'] / 1e6:,.0f} MB process")
+    if resources.get("peak_tensor_bytes"):
+        parts.append(f"{resources['peak_tensor_bytes'] / 1e6:,.2f} MB tensors")
+    return ", ".join(parts) or None
+
+
+@command.command("tail")
+@click.argument("run")
+@click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Lines to show.")
+@click.option("--follow", "-f", is_flag=True, help="Go on showing lines until the run ends.")
+@click.option("--log", is_flag=True, help="Show what the job printed instead of its metrics.")
+@with_output
+def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> None:
+    """Show the newest metrics of a run, or the end of its log."""
+    from fairtrial.api import runs as api
+
+    if follow and (log or out.format != "text"):
+        raise UsageError("--follow shows metrics as text; leave --log and --format out")
+    if follow:
+        for row in api.follow(run, store=out.store):
+            click.echo(_metric_line(row))
+        return
+    if log:
+        tail = list(api.show_run(run, store=out.store, lines=lines).log_tail)
+        rows = [{"line": line} for line in tail]
+        out.give({"log": tail}, rows, lambda console: _print_lines(console, tail))
+        return
+    rows = api.last_metrics(run, store=out.store, lines=lines)
+    out.give({"metrics": rows}, rows, lambda console: _print_lines(console, map(_metric_line, rows)))
+
+
+def _print_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.out(line)
+
+
+def _metric_line(row: Mapping[str, Any]) -> str:
+    values = "  ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
+                       for name, value in row.items() if name not in ("step", "time"))  # fmt: skip
+    return f"{row['step']:>8}  {row['time']:>9.2f} s  {values}"
+
+
+@command.command("export")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat it for more.")
+@with_output
+def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> None:
+    """Write every value of the chosen runs, one row each, for other tools. Text is CSV."""
+    from dataclasses import replace
+
+    from fairtrial.api.runs import export_runs
+
+    rows = list(export_runs(runs, store=out.store, metrics=metrics))
+    target = replace(out, format="csv") if out.format == "text" else out
+    target.give({"rows": rows}, rows, lambda _: None)
+
+
+@command.command("sql")
+@click.argument("query")
+@with_output
+def sql_command(out: Output, query: str) -> None:
+    """Ask the store in SQL: tables `runs` and `metrics`.
+
+    Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
+    """
+    from fairtrial.api.runs import query as ask
+
+    columns, found = ask(query, store=out.store)
+    rows = [dict(zip(columns, row, strict=True)) for row in found]
+
+    def show(console: Console) -> None:
+        from rich.table import Table
+
+        from fairtrial.cli._progress import shown_value
+
+        table = Table(*columns, box=None, padding=(0, 2, 0, 0))
+        for row in found:
+            table.add_row(*(shown_value(value) for value in row))
+        console.print(table)
+
+    out.give({"columns": columns, "rows": rows}, rows, show)
+
+
+@command.command("rm")
+@click.argument("runs", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@with_output
+def rm_command(out: Output, runs: Sequence[str], yes: bool) -> None:
+    """Delete runs for good. Asks first; without a terminal it needs --yes."""
+    from fairtrial.api.runs import remove_runs
+    from fairtrial.core.paths import default_store
+    from fairtrial.record.store import Store
+
+    found = Store(default_store(out.store)).match(runs)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError(f"this would delete {len(found)} run(s)", hint="Say so with --yes.")
+        click.confirm(f"Delete {len(found)} run(s), {found[0].name} first?", abort=True, err=True)
+    removed = remove_runs([str(run.path) for run in found], store=out.store)
+    rows = [{"run": run.name} for run in removed]
+    out.give(
+        {"removed": [run.name for run in removed]},
+        rows,
+        lambda console: console.print(f"Deleted {len(removed)} run(s)."),
+    )

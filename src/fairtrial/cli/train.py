@@ -1,0 +1,156 @@
+"""fairtrial train"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._progress import best_line, make_progress, observe_with, shown_time, shown_value
+from fairtrial.cli._recipe_group import RecipeGroup
+from fairtrial.cli._recipe_options import given_values
+from fairtrial.core.errors import UsageError
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.specs import FIXED_SEEDS
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.train import Observing, Trained
+
+OWN_OPTIONS = (
+    click.Option(["--seed"], type=click.IntRange(min=0), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"),
+    click.Option(["--study"], metavar="NAME", help="Study that the run belongs to.  [default: adhoc]"),
+    click.Option(["--variant"], metavar="NAME", help="Name of the variant.  [default: made from the options]"),
+    click.Option(["--resume"], metavar="RUN", help="Go on with an interrupted run, with its own options."),
+    click.Option(["--again"], is_flag=True, help="Repeat a finished run; never counted as another seed."),
+    click.Option(["--replace"], is_flag=True, help="Archive the run of that name and make it anew."),
+)
+
+
+def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
+    @with_output
+    def train_recipe(
+        out: Output, *, seed: int | None, study: str | None, variant: str | None, resume: str | None,
+        again: bool, replace: bool, **flags: Any,
+    ) -> None:  # fmt: skip
+        from fairtrial.api import train as api
+        from fairtrial.core.paths import ADHOC_STUDY
+
+        values = given_values(recipe.options, flags)
+        if resume and (values or again or replace or variant or study or seed is not None):
+            raise UsageError(
+                "--resume takes no other options", hint="A run goes on with the options it was started with."
+            )
+        if again and replace:
+            raise UsageError("--again and --replace exclude each other")
+
+        def work(observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+            if resume:
+                return api.resume(resume, store=out.store, observe=observe, should_stop=should_stop)
+            return api.train(
+                str(recipe.file or recipe.name), values, seed=FIXED_SEEDS[0] if seed is None else seed,
+                study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,
+                observe=observe, should_stop=should_stop,
+            )  # fmt: skip
+
+        _train(out, work)
+
+    return train_recipe
+
+
+def _train(out: Output, work: Callable[[Any, Callable[[], bool]], Trained]) -> None:
+    out.name_store()
+    with _stopping() as should_stop:
+        if out.live:
+            with make_progress(out) as progress:
+                trained = work(observe_with(progress), should_stop)
+        else:
+            trained = work(observe_with(None), should_stop)
+    _give(out, trained)
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[Callable[[], bool]]:
+    """The first Ctrl-C (or SIGTERM) lets the run save and leave; the second one does not wait."""
+    asked = False
+
+    def handle(number: int, frame: Any) -> None:
+        nonlocal asked
+        if asked:
+            signal.default_int_handler(number, frame)
+        asked = True
+
+    kept = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: asked
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
+def _give(out: Output, trained: Trained) -> None:
+    run = trained.run
+    keys = ("best_metric_name", "best_metric_value", "best_checkpoint_step", "best_checkpoint_path")
+    row = {
+        "run": run.name,
+        "status": run.status.value,
+        "already_done": trained.already_done,
+        "synthetic": run.metadata["synthetic"],
+        "path": str(run.path),
+        "wall_s": run.metadata["timings"]["wall_s"],
+        **{key: run.metadata[key] for key in keys},
+        "final": dict(run.final),
+        "cautions": run.metadata["cautions"],
+    }
+
+    def show(console: Console) -> None:
+        how = "already done" if trained.already_done else f"{run.status} in {shown_time(row['wall_s'])}"
+        console.print(f"{run.name}  {how}", markup=False)
+        for name, value in run.final.items():
+            if name.startswith("report_") and not name.startswith("report_best_"):
+                console.print(f"  {name:<18} {shown_value(value)}", markup=False)
+        best = best_line(run.metadata)
+        if best:
+            console.print(f"  best               {best}", markup=False)
+        for caution in run.metadata["cautions"]:
+            console.print(f"  caution: {caution['text']}", style="yellow", markup=False)
+        if trained.already_done:
+            out.say("Nothing was run. Use --again for another attempt, --replace to make it anew.")
+
+    out.give(row, [{**row, **row.pop("final")}] if out.format != "json" else [], show)
+
+
+class TrainGroup(RecipeGroup):
+    body = staticmethod(_body)
+    own_options = OWN_OPTIONS
+
+
+@click.group(
+    "train",
+    cls=TrainGroup,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    subcommand_metavar="RECIPE [OPTIONS]…",
+)
+@click.option("--resume", metavar="RUN", help="Go on with an interrupted run, with its own options.")
+@with_output
+@click.pass_context
+def command(ctx: click.Context, out: Output, resume: str | None) -> None:
+    """Train a recipe once, recorded so that nothing is lost.
+
+    The same command again finds the run done, or goes on where it was interrupted.
+    `fairtrial train RECIPE --help` lists the options of a recipe.
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    if resume is None:
+        click.echo(ctx.get_help())
+        return
+    from fairtrial.api import train as api
+
+    _train(out, lambda observe, stop: api.resume(resume, store=out.store, observe=observe, should_stop=stop))

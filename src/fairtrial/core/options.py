@@ -1,0 +1,207 @@
+"""Options are declared once.
+
+A recipe owns one frozen model. From its fields come the command-line flags, the YAML keys, the JSON in
+`metadata.json` and the row in the documentation. A field has a type, a default, a help text, a unit where
+one applies, and a role that says what kind of thing it changes.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from fairtrial.core.errors import InvalidOptions, unknown
+
+_MISSING: Any = object()
+
+
+class Role(StrEnum):
+    """What an option changes. Roles that cannot change a number stay out of a cell's fingerprint."""
+
+    TRAINING = "training"
+    MODEL = "model"
+    DATA = "data"
+    TEACHER = "teacher"
+    EVALUATION = "evaluation"
+    SELECTION = "selection"
+    COMPUTE = "compute"
+    PROGRAM = "program"
+    OUTPUT = "output"
+    CHECKPOINT = "checkpoint"
+
+    @property
+    def affects_results(self) -> bool:
+        return self not in (Role.OUTPUT, Role.CHECKPOINT)
+
+
+def option(default: Any, help: str, *, role: Role, unit: str | None = None, **limits: Any) -> Any:  # noqa: A002
+    """Declare one option; `limits` are pydantic's (`gt`, `ge`, `le`, …)."""
+    return Field(default, description=help, json_schema_extra={"role": role.value, "unit": unit}, **limits)
+
+
+class Options(BaseModel):
+    """Base of every option model: frozen, finite, and strict about names."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, validate_default=True)
+
+    free_values: ClassVar[str | None] = None
+    """The mapping option, if any, that takes a variant's keys which are no options of their own."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return self.model_dump(mode="json")
+
+    def differing(self) -> dict[str, Any]:
+        """The values that are not the default: what a person chose."""
+        defaults = type(self).model_construct().model_dump(mode="json")
+        return {name: value for name, value in self.to_dict().items() if value != defaults.get(name, _MISSING)}
+
+
+class LoopOptions(Options):
+    """What the training loop itself takes, for every recipe."""
+
+    steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1)
+    eval_every: int = option(
+        250,
+        "Evaluate every N steps and at the end; 0: at the end only.",
+        role=Role.EVALUATION,
+        unit="steps",
+        ge=0,
+    )
+    log_every: int = option(10, "Log training metrics every N steps.", role=Role.OUTPUT, unit="steps", ge=1)
+    checkpoint_every: int = option(
+        500,
+        "Save a checkpoint every N steps and at the end; 0: none.",
+        role=Role.CHECKPOINT,
+        unit="steps",
+        ge=0,
+    )
+    best_metric: str | None = option(
+        None, "Metric that judges the best checkpoint; default: the recipe's own.", role=Role.SELECTION
+    )
+    best_mode: Literal["max", "min"] | None = option(
+        None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
+    )
+
+
+class TorchOptions(LoopOptions):
+    """The loop's options for recipes that compute with torch."""
+
+    device: str = option("cpu", "Device to train on, as torch names it.", role=Role.COMPUTE)
+    threads: int = option(1, "Threads per run.", role=Role.COMPUTE, ge=1)
+
+
+LOOP_OPTIONS = frozenset(TorchOptions.model_fields)
+
+
+@dataclass(frozen=True)
+class OptionInfo:
+    """One option as other rooms see it: enough for a flag, a YAML comment or a documentation row."""
+
+    name: str
+    type_name: str
+    default: Any
+    help: str
+    role: Role
+    unit: str | None
+    choices: tuple[str, ...] | None
+    optional: bool
+
+    @property
+    def flag(self) -> str:
+        return "--" + self.name.replace("_", "-")
+
+    @property
+    def is_switch(self) -> bool:
+        return self.type_name == "switch"
+
+
+def describe_options(model: type[Options]) -> list[OptionInfo]:
+    """The options of a model: its own first, then those of the loop."""
+    fields = sorted(model.model_fields.items(), key=lambda item: item[0] in LOOP_OPTIONS)
+    return [_describe(name, field) for name, field in fields]
+
+
+def _describe(name: str, field: FieldInfo) -> OptionInfo:
+    extra = field.json_schema_extra
+    if not isinstance(extra, dict) or not field.description:
+        raise TypeError(f"option {name!r} must be declared with option(default, help, role=…)")
+    inner, optional = _strip_optional(field.annotation)
+    choices = tuple(str(c) for c in typing.get_args(inner)) if typing.get_origin(inner) is Literal else None
+    unit = extra.get("unit")
+    return OptionInfo(
+        name=name,
+        type_name=_type_name(inner, choices),
+        default=field.get_default(call_default_factory=True),
+        help=field.description,
+        role=Role(str(extra["role"])),
+        unit=str(unit) if unit else None,
+        choices=choices,
+        optional=optional,
+    )
+
+
+def _strip_optional(annotation: Any) -> tuple[Any, bool]:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        arguments = [a for a in typing.get_args(annotation) if a is not type(None)]
+        if len(arguments) == 1:
+            return arguments[0], True
+    return annotation, False
+
+
+def _type_name(inner: Any, choices: tuple[str, ...] | None) -> str:
+    if choices:
+        return "choice"
+    names = {bool: "switch", int: "integer", float: "number", str: "text"}
+    return names.get(inner, "list" if typing.get_origin(inner) in (tuple, list) else "mapping")
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str) -> Model:
+    """Validate values against a model; every problem becomes one sentence, all of them at once."""
+    try:
+        return model.model_validate(dict(values))
+    except ValidationError as error:
+        problems = [_sentence(model, problem) for problem in error.errors()]
+        head, *rest = problems
+        raise InvalidOptions(f"{where}: {head}", problems=[f"{where}: {p}" for p in rest]) from None
+
+
+def _sentence(model: type[BaseModel], problem: Any) -> str:
+    path = ".".join(str(part) for part in problem["loc"])
+    if problem["type"] == "extra_forbidden":
+        return unknown("key" if "." in path else "option", path.rsplit(".", 1)[-1], _names_at(model, problem["loc"]))
+    message = str(problem["msg"]).removeprefix("Value error, ")
+    if problem["type"] == "literal_error":
+        message = "must be one of " + str(problem["ctx"]["expected"]).replace("'", "")
+    elif message.startswith("Input should be "):
+        message = "must be " + message.removeprefix("Input should be ")
+    if problem["type"] == "missing":
+        return f"'{path}' is missing"
+    given = f", not {problem['input']!r}" if path and problem["type"] != "value_error" else ""
+    return f"{path}: {message}{given}" if path else message
+
+
+def _names_at(model: type[BaseModel], location: Iterable[Any]) -> Iterable[str]:
+    """The valid names beside the unknown one, however deep it lies."""
+    for part in list(location)[:-1]:
+        field = model.model_fields.get(str(part))
+        inner = _strip_optional(field.annotation)[0] if field else None
+        if not (isinstance(inner, type) and issubclass(inner, BaseModel)):
+            return []
+        model = inner
+    return model.model_fields
+
+
+def result_options(model: type[Options], options: Options) -> dict[str, Any]:
+    """The options that can change a number: those that a fingerprint is made of."""
+    values = options.to_dict()
+    return {info.name: values[info.name] for info in describe_options(model) if info.role.affects_results}

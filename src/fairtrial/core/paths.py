@@ -1,0 +1,116 @@
+"""The only place that spells a file name of the store.
+
+<store>/<study>/<run-id>/metadata.json, metrics.jsonl, …      run-id = <variant>.seed<seed>
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairtrial.core.errors import UserError
+
+STORE_VARIABLE = "FAIRTRIAL_STORE"
+JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
+"""Names the run directory to a program that a job started, so that it can join the run."""
+
+ADHOC_STUDY = "adhoc"
+NEEDS_STUDY = "teachers"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,@-]*")
+LONGEST_NAME = 120
+
+
+def default_store(given: str | os.PathLike[str] | None = None) -> Path:
+    """`--store`, else $FAIRTRIAL_STORE, else ./runs."""
+    return Path(given or os.environ.get(STORE_VARIABLE) or "runs").expanduser().absolute()
+
+
+def check_name(kind: str, name: str) -> str:
+    """A study or variant name becomes a folder: say clearly when it cannot."""
+    if not _NAME.fullmatch(name) or name.endswith(" ") or len(name) > LONGEST_NAME:
+        raise UserError(
+            f"{kind} name {name!r} cannot be a folder name",
+            hint="Use letters, digits, spaces and . _ + = , @ -, beginning with a letter or digit, "
+            f"at most {LONGEST_NAME} characters.",
+        )
+    return name
+
+
+def run_id(variant: str, seed: int, attempt: int = 1) -> str:
+    again = f".again{attempt}" if attempt > 1 else ""
+    return f"{variant}.seed{seed}{again}"
+
+
+@dataclass(frozen=True)
+class RunPaths:
+    """The files of one run directory."""
+
+    root: Path
+
+    @property
+    def metadata(self) -> Path:
+        return self.root / "metadata.json"
+
+    @property
+    def metrics(self) -> Path:
+        return self.root / "metrics.jsonl"
+
+    @property
+    def columns(self) -> Path:
+        return self.root / "metrics.parquet"
+
+    @property
+    def events(self) -> Path:
+        return self.root / "events.jsonl"
+
+    @property
+    def log(self) -> Path:
+        return self.root / "log.txt"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / ".lock"
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.root / "checkpoints"
+
+    @property
+    def best(self) -> Path:
+        return self.checkpoints / "best.pt"
+
+    @property
+    def last(self) -> Path:
+        return self.checkpoints / "last.pt"
+
+    def step(self, step: int) -> Path:
+        return self.checkpoints / f"step-{step}.pt"
+
+
+@dataclass(frozen=True)
+class StorePaths:
+    """The layout of a store."""
+
+    root: Path
+
+    def study(self, study: str) -> Path:
+        return self.root / study
+
+    def study_plan(self, study: str) -> Path:
+        return self.root / study / "study.json"
+
+    def run(self, study: str, run: str) -> RunPaths:
+        return RunPaths(self.root / study / run)
+
+    def archive(self, study: str) -> Path:
+        return self.root / study / ".archive"
+
+    @property
+    def cache(self) -> Path:
+        return self.root / ".cache"
+
+    @property
+    def index(self) -> Path:
+        return self.root / ".cache" / "index.json"

@@ -1,0 +1,151 @@
+"""Finds plug-ins. A plug-in is one file: its name is the word the user types.
+
+Built-in ones are the modules of a room, outside ones come from entry points (`fairtrial.recipes`), and a
+recipe may simply be a file (`./my_recipe.py`). Nothing is imported until it is asked for by name.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fairtrial.core.errors import MissingExtra, UserError, unknown
+from fairtrial.core.options import LoopOptions, Options
+from fairtrial.core.specs import Metric, Need
+from fairtrial.core.training import Cache, Dataset, Journal, Setting, Trainable
+
+RECIPES = "recipes"
+
+
+@dataclass(frozen=True)
+class LoadedRecipe:
+    """A recipe module with its optional parts filled in."""
+
+    name: str
+    module: ModuleType
+    file: Path | None = None
+
+    @property
+    def summary(self) -> str:
+        return str(self.module.SUMMARY)
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        return tuple(self.module.REQUIRES)
+
+    @property
+    def extra(self) -> str | None:
+        return getattr(self.module, "EXTRA", None)
+
+    @property
+    def metric(self) -> Metric | None:
+        """What the recipe is judged by; None where only the person knows, as with a program of theirs."""
+        metric: Metric | None = self.module.METRIC
+        return metric
+
+    @property
+    def synthetic(self) -> bool:
+        return bool(getattr(self.module, "SYNTHETIC", False))
+
+    @property
+    def options(self) -> type[Options]:
+        model: type[Options] = self.module.Options
+        return model
+
+    @property
+    def execute(self) -> Callable[[Options, Setting, Journal], None] | None:
+        return getattr(self.module, "execute", None)
+
+    def data(self, options: Options, cache: Cache) -> Dataset | None:
+        make = getattr(self.module, "data", None)
+        found: Dataset | None = make(options, cache) if make else None
+        return found
+
+    def needs(self, options: Options) -> Mapping[str, Need]:
+        find = getattr(self.module, "needs", None)
+        found: Mapping[str, Need] = find(options) if find else {}
+        return found
+
+    def build(self, options: Options, setting: Setting) -> Trainable:
+        trainable: Trainable = self.module.build(options, setting)
+        return trainable
+
+
+def recipe_names() -> list[str]:
+    return sorted({*_built_in(RECIPES), *_entry_points(RECIPES)})
+
+
+def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
+    """The recipe that a person named: built in, from an outside package, or a file of their own."""
+    if file or word.endswith(".py"):
+        return _load_file(Path(file or word))
+    if word in _built_in(RECIPES):
+        return _checked(LoadedRecipe(word, importlib.import_module(f"fairtrial.{RECIPES}.{word}")))
+    outside = _entry_points(RECIPES)
+    if word in outside:
+        return _checked(LoadedRecipe(word, outside[word].load()))
+    raise UserError(unknown("recipe", word, recipe_names()), hint="A recipe may also be a file: ./my_recipe.py")
+
+
+def require_installed(recipe: LoadedRecipe) -> None:
+    """Refuse a recipe whose packages are missing, before anything is launched."""
+    missing = [name for name in recipe.requires if importlib.util.find_spec(name) is None]
+    if missing:
+        install = f"fairtrial[{recipe.extra}]" if recipe.extra else " ".join(missing)
+        raise MissingExtra(
+            f"recipe '{recipe.name}' needs {', '.join(missing)}, which is not installed",
+            hint=f"Install it with: pip install '{install}'",
+        )
+
+
+def _built_in(room: str) -> list[str]:
+    folder = Path(__file__).parent.parent / room
+    return [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
+
+
+def _entry_points(room: str) -> Mapping[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group=f"fairtrial.{room}")}
+
+
+def _load_file(path: Path) -> LoadedRecipe:
+    path = path.expanduser().absolute()
+    if not path.is_file():
+        raise UserError(f"no recipe file {path}", hint=f"Built-in recipes: {', '.join(recipe_names())}")
+    name = f"fairtrial_recipe_{path.stem}"
+    module = sys.modules.get(name)
+    if module is None or getattr(module, "__file__", None) != str(path):
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except Exception as error:
+            del sys.modules[name]
+            raise UserError(f"recipe file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    return _checked(LoadedRecipe(path.stem, module, path))
+
+
+def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
+    """A module that is no recipe is refused with everything that it lacks."""
+    module = recipe.module
+    missing = [name for name in ("SUMMARY", "REQUIRES", "METRIC", "Options") if not hasattr(module, name)]
+    if not (hasattr(module, "build") or hasattr(module, "execute")):
+        missing.append("build (or execute)")
+    if missing:
+        raise UserError(
+            f"'{recipe.name}' is not a recipe: it does not define {', '.join(missing)}",
+            hint="docs/recipes.md shows a complete recipe in 30 lines.",
+        )
+    base = LoopOptions if hasattr(module, "build") else Options
+    if not (isinstance(module.Options, type) and issubclass(module.Options, base)):
+        raise UserError(f"'{recipe.name}' is not a recipe: its Options must derive from {base.__name__}")
+    return recipe

@@ -1,0 +1,35 @@
+"""Numbers of the file formats, and the steps from an old one to the next.
+
+A file says which schema it was written with. Readers call `upgrade`; when a format changes, add
+`upgrade_1_to_2` to the list and keep one file of the old kind in the tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairtrial.core.errors import StoreError
+
+METADATA_SCHEMA = 1
+EVENTS_SCHEMA = 1
+OUTPUT_SCHEMA = 1
+STUDY_SCHEMA = 1
+
+UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+
+
+def upgrade(metadata: dict[str, Any], *, where: str) -> dict[str, Any]:
+    """Bring metadata of any known schema to the current one."""
+    version = metadata.get("schema")
+    if not isinstance(version, int) or version < 1:
+        raise StoreError(f"{where} has no schema number", hint="Is this a run directory of Fairtrial?")
+    if version > METADATA_SCHEMA:
+        raise StoreError(
+            f"{where} was written by a newer Fairtrial (schema {version}, this one knows {METADATA_SCHEMA})",
+            hint="Upgrade Fairtrial to read it.",
+        )
+    while version < METADATA_SCHEMA:
+        metadata = UPGRADES[version](metadata)
+        version += 1
+    return metadata

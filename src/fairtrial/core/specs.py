@@ -1,0 +1,98 @@
+"""What is to be run: a cell of a study, fully resolved, with a fingerprint of its content."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.paths import ADHOC_STUDY, run_id
+
+FIXED_SEEDS = (1072, 2043, 3014, 4085, 5156, 6227, 7298, 8369, 9440, 10511, 11582, 12653, 13724, 14795, 15866)
+
+
+def seed_list(count: int) -> list[int]:
+    """The first `count` seeds. The list only ever grows at its end, so extending a study keeps its runs."""
+    derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in range(1, count - len(FIXED_SEEDS) + 1))
+    return [*FIXED_SEEDS[:count], *derived]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A quantity and which way is good. `split_quantity` is its full name: `eval_accuracy`."""
+
+    quantity: str
+    direction: str = "max"
+
+    def on(self, split: str) -> str:
+        return f"{split}_{self.quantity}"
+
+
+@dataclass(frozen=True)
+class Need:
+    """Another run that must be complete before this one can start, such as a teacher."""
+
+    recipe: str
+    options: Mapping[str, Any]
+    seed: int
+    label: str
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One execution of a recipe with fixed options and one seed.
+
+    `options` holds every resolved value. `identity` is the part of them that can change a number; only
+    that enters the fingerprint. `recipe_file` is set when the recipe is a file of the user's.
+    """
+
+    recipe: str
+    options: Mapping[str, Any]
+    identity: Mapping[str, Any]
+    seed: int
+    study: str = ADHOC_STUDY
+    variant: str = "default"
+    attempt: int = 1
+    recipe_file: str | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def run_id(self) -> str:
+        return run_id(self.variant, self.seed, self.attempt)
+
+    @property
+    def name(self) -> str:
+        return f"{self.study}/{self.run_id}"
+
+    @property
+    def fingerprint(self) -> str:
+        """Recipe, resolved options, seed and data. Code and environment are recorded beside it, not in it."""
+        return content_hash(
+            {
+                "recipe": self.recipe,
+                "options": dict(self.identity),
+                "seed": self.seed,
+                "data": self.data.get("sha256"),
+            }
+        )
+
+    def with_data(self, data: Mapping[str, str]) -> RunSpec:
+        return replace(self, data=data)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "recipe": self.recipe,
+            "options": dict(self.options),
+            "identity": dict(self.identity),
+            "seed": self.seed,
+            "study": self.study,
+            "variant": self.variant,
+            "attempt": self.attempt,
+            "recipe_file": self.recipe_file,
+            "data": dict(self.data),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
+        return cls(**values)

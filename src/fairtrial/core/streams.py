@@ -1,0 +1,42 @@
+"""Named random streams: a run's root seed split by name, independent of the variant.
+
+A stream is a pure function of (seed, name, index…). Nothing is consumed, so asking for one stream never
+moves another, a resumed run needs no saved generator for it, and two variants with the same seed share
+whatever they both ask for: the same initial weights, the same order of data, the same subset.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy
+    import torch
+
+STREAMS = ("init", "order", "subset", "augment", "env", "eval", "report")
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The random streams of one run."""
+
+    root: int
+
+    def seed(self, name: str, *index: int | str) -> int:
+        """63 bits for the stream `name`, or for one numbered or named part of it."""
+        if name not in STREAMS:
+            raise ValueError(f"no stream named {name!r}; there are {', '.join(STREAMS)}")
+        label = "/".join(["fairtrial", str(self.root), name, *map(str, index)])
+        return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
+
+    def numpy(self, name: str, *index: int | str) -> numpy.random.Generator:
+        import numpy
+
+        return numpy.random.Generator(numpy.random.PCG64(self.seed(name, *index)))
+
+    def torch(self, name: str, *index: int | str) -> torch.Generator:
+        import torch
+
+        return torch.Generator().manual_seed(self.seed(name, *index))

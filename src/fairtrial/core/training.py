@@ -1,0 +1,173 @@
+"""The contracts between a recipe, the one training loop, what is written down, and who watches.
+
+A recipe is a module with
+
+    SUMMARY      one line for people
+    REQUIRES     names of the packages that it imports inside its functions
+    EXTRA        the extra of Fairtrial that installs them, or None
+    METRIC       the quantity that it is judged by, and its direction
+    Options      a frozen model of its options
+
+and either `build(options, setting) -> Trainable`, which the loop drives (its Options then derive from
+`LoopOptions`), or `execute(options, setting, journal)`, which does the whole run itself. Optional:
+`data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol, SupportsFloat
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.streams import Streams
+
+Split = Literal["eval", "report"]
+Clock = Callable[[], float]
+
+
+class Observer:
+    """Watches the training loop and never changes it.
+
+    Every time comes from the clock that the loop was given. Losses are bit-identical with any set of
+    observers attached; the contract suite in `fairtrial.testing` checks it. An observer must not touch
+    a random generator, the model, or the mappings that it is shown.
+    """
+
+    def training_started(self, first_step: int, steps: int, now: float) -> None: ...
+
+    def phase_started(self, name: str, now: float) -> None: ...
+
+    def phase_ended(self, name: str, now: float) -> None: ...
+
+    def step_ended(self, step: int, now: float) -> None: ...
+
+    def evaluated(self, step: int, metrics: Mapping[str, float], now: float) -> None: ...
+
+    def training_ended(self, now: float) -> None: ...
+
+
+class Watch:
+    """Fans what happens in the loop out to observers; costs next to nothing when there are none."""
+
+    def __init__(self, observers: Sequence[Observer] = (), clock: Clock = time.perf_counter) -> None:
+        self.observers = tuple(observers)
+        self.clock = clock
+        self._idle: AbstractContextManager[None] = nullcontext()
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        """A named slice of a step: `with watch.phase("forward"): …`. Phases may nest."""
+        return _Phase(self, name) if self.observers else self._idle
+
+    def tell(self, event: str, *details: Any) -> None:
+        if self.observers:
+            now = self.clock()
+            for observer in self.observers:
+                getattr(observer, event)(*details, now)
+
+
+class _Phase(AbstractContextManager[None]):
+    def __init__(self, watch: Watch, name: str) -> None:
+        self.watch = watch
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.watch.tell("phase_started", self.name)
+
+    def __exit__(self, *_: object) -> None:
+        self.watch.tell("phase_ended", self.name)
+
+
+class Trainable(Protocol):
+    """Something that learns, one step at a time.
+
+    Implementers guarantee: `step(n)` depends on nothing but the state, the run's streams and n;
+    `evaluate` changes nothing; `load_state(state())` restores training exactly, so that a resumed run
+    continues bit for bit. Quantities are named without their split: the loop adds `train_`, `eval_` or
+    `report_`.
+    """
+
+    def step(self, step: int, watch: Watch) -> Mapping[str, SupportsFloat]: ...
+
+    def evaluate(self, split: Split) -> Mapping[str, SupportsFloat]: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Journal(Protocol):
+    """What a job writes through. The same four words that a person's own script uses."""
+
+    def log(
+        self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat
+    ) -> None: ...
+
+    def evaluated(
+        self,
+        step: int,
+        metrics: Mapping[str, SupportsFloat],
+        state: Callable[[], dict[str, Any]] | None = None,
+    ) -> bool: ...
+
+    def save(self, step: int, state: Mapping[str, Any]) -> None: ...
+
+    def event(self, event: str, **fields: Any) -> None: ...
+
+    def best_state(self) -> Mapping[str, Any] | None: ...
+
+    @property
+    def best_step(self) -> int | None: ...
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Named arrays in a folder, memory-mapped when they are asked for, known by their content."""
+
+    name: str
+    sha256: str
+    folder: Path
+
+    def array(self, name: str) -> Any:
+        import numpy
+
+        return numpy.load(self.folder / f"{name}.npy", mmap_mode="r")
+
+    def identity(self) -> dict[str, str]:
+        return {"name": self.name, "sha256": self.sha256}
+
+
+class Cache(Protocol):
+    """Things made once per store and known by a key that describes how they are made."""
+
+    def entry(self, kind: str, key: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> CacheEntry:
+        """The entry for `key`, made by `make(folder) -> manifest` if it is not there; never made twice."""
+        ...
+
+
+@dataclass(frozen=True)
+class CacheEntry:
+    folder: Path
+    manifest: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where a run happens: all that a recipe may use beside its options."""
+
+    streams: Streams
+    variant: str
+    run: RunPaths
+    cache: Cache
+    data: Dataset | None = None
+    needs: Mapping[str, RunPaths] = field(default_factory=dict)
+    lineage: dict[str, Any] = field(default_factory=dict)
+    cautions: list[dict[str, str]] = field(default_factory=list)
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def as_floats(metrics: Mapping[str, SupportsFloat], prefix: str = "") -> dict[str, float]:
+    return {prefix + name: float(value) for name, value in metrics.items()}

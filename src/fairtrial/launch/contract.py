@@ -1,0 +1,37 @@
+"""What every launcher guarantees.
+
+`submit` starts a cell and returns at once; `poll` gives each submitted cell's exit exactly once; `stop` asks a
+cell to save and leave, or kills it. A launcher never decides what to run, never retries and never reads the
+store: `schedule.py` does the first two and its caller the third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from fairtrial.core.runs import Outcome
+
+
+@dataclass(frozen=True)
+class Exit:
+    """A cell that came back. No outcome: its process ended without a word."""
+
+    key: str
+    code: int
+    outcome: Outcome | None
+
+
+class Launcher(Protocol):
+    """Runs cells somewhere. `slots` is how many at once."""
+
+    slots: int
+
+    def submit(self, key: str, request: Mapping[str, Any]) -> None: ...
+
+    def poll(self, timeout: float) -> list[Exit]: ...
+
+    def stop(self, key: str, *, kill: bool) -> None: ...
+
+    def close(self) -> None: ...

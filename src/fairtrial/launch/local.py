@@ -1,0 +1,92 @@
+"""Runs cells on this machine: one process each, forked from a server that has the imports loaded."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.runs import Outcome
+from fairtrial.launch.contract import Exit
+
+
+class LocalLauncher:
+    """Talks to one job server. `fresh` gives every job a new interpreter, for more than one thread per run."""
+
+    def __init__(self, slots: int, preload: Sequence[str], *, fresh: bool = False) -> None:
+        self.slots = slots
+        self._fresh = fresh
+        self._pids: dict[str, int] = {}
+        self._pending = b""
+        argv = [sys.executable, "-m", "fairtrial.jobserver", "serve", *([] if fresh else preload)]
+        self._server = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), start_new_session=True
+        )
+
+    def submit(self, key: str, request: Mapping[str, Any]) -> None:
+        line = json.dumps({"id": key, "fresh": self._fresh, "request": request}).encode() + b"\n"
+        assert self._server.stdin is not None
+        try:
+            self._server.stdin.write(line)
+            self._server.stdin.flush()
+        except BrokenPipeError:
+            raise self._server_is_gone() from None
+
+    def poll(self, timeout: float) -> list[Exit]:
+        exits = []
+        for message in self._messages(timeout):
+            if "pid" in message:
+                self._pids[message["id"]] = message["pid"]
+            elif "exit" in message:
+                self._pids.pop(message["id"], None)
+                outcome = message["outcome"]
+                exits.append(Exit(message["id"], message["exit"], Outcome.from_dict(outcome) if outcome else None))
+        return exits
+
+    def stop(self, key: str, *, kill: bool) -> None:
+        """The job leads a session of its own: a kill takes everything in its group with it."""
+        pid = self._pids.get(key)
+        if pid is None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            if kill:
+                os.killpg(pid, signal.SIGKILL)
+            else:
+                os.kill(pid, signal.SIGTERM)
+
+    def close(self) -> None:
+        assert self._server.stdin is not None and self._server.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+    def _messages(self, timeout: float) -> list[dict[str, Any]]:
+        assert self._server.stdout is not None
+        descriptor = self._server.stdout.fileno()
+        if not select.select([descriptor], [], [], timeout)[0]:
+            return []
+        chunk = os.read(descriptor, 1 << 20)
+        if not chunk:
+            raise self._server_is_gone()
+        *lines, self._pending = (self._pending + chunk).split(b"\n")
+        return [json.loads(line) for line in lines]
+
+    def _server_is_gone(self) -> FairtrialError:
+        code = self._server.wait()
+        return FairtrialError(
+            f"the process that starts jobs ended (status {code})",
+            hint="Finished runs are kept; launch again to fill in the rest.",
+        )
+
+
+def _one_thread() -> dict[str, str]:
+    """Small models run several times slower when their threads fight for cores: one each, unless asked."""
+    return {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}

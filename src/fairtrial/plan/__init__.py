@@ -1,0 +1,1 @@
+"""Which runs? Studies, variants and seeds become fully resolved cells."""

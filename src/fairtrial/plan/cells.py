@@ -1,0 +1,74 @@
+"""Cells: every variant with every seed, each option resolved and checked before anything starts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.options import Options, parse_options, result_options
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.specs import RunSpec
+from fairtrial.plan.study import Study
+
+LONGEST_LABEL = 72
+
+
+def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
+    """All cells of a study, seed by seed, so that an interrupted launch leaves whole pairs behind."""
+    arms, problems = {}, []
+    for variant, values in study.variants.items():
+        try:
+            options = resolve(recipe, {**study.options, **values}, where=f"variant '{variant}'")
+            arms[variant] = spec_of(recipe, options, study=study.study, variant=variant)
+        except InvalidOptions as error:
+            problems += [error.message, *error.problems]
+    if problems:
+        first, *rest = dict.fromkeys(problems)
+        raise InvalidOptions(first, problems=rest)
+    return [replace(arm, seed=seed) for seed in study.seed_list for arm in arms.values()]
+
+
+def resolve(recipe: LoadedRecipe, values: Mapping[str, Any], *, where: str) -> Options:
+    """Options from given values; keys that are no options go where the recipe takes free values, if it does."""
+    free = recipe.options.free_values
+    if free is None:
+        return parse_options(recipe.options, values, where=where)
+    known = {name: value for name, value in values.items() if name in recipe.options.model_fields}
+    others = {name: value for name, value in values.items() if name not in known}
+    return parse_options(recipe.options, {**known, free: {**known.get(free, {}), **others}}, where=where)
+
+
+def spec_of(
+    recipe: LoadedRecipe, options: Options, *, study: str, variant: str, seed: int = 0, attempt: int = 1
+) -> RunSpec:
+    return RunSpec(
+        recipe=recipe.name,
+        options=options.to_dict(),
+        identity=result_options(recipe.options, options),
+        seed=seed,
+        study=study,
+        variant=variant,
+        attempt=attempt,
+        recipe_file=str(recipe.file) if recipe.file else None,
+    )
+
+
+def label(recipe: LoadedRecipe, options: Options) -> str:
+    """A variant's name from the options that a person chose: `model=cnn,steps=3000`, or `default`."""
+    identity = result_options(recipe.options, options)
+    chosen = {name: value for name, value in options.differing().items() if name in identity}
+    text = ",".join(f"{name}={_short(value)}" for name, value in chosen.items())
+    name = re.sub(r"[^A-Za-z0-9._+=,@-]+", "-", text).strip("-")
+    if name == text and len(name) <= LONGEST_LABEL:
+        return name or "default"
+    return f"{name[: LONGEST_LABEL - 9]}-{content_hash(chosen)[:8]}"
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "+".join(f"{key}={part}" for key, part in value.items())
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -1,0 +1,122 @@
+"""A study: variants × seeds, and the analysis that was decided on before the first run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.options import parse_options
+from fairtrial.core.paths import check_name
+from fairtrial.core.schema import STUDY_SCHEMA
+from fairtrial.core.specs import seed_list
+
+DEFAULT_SEEDS = 15
+
+
+def _one_variant() -> dict[str, dict[str, Any]]:
+    return {"default": {}}
+
+
+class Summary(BaseModel):
+    """How a series becomes one number per run."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
+        "last", description="Rule that turns a run's series into one number."
+    )
+    window: str | None = Field(None, description="Steps it looks at, as FIRST:LAST; default: all.")
+
+    @field_validator("window")
+    @classmethod
+    def _is_a_range(cls, window: str | None) -> str | None:
+        if window is None:
+            return None
+        first, colon, last = window.partition(":")
+        if not (colon and first.isdigit() and last.isdigit() and int(first) < int(last)):
+            raise ValueError(f"must be FIRST:LAST in steps, such as 1000:5000, not {window!r}")
+        return window
+
+
+class Study(BaseModel):
+    """A study file. Unknown keys are errors; everything but the name and the recipe has a default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    study: str = Field(description="Name of the study; its folder in the store.")
+    recipe: str = Field(description="What is trained: a recipe's name, or a file such as ./my_recipe.py.")
+    options: dict[str, Any] = Field(default_factory=dict, description="Option values that all variants share.")
+    variants: dict[str, dict[str, Any]] = Field(
+        default_factory=_one_variant,
+        description="Named sets of option values; the first is the control.",
+    )
+    seeds: int | list[int] = Field(DEFAULT_SEEDS, description="How many of the fixed seeds, or a list of your own.")
+    metric: str | None = Field(None, description="Metric that the verdict is about; default: the recipe's.")
+    direction: Literal["max", "min"] | None = Field(None, description="Whether more or less of it is better.")
+    summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
+    sesoi: float | None = Field(None, description="Smallest difference that would matter to you.", gt=0)
+    alpha: float = Field(0.05, description="Error rate that the verdict may have.", gt=0, lt=1)
+
+    @field_validator("variants", mode="before")
+    @classmethod
+    def _empty_variants_are_fine(cls, variants: Any) -> Any:
+        return {name: values or {} for name, values in variants.items()} if isinstance(variants, dict) else variants
+
+    @field_validator("seeds")
+    @classmethod
+    def _seeds_are_distinct(cls, seeds: int | list[int]) -> int | list[int]:
+        listed = [seeds] if isinstance(seeds, int) else seeds
+        if isinstance(seeds, int) and seeds < 1:
+            raise ValueError(f"must be at least 1, not {seeds}")
+        if not listed or min(listed) < 0:
+            raise ValueError("must be whole numbers from 0 up")
+        if len(set(listed)) < len(listed):
+            twice = sorted({seed for seed in listed if listed.count(seed) > 1})
+            raise ValueError(f"the same seed twice is not another run: {', '.join(map(str, twice))}")
+        return seeds
+
+    @model_validator(mode="after")
+    def _names_can_be_folders(self) -> Study:
+        if not self.variants:
+            raise ValueError("variants: a study needs at least one")
+        for kind, name in [("study", self.study), *(("variant", name) for name in self.variants)]:
+            try:
+                check_name(kind, name)
+            except UserError as error:
+                raise ValueError(f"{error.message}. {error.hint}") from None
+        return self
+
+    @property
+    def seed_list(self) -> list[int]:
+        return seed_list(self.seeds) if isinstance(self.seeds, int) else list(self.seeds)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"schema": STUDY_SCHEMA, **self.model_dump(mode="json"), "seeds": self.seed_list}
+
+
+def read_study(path: Path) -> Study:
+    """A study from a YAML file, or everything that is wrong with the file."""
+    return parse_options(Study, read_mapping(path), where=path.name)
+
+
+def read_mapping(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file, or one sentence on why there is none."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"no file {path}", hint="Write one with: fairtrial init") from None
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        problem = getattr(error, "problem", None) or "not readable"
+        raise UserError(f"{path} is not valid YAML{place}: {problem}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} does not hold a mapping of keys to values", hint="Write one with: fairtrial init")
+    return content

@@ -1,0 +1,1 @@
+"""At what expense? Observers and meters that look and never touch."""

@@ -1,0 +1,54 @@
+"""Learn to classify: MNIST-1D or digits with one of five small models."""
+
+from __future__ import annotations
+
+from pydantic import model_validator
+
+from fairtrial.core.options import Role, option
+from fairtrial.core.specs import Metric
+from fairtrial.core.training import Cache, Dataset, Setting
+from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, warm_up
+from fairtrial.recipes.data import load_data
+from fairtrial.recipes.models import ModelName, build_model
+
+SUMMARY = "Classify small signals with a linear model, MLP, CNN, GRU or transformer."
+REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
+EXTRA = "train"
+METRIC = Metric("accuracy", "max")
+
+
+class Options(SupervisedOptions):
+    steps: int = option(3000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1)
+    model: ModelName = option("mlp", "Model to train.", role=Role.MODEL)
+    width: int = option(
+        0,
+        "Hidden units or channels; 0: the model's own (mlp 100, cnn 25, gru 6, transformer 32).",
+        role=Role.MODEL,
+        ge=0,
+    )
+
+    @model_validator(mode="after")
+    def _width_fits(self) -> Options:
+        if self.model == "linear" and self.width:
+            raise ValueError("width: a linear model has none")
+        if self.model == "transformer" and self.width % 4:
+            raise ValueError(f"width: must be a multiple of 4 for a transformer, not {self.width}")
+        return self
+
+
+warm = warm_up
+
+
+def data(options: Options, cache: Cache) -> Dataset:
+    return load_data(options.data, cache)
+
+
+def build(options: Options, setting: Setting) -> Supervised:
+    return Supervised(make_module(options.model, options.width, setting), options, setting)
+
+
+def make_module(model: str, width: int, setting: Setting):  # type: ignore[no-untyped-def]
+    """A model that fits the data set of this run."""
+    assert setting.data is not None
+    inputs = setting.data.array("train_x").shape[1]
+    return build_model(model, width, inputs=inputs, classes=CLASSES, streams=setting.streams)

@@ -1,0 +1,265 @@
+"""Run any program: this is how Fairtrial is used on code that knows nothing of it.
+
+`{seed}`, `{run_dir}`, `{variant}` and the values of the variant are filled into the arguments element by
+element; there is no shell. Metrics are read from a JSONL or CSV file that the program writes, or the program
+calls `fairtrial.run()`, which joins this run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import ctypes
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import string
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from pydantic import model_validator
+
+from fairtrial.core.cautions import SEED_NOT_PASSED, SHARED_FILE
+from fairtrial.core.errors import Interrupted, UserError
+from fairtrial.core.options import Options as BaseOptions
+from fairtrial.core.options import Role, option
+from fairtrial.core.paths import JOIN_VARIABLE
+from fairtrial.core.training import Journal, Setting
+
+SUMMARY = "Run any program, with its arguments filled in per variant and seed."
+REQUIRES = ()
+EXTRA = None
+METRIC = None
+BUILT_IN = ("seed", "run_dir", "variant")
+POLL_S = 0.05
+GRACE_S = 5.0
+
+Scalar = bool | int | float | str
+
+
+class Options(BaseOptions):
+    free_values: ClassVar[str | None] = "values"
+
+    argv: tuple[str, ...] = option((), "The program and its arguments, with {placeholders}.", role=Role.PROGRAM)
+    values: dict[str, Scalar] = option({}, "Values for the placeholders; variants set them.", role=Role.PROGRAM)
+    metrics: str | None = option(
+        None,
+        "JSONL or CSV file that the program writes, relative to its folder; placeholders allowed.",
+        role=Role.OUTPUT,
+    )
+    step_column: str = option("step", "The field of that file that counts steps.", role=Role.OUTPUT)
+    cwd: str | None = option(None, "Folder to run in; default: where the launch was started.", role=Role.PROGRAM)
+    best_metric: str | None = option(
+        None,
+        "Metric that judges the best checkpoint, for programs that call fairtrial.run().",
+        role=Role.SELECTION,
+    )
+    best_mode: Literal["max", "min"] | None = option(
+        None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
+    )
+
+    @model_validator(mode="after")
+    def _placeholders_match(self) -> Options:
+        if not self.argv:
+            raise ValueError("argv: give the program after '--', for example: -- python train.py --seed {seed}")
+        texts = [*self.argv, self.metrics or ""]
+        wanted = {name for text in texts for name in placeholders(text)}
+        missing = sorted(wanted - set(self.values) - set(BUILT_IN))
+        unused = sorted(set(self.values) - wanted)
+        problems = [f"placeholder {{{name}}} has no value" for name in missing]
+        problems += [f"value '{name}' has no placeholder {{{name}}}" for name in unused]
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
+
+def placeholders(text: str) -> list[str]:
+    """The names in braces. `{{` and `}}` stand for the braces themselves."""
+    try:
+        return [name for _, name, _, _ in string.Formatter().parse(text) if name]
+    except ValueError as error:
+        raise ValueError(f"argument {text!r}: {error}; write {{{{ and }}}} for plain braces") from None
+
+
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+
+
+def fill(text: str, values: Mapping[str, Any]) -> str:
+    """Put values in place of names: nothing else that a format string could do is done."""
+    return _BRACES.sub(lambda m: m[0][0] if m[1] is None else str(values[m[1]]), text)
+
+
+def execute(options: Options, setting: Setting, journal: Journal) -> None:
+    folder = Path(options.cwd or Path.cwd())
+    given = {"seed": setting.streams.root, "run_dir": str(setting.run.root), "variant": setting.variant}
+    values = {**options.values, **given}
+    argv = [fill(part, values) for part in options.argv]
+    if not any("seed" in placeholders(part) for part in options.argv):
+        setting.cautions.append(SEED_NOT_PASSED.fill())
+    if options.metrics is None:
+        _run(argv, folder, None, setting, journal)
+        return
+    path = folder / fill(options.metrics, values)
+    if {"seed", "run_dir"} & set(placeholders(options.metrics)):
+        _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
+        return
+    setting.cautions.append(SHARED_FILE.fill(file=options.metrics))
+    with _turn(path):
+        _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
+        shutil.move(path, setting.run.root / f"program-{path.name}")
+
+
+def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Setting, journal: Journal) -> None:
+    process = _start(argv, folder, setting)
+    journal.event("program_started", argv=argv, pid=process.pid)
+    try:
+        _follow(process, metrics, setting.should_stop, journal)
+    finally:
+        _end(process)
+        journal.event("program_ended", status=process.returncode)
+    if process.returncode != 0:
+        raise ProgramFailed(argv[0], process.returncode)
+    if metrics and not metrics.rows:
+        raise UserError(f"the program wrote no metrics to {metrics.path}", hint="Check --metrics.")
+
+
+@contextlib.contextmanager
+def _turn(path: Path) -> Iterator[None]:
+    """Programs that write to one and the same file run one after another, whoever launched them."""
+    name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:20]
+    with (Path(tempfile.gettempdir()) / f"fairtrial-{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+class ProgramFailed(UserError):
+    """The program ended with another status than 0."""
+
+    def __init__(self, program: str, status: int) -> None:
+        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit status {status}"
+        super().__init__(f"{program} {how}", hint="The end of log.txt shows what it printed.")
+
+
+def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root)}
+    try:
+        return subprocess.Popen(
+            argv,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stdout.fileno(),
+            stderr=sys.stderr.fileno(),
+            start_new_session=True,
+            preexec_fn=_die_with_parent,
+        )
+    except FileNotFoundError as error:
+        raise UserError(f"no program '{error.filename}'", hint="Check the words after '--'.") from None
+    except PermissionError:
+        raise UserError(f"'{argv[0]}' cannot be run: permission denied") from None
+
+
+def _die_with_parent() -> None:
+    """A killed job must not leave its program running unnoticed (Linux; elsewhere the group is ended)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _follow(
+    process: subprocess.Popen[bytes],
+    metrics: MetricsFile | None,
+    should_stop: Callable[[], bool],
+    journal: Journal,
+) -> None:
+    while process.poll() is None:
+        if should_stop():
+            raise Interrupted("the program was asked to stop")
+        if metrics:
+            metrics.copy_new(journal)
+        time.sleep(POLL_S)
+    if metrics:
+        metrics.copy_new(journal, ended=True)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the program and whatever it started to stop, then make it."""
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, signal_number)
+        except ProcessLookupError:
+            break
+        if process.poll() is None:
+            try:
+                process.wait(GRACE_S)
+            except subprocess.TimeoutExpired:
+                continue
+    process.wait()
+
+
+class MetricsFile:
+    """A file of metrics that another program is writing: JSONL, or CSV with a header."""
+
+    def __init__(self, path: Path, step_column: str) -> None:
+        self.path = path
+        self.step_column = step_column
+        self.rows = 0
+        self._offset = 0
+        self._header: list[str] | None = None
+        if path.exists():  # what another run or a person left there must not be taken for this run's
+            path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
+
+    def copy_new(self, journal: Journal, *, ended: bool = False) -> None:
+        for row in self._new_rows(ended):
+            values = {name: number for name, value in row.items() if (number := _as_number(value)) is not None}
+            step = values.pop(self.step_column, None)
+            self.rows += 1
+            if step is None:
+                raise UserError(
+                    f"row {self.rows} of {self.path} has no '{self.step_column}'",
+                    hint=f"It has: {', '.join(row)}. Name the right one with --step-column.",
+                )
+            journal.log(int(step), values)
+
+    def _new_rows(self, ended: bool) -> Iterator[dict[str, Any]]:
+        if not self.path.exists():
+            return
+        with self.path.open("rb") as file:
+            file.seek(self._offset)
+            content = file.read()
+        whole = len(content) if ended else content.rfind(b"\n") + 1
+        self._offset += whole
+        for line in content[:whole].decode(errors="replace").splitlines():
+            if line.strip():
+                yield from self._parse(line)
+
+    def _parse(self, line: str) -> Iterator[dict[str, Any]]:
+        if self.path.suffix == ".csv":
+            cells = next(csv.reader([line]))
+            if self._header is None:
+                self._header = cells
+            else:
+                yield dict(zip(self._header, cells, strict=False))
+            return
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError:
+            raise UserError(f"row {self.rows + 1} of {self.path} is not JSON: {line[:60]!r}") from None
+        if not isinstance(row, dict):
+            raise UserError(f"row {self.rows + 1} of {self.path} is not a JSON object: {line[:60]!r}")
+        yield row
+
+
+def _as_number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None

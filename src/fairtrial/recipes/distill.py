@@ -1,0 +1,335 @@
+"""Learn from a teacher: a student trained on labels and on what a larger model makes of the same data.
+
+The loss is (1 − alpha) · cross-entropy + alpha · (sum of the teacher's terms). A strategy is a set of terms;
+each term can also be switched on or off by itself, so that an ablation means something:
+
+    soft_targets      T² · KL between softened outputs          kd, combined
+    logit_regression  squared error of the logits               mse, combined
+    attention_loss    distance of normalized spatial maps       attention, combined
+    layer_matching    hidden layers matched, one after another  progressive, combined
+
+The fifth component, `temperature`, is switched off by 1. The teacher is a run of `classify`, trained once
+per store; its outputs over the training set are computed once, not each step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import model_validator
+
+from fairtrial.core.cautions import FEWER_LABELS, INERT_OPTION, ONE_TEACHER
+from fairtrial.core.errors import UserError
+from fairtrial.core.options import Role, option
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.specs import Metric, Need
+from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting
+from fairtrial.recipes._supervised import Supervised, SupervisedOptions, warm_up
+from fairtrial.recipes.classify import make_module
+from fairtrial.recipes.data import load_data, save_arrays
+from fairtrial.recipes.models import WITH_LAYERS, WITH_MAPS, ModelName
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+SUMMARY = "Distil a teacher into a student: kd, mse, attention, progressive, combined, or none."
+REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
+EXTRA = "train"
+METRIC = Metric("accuracy", "max")
+
+TERMS = ("soft_targets", "logit_regression", "attention_loss", "layer_matching")
+STRATEGIES: Mapping[str, tuple[str, ...]] = {
+    "none": (),
+    "kd": ("soft_targets",),
+    "mse": ("logit_regression",),
+    "attention": ("attention_loss",),
+    "progressive": ("layer_matching",),
+    "combined": TERMS,
+}
+COMPONENTS: Mapping[str, Mapping[str, Any]] = {
+    "temperature": {"temperature": 1.0},
+    **{term: {term: False} for term in TERMS},
+}
+"""What to change to take a component away."""
+
+
+class Options(SupervisedOptions):
+    steps: int = option(1000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1)
+    labels: int = option(
+        1000,
+        "Labels that the student sees, a random subset shared by all variants; 0: all.",
+        role=Role.DATA,
+        ge=0,
+    )
+    learning_rate: float = option(5e-3, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
+    strategy: Literal["none", "kd", "mse", "attention", "progressive", "combined"] = option(
+        "kd", "What to learn from the teacher.", role=Role.TRAINING
+    )
+    temperature: float = option(4.0, "Softens the outputs that are compared; 1: not at all.", role=Role.TRAINING, gt=0)
+    alpha: float = option(
+        0.5, "Weight of the teacher's terms; the labels have the rest.", role=Role.TRAINING, ge=0, le=1
+    )
+    soft_targets: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
+    logit_regression: bool | None = option(
+        None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING
+    )
+    attention_loss: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
+    layer_matching: bool | None = option(None, "Switch this term on or off, whatever the strategy.", role=Role.TRAINING)
+    attention_weight: float = option(10.0, "Scale of the attention term.", role=Role.TRAINING, ge=0)
+    matching_weight: float = option(1.0, "Scale of the layer-matching term.", role=Role.TRAINING, ge=0)
+    student: ModelName = option("mlp", "Model of the student.", role=Role.MODEL)
+    student_width: int = option(0, "Its hidden units or channels; 0: the model's own.", role=Role.MODEL, ge=0)
+    teacher: ModelName = option("cnn", "Model of the teacher.", role=Role.TEACHER)
+    teacher_width: int = option(50, "Its hidden units or channels; 0: the model's own.", role=Role.TEACHER, ge=0)
+    teacher_steps: int = option(2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1)
+    teacher_learning_rate: float = option(1e-2, "Its learning rate, cosine-annealed.", role=Role.TEACHER, gt=0)
+    teacher_weight_decay: float = option(
+        0.3,
+        "Its weight decay; a strong one keeps its outputs soft, which is what teaches.",
+        role=Role.TEACHER,
+        ge=0,
+    )
+    teacher_seed: int = option(1, "Its seed; all students learn from this one teacher.", role=Role.TEACHER, ge=0)
+
+    @model_validator(mode="after")
+    def _terms_fit_models(self) -> Options:
+        terms = active_terms(self)
+        for term, able, what in (
+            ("attention_loss", WITH_MAPS, "spatial maps"),
+            ("layer_matching", WITH_LAYERS, "hidden layers"),
+        ):
+            lacking = sorted({f"{self.student}", f"{self.teacher}"} - set(able))
+            if term in terms and lacking:
+                raise ValueError(f"{term} needs models with {what} ({', '.join(able)}); {lacking[0]} has none")
+        return self
+
+
+def active_terms(options: Options) -> tuple[str, ...]:
+    """The terms of the loss: those of the strategy, with single terms switched on or off."""
+    chosen = STRATEGIES[options.strategy]
+    switches = {term: getattr(options, term) for term in TERMS}
+    return tuple(t for t in TERMS if (t in chosen if switches[t] is None else switches[t]))
+
+
+warm = warm_up
+
+
+def data(options: Options, cache: Cache) -> Dataset:
+    return load_data(options.data, cache)
+
+
+def needs(options: Options) -> dict[str, Need]:
+    """The teacher, as a run of `classify`. A student without any of its terms needs none."""
+    if not active_terms(options):
+        return {}
+    chosen = {
+        "data": options.data,
+        "model": options.teacher,
+        "width": options.teacher_width,
+        "steps": options.teacher_steps,
+        "learning_rate": options.teacher_learning_rate,
+        "weight_decay": options.teacher_weight_decay,
+        "schedule": "cosine",
+        "device": options.device,
+        "threads": options.threads,
+    }
+    return {"teacher": Need("classify", chosen, options.teacher_seed, label=f"{options.teacher}-teacher")}
+
+
+def build(options: Options, setting: Setting) -> Supervised:
+    student = make_module(options.student, options.student_width, setting)
+    terms = active_terms(options)
+    setting.cautions.extend(_inert(options, terms))
+    if not terms:
+        return Supervised(student, options, setting)
+    teacher = Teacher(options, setting)
+    setting.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
+    if options.labels:
+        setting.cautions.append(FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels))
+    return Student(student, options, setting, teacher)
+
+
+def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
+    """Options that were set and reach nothing, said aloud rather than swallowed."""
+    users = {
+        "temperature": "soft_targets",
+        "attention_weight": "attention_loss",
+        "matching_weight": "layer_matching",
+    }
+    chosen = options.differing()
+    idle = [name for name, term in users.items() if name in chosen and term not in terms]
+    if "alpha" in chosen and not terms:
+        idle.append("alpha")
+    return [INERT_OPTION.fill(option=name, why=f"strategy {options.strategy} does not use it") for name in idle]
+
+
+class Teacher:
+    """A finished teacher and its outputs over the training set, computed once per store and memory-mapped."""
+
+    def __init__(self, options: Options, setting: Setting) -> None:
+        self.run: RunPaths = setting.needs["teacher"]
+        weights = _load_weights(self.run.last)
+        self.sha256 = _hash_weights(weights)
+        assert setting.data is not None
+        self.examples = len(setting.data.array("train_y"))
+        setting.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
+        key = {"teacher": self.sha256, "data": setting.data.sha256, "version": 1}
+        self._entry: CacheEntry = setting.cache.entry(
+            "teacher-outputs", key, lambda folder: _compute_outputs(folder, weights, options, setting)
+        )
+        self.layers = int(self._entry.manifest["layers"])
+
+    def output(self, name: str) -> Tensor:
+        import numpy
+        import torch
+
+        return torch.from_numpy(numpy.load(self._entry.folder / f"{name}.npy", mmap_mode="r").copy())
+
+
+def _load_weights(path: Path) -> dict[str, Tensor]:
+    import torch
+
+    if not path.is_file():
+        raise UserError(f"the teacher's checkpoint {path} is missing", hint="Launch again to train it anew.")
+    payload = torch.load(path, map_location="cpu", weights_only=True)
+    weights: dict[str, Tensor] = payload["state"]["module"]
+    return weights
+
+
+def _hash_weights(weights: Mapping[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    for name in sorted(weights):
+        digest.update(name.encode())
+        digest.update(weights[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _compute_outputs(folder: Path, weights: Mapping[str, Tensor], options: Options, setting: Setting) -> dict[str, Any]:
+    """Logits, and per hidden layer the channels (averaged over positions) and the spatial map."""
+    import torch
+
+    assert setting.data is not None
+    teacher = make_module(options.teacher, options.teacher_width, setting)
+    teacher.load_state_dict(dict(weights))
+    with torch.no_grad():
+        logits, layers = teacher.trace(torch.from_numpy(setting.data.array("train_x").copy()))
+        arrays = {"logits": logits.numpy()}
+        for number, layer in enumerate(layers):
+            arrays[f"channels-{number}"] = pool_positions(layer).numpy()
+            if layer.dim() == 3:
+                arrays[f"map-{number}"] = spatial_map(layer).numpy()
+    save_arrays(folder, arrays)
+    return {"layers": len(layers)}
+
+
+def pool_positions(layer: Tensor) -> Tensor:
+    return layer.mean(2) if layer.dim() == 3 else layer
+
+
+def spatial_map(layer: Tensor) -> Tensor:
+    """Where a layer looks: its energy over the channels, at each position, normalized to length one."""
+    from torch.nn.functional import normalize
+
+    return normalize(layer.square().sum(1), dim=1)
+
+
+class Student(Supervised):
+    """A student whose loss has terms of the teacher's."""
+
+    def __init__(self, module: torch.nn.Module, options: Options, setting: Setting, teacher: Teacher) -> None:
+        self.distilling = options
+        self.terms = active_terms(options)
+        self.outputs: dict[str, Tensor] = {}
+        self.projections = self._prepare(module, setting, teacher)
+        super().__init__(module, options, setting)
+        self.outputs = {name: value.to(self.device) for name, value in self.outputs.items()}
+        self.projections.to(self.device)
+
+    def _prepare(self, module: torch.nn.Module, setting: Setting, teacher: Teacher) -> torch.nn.ModuleList:
+        """Fetch what the terms need; pair the student's hidden layers with the teacher's, evenly."""
+        import torch
+
+        from fairtrial.recipes.models import initialize
+
+        assert setting.data is not None
+        with torch.no_grad():
+            sample = module.trace(torch.from_numpy(setting.data.array("train_x")[:2].copy()))[1]  # type: ignore[operator]
+        count = len(sample)
+        self.pairs = [(k, round((k + 1) * teacher.layers / count) - 1) for k in range(count)] if count else []
+        if {"soft_targets", "logit_regression"} & set(self.terms):
+            self.outputs["logits"] = teacher.output("logits")
+        projections = torch.nn.ModuleList()
+        for own, other in self.pairs:
+            if "attention_loss" in self.terms:
+                self.outputs[f"map-{own}"] = _resize(teacher.output(f"map-{other}"), sample[own].shape[2])
+            if "layer_matching" in self.terms:
+                target = teacher.output(f"channels-{other}")
+                self.outputs[f"channels-{own}"] = target
+                projections.append(torch.nn.Linear(pool_positions(sample[own]).shape[1], target.shape[1]))
+        named = torch.nn.ModuleDict({"projections": projections})
+        initialize(named, setting.streams)
+        return projections
+
+    def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
+        yield from self.module.parameters()
+        yield from self.projections.parameters()
+
+    def loss(self, chosen: Tensor, step: int) -> Tensor:
+        from torch.nn.functional import cross_entropy
+
+        x, y = self.splits["train"]
+        logits, layers = self.module.trace(x[chosen])  # type: ignore[operator]
+        alpha = self.distilling.alpha
+        taught = sum(getattr(self, f"_{term}")(logits, layers, chosen, step) for term in self.terms)
+        total: Tensor = (1 - alpha) * cross_entropy(logits, y[chosen]) + alpha * taught
+        return total
+
+    def _soft_targets(self, logits: Tensor, _layers: list[Tensor], chosen: Tensor, _step: int) -> Tensor:
+        from torch.nn.functional import kl_div, log_softmax
+
+        t = self.distilling.temperature
+        wanted = log_softmax(self.outputs["logits"][chosen] / t, 1)
+        return t * t * kl_div(log_softmax(logits / t, 1), wanted, reduction="batchmean", log_target=True)
+
+    def _logit_regression(self, logits: Tensor, _layers: list[Tensor], chosen: Tensor, _step: int) -> Tensor:
+        from torch.nn.functional import mse_loss
+
+        return mse_loss(logits, self.outputs["logits"][chosen])
+
+    def _attention_loss(self, _logits: Tensor, layers: list[Tensor], chosen: Tensor, _step: int) -> Tensor:
+        import torch
+
+        gaps = [
+            (spatial_map(layers[own]) - self.outputs[f"map-{own}"][chosen]).square().sum(1).mean()
+            for own, _ in self.pairs
+        ]
+        return self.distilling.attention_weight * torch.stack(gaps).mean()
+
+    def _layer_matching(self, _logits: Tensor, layers: list[Tensor], chosen: Tensor, step: int) -> Tensor:
+        """One hidden layer at a time, from the first to the last, each for an equal share of the steps."""
+        from torch.nn.functional import mse_loss
+
+        stage = min((step - 1) * len(self.pairs) // self.distilling.steps, len(self.pairs) - 1)
+        own = self.pairs[stage][0]
+        guess = self.projections[stage](pool_positions(layers[own]))
+        return self.distilling.matching_weight * mse_loss(guess, self.outputs[f"channels-{own}"][chosen])
+
+    def state(self) -> dict[str, Any]:
+        import copy
+
+        return {**super().state(), "projections": copy.deepcopy(dict(self.projections.state_dict()))}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        super().load_state(state)
+        self.projections.load_state_dict(state["projections"])
+
+
+def _resize(maps: Tensor, positions: int) -> Tensor:
+    """The teacher's maps at the student's resolution, again of length one."""
+    from torch.nn.functional import adaptive_avg_pool1d, normalize
+
+    return normalize(adaptive_avg_pool1d(maps.unsqueeze(1), positions).squeeze(1), dim=1)

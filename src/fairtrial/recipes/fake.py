@@ -1,0 +1,99 @@
+"""Numbers with a known truth: known step time, known effect, known noise. Says nothing about any training.
+
+The accuracy of a run approaches `level + effect + noise(seed)`, where the noise has standard deviation
+`noise` between seeds and is the same for every variant to the degree of `correlation`. For tests, for trying
+out statistics, and for people who write plug-ins.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fairtrial.core.options import LoopOptions, Role, option
+from fairtrial.core.specs import Metric
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Setting, Split, Watch
+
+SUMMARY = "Synthetic: made-up numbers with a known effect, noise and step time."
+REQUIRES = ()
+EXTRA = None
+METRIC = Metric("accuracy", "max")
+SYNTHETIC = True
+
+
+class Options(LoopOptions):
+    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1)
+    eval_every: int = option(
+        25,
+        "Evaluate every N steps and at the end; 0: at the end only.",
+        role=Role.EVALUATION,
+        unit="steps",
+        ge=0,
+    )
+    level: float = option(0.7, "Accuracy that an average run approaches.", role=Role.TRAINING)
+    effect: float = option(0.0, "What this variant adds to it.", role=Role.TRAINING)
+    noise: float = option(0.02, "Standard deviation between seeds.", role=Role.TRAINING, ge=0)
+    correlation: float = option(
+        0.5, "Correlation of the noise between variants of one seed.", role=Role.TRAINING, ge=0, le=1
+    )
+    label: str = option(
+        "", "Tells variants of equal effect apart, so that their noise is not the same.", role=Role.TRAINING
+    )
+    jitter: float = option(0.0, "Standard deviation of a logged value within a run.", role=Role.TRAINING, ge=0)
+    step_time: float = option(0.0, "Time that a step takes.", role=Role.TRAINING, unit="seconds", ge=0)
+    diverge_at: int = option(0, "Step at which the loss becomes NaN; 0: never.", role=Role.TRAINING, ge=0)
+    fail_at: int = option(0, "Step at which the run raises an error; 0: never.", role=Role.TRAINING, ge=0)
+
+
+class Fake:
+    def __init__(self, options: Options, streams: Streams) -> None:
+        self.options = options
+        self.streams = streams
+        self.progress = 0.0
+        shared = _normal(streams.seed("order", "noise"))
+        own = _normal(streams.seed("init", "noise", options.label, repr(options.effect)))
+        weight = options.correlation
+        self.offset = options.noise * (math.sqrt(weight) * shared + math.sqrt(1 - weight) * own)
+
+    def step(self, step: int, watch: Watch) -> Mapping[str, float]:
+        options = self.options
+        if step == options.fail_at:
+            raise RuntimeError(f"asked to fail at step {step}")
+        with watch.phase("forward"):
+            if options.step_time:
+                time.sleep(options.step_time)
+            self.progress += 1 / options.steps
+        if step == options.diverge_at:
+            return {"loss": math.nan}
+        return {"loss": math.exp(-3 * self.progress) + self._jitter("order", step)}
+
+    def evaluate(self, split: Split) -> Mapping[str, float]:
+        share = 1 - math.exp(-5 * self.progress)
+        step = round(self.progress * self.options.steps)
+        level = self.options.level + self.options.effect + self.offset
+        return {"accuracy": level * share + self._jitter(split, step)}
+
+    def _jitter(self, stream: str, step: int) -> float:
+        if not self.options.jitter:
+            return 0.0
+        return self.options.jitter * _normal(self.streams.seed(stream, step))
+
+    def state(self) -> dict[str, Any]:
+        return {"progress": self.progress}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.progress = state["progress"]
+
+
+def _normal(seed: int) -> float:
+    """A standard normal value from a stream's bits, without a generator."""
+    from statistics import NormalDist
+
+    return NormalDist().inv_cdf(((seed >> 10) + 0.5) / 2**53)
+
+
+def build(options: Options, setting: Setting) -> Fake:
+    return Fake(options, setting.streams)

@@ -1,0 +1,1 @@
+"""What happened? The recorder writes run directories, the store reads them."""

@@ -1,0 +1,76 @@
+"""Files that are either the old one or the new one, never half of either."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fairtrial.core.errors import StoreError
+
+_HINTS = {
+    errno.ENOSPC: ("the disk is full", "Free some space and run the same command again: it resumes."),
+    errno.EDQUOT: (
+        "the disk quota is used up",
+        "Free some space and run the same command again: it resumes.",
+    ),
+    errno.EROFS: ("the file system is read-only", "Choose another place with --store or $FAIRTRIAL_STORE."),
+    errno.EACCES: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
+    errno.EPERM: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
+    errno.ENOTDIR: ("a file stands where a folder is needed", "Choose another place with --store."),
+    errno.ENAMETOOLONG: ("the path is too long", "Choose shorter study and variant names."),
+}
+
+
+@contextlib.contextmanager
+def store_errors(path: Path) -> Iterator[None]:
+    """Turn what the operating system refuses into one sentence and a hint."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _HINTS:
+            raise
+        what, hint = _HINTS[error.errno]
+        raise StoreError(f"cannot write {path}: {what}", hint=hint) from error
+
+
+def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with store_errors(path):
+        try:
+            write(temporary)
+            _sync(temporary)
+            os.replace(temporary, path)  # noqa: PTH105 — tests interpose on os.replace
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync(path.parent)
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    replace_file(path, lambda temporary: _write(temporary, content))
+
+
+def link_file(source: Path, path: Path) -> None:
+    """Make `path` another name of `source`, replacing what was there in one step."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with store_errors(path):
+        temporary.unlink(missing_ok=True)
+        os.link(source, temporary)
+        os.replace(temporary, path)  # noqa: PTH105
+        _sync(path.parent)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.write_bytes(content)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

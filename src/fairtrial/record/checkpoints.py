@@ -1,0 +1,109 @@
+"""Checkpoints: written whole or not at all, known by their hash, and never unpickled blindly.
+
+A state with tensors is stored in torch's own format and read with `weights_only=True`. A state of plain
+values is stored as JSON, so that programs without torch have checkpoints too. The first byte tells which.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import StoreError, UserError
+from fairtrial.record.atomic import replace_file
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A saved state and the step after which it was taken."""
+
+    step: int
+    state: Mapping[str, Any]
+    details: Mapping[str, Any]
+
+
+def write_checkpoint(path: Path, step: int, state: Mapping[str, Any], **details: Any) -> str:
+    """Write a checkpoint atomically and return the SHA-256 of the file."""
+    payload = {"step": step, "state": dict(state), **details}
+    digest = ""
+
+    def write(temporary: Path) -> None:
+        nonlocal digest
+        _serialize(temporary, payload)
+        digest = file_hash(temporary)
+
+    path.parent.mkdir(exist_ok=True)
+    replace_file(path, write)
+    return digest
+
+
+def read_checkpoint(path: Path, *, sha256: str | None = None) -> Checkpoint:
+    """Read a checkpoint; with `sha256`, refuse a file whose content is not the one that was recorded."""
+    if not path.is_file():
+        raise StoreError(f"no checkpoint {path}")
+    if sha256 is not None and file_hash(path) != sha256:
+        raise StoreError(f"checkpoint {path} does not have the recorded hash", hint="The file was changed or damaged.")
+    payload = _deserialize(path)
+    return Checkpoint(payload.pop("step"), payload.pop("state"), payload)
+
+
+def _serialize(path: Path, payload: dict[str, Any]) -> None:
+    plain = _as_json(payload)
+    if plain is not None:
+        path.write_bytes(plain)
+        return
+    if "torch" not in sys.modules:
+        raise UserError(
+            "this state cannot be saved: it holds more than numbers, text, lists and dictionaries",
+            hint="Convert arrays with .tolist(), or use torch tensors.",
+        )
+    import torch
+
+    try:
+        torch.save(payload, path)
+    except RuntimeError as error:
+        raise _disk_error(path) or error from error
+
+
+def _disk_error(path: Path) -> OSError | None:
+    """torch hides a full disk behind a RuntimeError; ask the file system itself."""
+    try:
+        with path.open("ab") as file:
+            file.write(b"\0" * 65536)
+            file.flush()
+    except OSError as error:
+        return error
+    return None
+
+
+def _as_json(payload: dict[str, Any]) -> bytes | None:
+    """The JSON form, or None where reading it back would not give the same value."""
+    try:
+        text = json.dumps(payload)
+    except (TypeError, ValueError):
+        return None
+    return text.encode() if json.loads(text) == payload else None
+
+
+def _deserialize(path: Path) -> dict[str, Any]:
+    try:
+        with path.open("rb") as file:
+            if file.read(1) == b"{":
+                file.seek(0)
+                payload = json.load(file)
+            else:
+                import torch
+
+                payload = torch.load(path, map_location="cpu", weights_only=True)
+    except ImportError:
+        raise
+    except Exception as error:
+        raise StoreError(f"checkpoint {path} cannot be read: {error}") from error
+    if not isinstance(payload, dict) or not {"step", "state"} <= payload.keys():
+        raise StoreError(f"{path} is not a checkpoint of Fairtrial")
+    return payload

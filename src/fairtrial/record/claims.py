@@ -1,0 +1,72 @@
+"""Who may write a run directory: exactly one process, for as long as it lives.
+
+The claim is an advisory lock on a file in the directory. The kernel gives it back when the process ends,
+however it ends, so a claim can never be left behind by a kill.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.record.atomic import store_errors
+
+
+class ClaimedElsewhere(Exception):
+    """Another process is writing this run."""
+
+
+class Claim:
+    """Holds a run directory for this process until `release`."""
+
+    def __init__(self, paths: RunPaths) -> None:
+        self.paths = paths
+        self._descriptor = _lock(paths)
+
+    def release(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def _lock(paths: RunPaths) -> int | None:
+    while True:
+        with store_errors(paths.root):
+            paths.root.mkdir(parents=True, exist_ok=True)
+            try:
+                descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            except FileNotFoundError:
+                continue  # archived or removed between the two calls
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise ClaimedElsewhere(str(paths.root)) from None
+        if _is_current(descriptor, paths.lock):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_current(descriptor: int, path: Path) -> bool:
+    """Whether the locked file is still the one at `path`: the directory may have been archived meanwhile."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def is_claimed(paths: RunPaths) -> bool:
+    """Whether a living process is writing this run now."""
+    try:
+        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

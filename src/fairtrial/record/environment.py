@@ -1,0 +1,71 @@
+"""Where a run happened: the commit, the versions, the machine. Recorded beside the fingerprint, not in it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn")
+
+
+def git_state(folder: Path) -> dict[str, Any]:
+    """Commit and dirtiness of the working tree around `folder`; null where there is no repository."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return {"git_commit": None, "git_dirty": None, "git_dirty_hash": None}
+    changes = (_git(folder, "diff", "HEAD") or "") + (_git(folder, "ls-files", "--others", "--exclude-standard") or "")
+    digest = hashlib.sha256(changes.encode()).hexdigest() if changes else None
+    return {"git_commit": commit.strip(), "git_dirty": bool(changes), "git_dirty_hash": digest}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(folder), *arguments],  # noqa: S607
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
+        )
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def machine(packages: Iterable[str] = PACKAGES) -> dict[str, Any]:
+    """What could make another machine give other numbers or times."""
+    return {
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "hostname": platform.node(),
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpu": None if not Path("/dev/nvidia0").exists() else "nvidia",
+        "versions": {name: _version(name) for name in packages},
+        "executable": sys.executable,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _cpu_name() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or None
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or None

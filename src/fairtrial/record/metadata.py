@@ -1,0 +1,101 @@
+"""`metadata.json`: read, replaced whole, and reconciled after a kill."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import StoreError
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.schema import METADATA_SCHEMA, upgrade
+from fairtrial.core.specs import RunSpec
+from fairtrial.record.atomic import replace_bytes
+from fairtrial.record.claims import is_claimed
+
+BEST_KEYS = (
+    "best_metric_value",
+    "best_checkpoint_step",
+    "best_checkpoint_path",
+    "best_checkpoint_sha256",
+)
+
+
+def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> dict[str, Any]:
+    """What is known of a run before its first step. Unknown is null, never 0."""
+    return {
+        "schema": METADATA_SCHEMA,
+        "run_id": spec.run_id,
+        "study": spec.study,
+        "variant": spec.variant,
+        "seed": spec.seed,
+        "attempt": spec.attempt,
+        "recipe": spec.recipe,
+        "recipe_file": spec.recipe_file,
+        "synthetic": synthetic,
+        "options": dict(spec.options),
+        "identity": dict(spec.identity),
+        "data": dict(spec.data) or None,
+        "fingerprint": spec.fingerprint,
+        "status": Status.RUNNING.value,
+        "reason": None,
+        "metric": None,
+        "direction": None,
+        "best_metric_name": None,
+        "best_metric_mode": None,
+        **dict.fromkeys(BEST_KEYS),
+        "best_pending": None,
+        "final": {},
+        "lineage": {"resumed": []},
+        "environment": dict(environment),
+        "timings": {"created": time.time(), "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None},
+        "resources": {},
+        "cautions": [],
+    }
+
+
+def write_metadata(paths: RunPaths, metadata: Mapping[str, Any]) -> None:
+    replace_bytes(paths.metadata, orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def load_metadata(paths: RunPaths) -> dict[str, Any] | None:
+    """The metadata with the best checkpoint reconciled, or None where no run was begun."""
+    try:
+        content = paths.metadata.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        metadata = upgrade(orjson.loads(content), where=str(paths.metadata))
+    except orjson.JSONDecodeError:
+        raise StoreError(f"{paths.metadata} is not JSON", hint="The file was changed or damaged.") from None
+    return settle_best(paths, metadata)
+
+
+def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
+    """Decide which of two announced best checkpoints `best.pt` is, after a kill between two writes.
+
+    The new one is announced under `best_pending` before the file is replaced; so the file is always one
+    of the two that the metadata names, and its hash tells which.
+    """
+    pending = metadata["best_pending"]
+    if pending is None:
+        return metadata
+    arrived = paths.best.is_file() and file_hash(paths.best) == pending["best_checkpoint_sha256"]
+    return {**metadata, **(pending if arrived else {}), "best_pending": None}
+
+
+def load_run(paths: RunPaths) -> Run | None:
+    metadata = load_metadata(paths)
+    return None if metadata is None else Run(paths.root, metadata, true_status(paths, metadata["status"]))
+
+
+def true_status(paths: RunPaths, written: str) -> Status:
+    """A run that says it is running, and whose process is gone, was interrupted."""
+    status = Status(written)
+    if status is Status.RUNNING and not is_claimed(paths):
+        return Status.INTERRUPTED
+    return status

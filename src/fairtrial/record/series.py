@@ -1,0 +1,166 @@
+"""The metrics of a run: append-only lines while it lives, columns once it has ended."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fairtrial.core.errors import StoreError
+from fairtrial.core.paths import RunPaths
+from fairtrial.record.atomic import replace_file
+
+if TYPE_CHECKING:
+    import numpy
+
+RESERVED = ("step", "time")
+_WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
+
+
+def spell(value: float) -> float | str:
+    """JSON has no NaN and no infinity; they are written as words, so that they are not lost as null."""
+    if math.isfinite(value):
+        return value
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+def unspell(value: Any) -> float:
+    return _WORDS[value] if isinstance(value, str) else value
+
+
+@dataclass(frozen=True)
+class Lines:
+    """The parsed lines of a JSONL file. `torn` says that the last one was cut off and ignored."""
+
+    rows: list[dict[str, Any]]
+    torn: bool
+
+
+def read_lines(path: Path) -> Lines:
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        return Lines([], False)
+    whole, _, rest = content.rpartition(b"\n")
+    return Lines(_parse(path, whole), bool(rest))
+
+
+def _parse(path: Path, content: bytes) -> list[dict[str, Any]]:
+    rows = []
+    for number, line in enumerate(content.split(b"\n"), 1):
+        try:
+            if line:
+                rows.append(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            raise StoreError(f"line {number} of {path} is not JSON", hint="The file was changed or damaged.") from None
+    return rows
+
+
+def drop_torn_line(path: Path) -> bool:
+    """Cut an unfinished last line off, so that the next line starts cleanly. Whole lines are never touched."""
+    if not path.exists():
+        return False
+    with path.open("r+b") as file:
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole == len(content):
+            return False
+        file.truncate(whole)
+    return True
+
+
+def last_row(path: Path) -> dict[str, Any] | None:
+    """The newest whole line, read from the end: cheap enough to poll while the run goes on."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 8192))
+            lines = file.read().split(b"\n")[:-1]
+    except FileNotFoundError:
+        return None
+    try:
+        row: dict[str, Any] = orjson.loads(lines[-1])
+    except (IndexError, orjson.JSONDecodeError):
+        return None
+    return row
+
+
+Points = dict[str, dict[int, float]]
+
+
+def points(rows: list[dict[str, Any]]) -> Points:
+    """Metric → step → value. A step that was logged twice, after a resume, counts as last written."""
+    found: Points = {}
+    for row in rows:
+        step = row["step"]
+        for name, value in row.items():
+            if name not in RESERVED:
+                found.setdefault(name, {})[step] = unspell(value)
+    return found
+
+
+def write_columns(paths: RunPaths) -> dict[str, float]:
+    """Make the columnar copy of `metrics.jsonl` and return the last value of each metric."""
+    found = points(read_lines(paths.metrics).rows)
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:  # a bare node: readers make the copy themselves
+        return _last_values(found)
+    flat = [(name, step, value) for name, series in found.items() for step, value in sorted(series.items())]
+    columns: Any = list(zip(*flat, strict=True)) or [[], [], []]
+    table = pyarrow.table(
+        {
+            "metric": pyarrow.array(columns[0], pyarrow.string()).dictionary_encode(),
+            "step": pyarrow.array(columns[1], pyarrow.int64()),
+            "value": pyarrow.array(columns[2], pyarrow.float64()),
+        }
+    )
+    replace_file(paths.columns, lambda path: pyarrow.parquet.write_table(table, path))
+    return _last_values(found)
+
+
+def _last_values(found: Points) -> dict[str, float]:
+    return {name: series[max(series)] for name, series in found.items()}
+
+
+def read_series(paths: RunPaths) -> dict[str, tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]]:
+    """Metric → (steps, values), in the order of steps."""
+    import numpy
+
+    if _columns_are_current(paths):
+        return dict(_from_columns(paths.columns))
+    found: Mapping[str, Mapping[int, float]] = points(read_lines(paths.metrics).rows)
+    return {
+        name: (
+            numpy.array(sorted(series), dtype=numpy.int64),
+            numpy.array([series[step] for step in sorted(series)], dtype=numpy.float64),
+        )
+        for name, series in found.items()
+    }
+
+
+def _columns_are_current(paths: RunPaths) -> bool:
+    try:
+        return paths.columns.stat().st_mtime_ns >= paths.metrics.stat().st_mtime_ns
+    except FileNotFoundError:
+        return False
+
+
+def _from_columns(path: Path) -> Iterator[tuple[str, Any]]:
+    import pyarrow.parquet
+
+    table = pyarrow.parquet.ParquetFile(path).read()
+    names = table["metric"].combine_chunks()
+    steps, values = table["step"].to_numpy(), table["value"].to_numpy()
+    codes = names.indices.to_numpy() if hasattr(names, "indices") else None
+    if codes is None:
+        names = names.dictionary_encode()
+        codes = names.indices.to_numpy()
+    for code, name in enumerate(names.dictionary.to_pylist()):
+        chosen = codes == code
+        yield name, (steps[chosen], values[chosen])

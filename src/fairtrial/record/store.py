@@ -1,0 +1,133 @@
+"""Reads a store: which runs are there, and what did they record?"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairtrial.core.errors import StoreError, UserError, nearest
+from fairtrial.core.paths import RunPaths, StorePaths
+from fairtrial.core.runs import Run
+from fairtrial.record.atomic import store_errors
+from fairtrial.record.cache import StoreCache
+from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.metadata import load_run
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of studies, each a folder of run directories. The directories are the source of truth."""
+
+    root: Path
+
+    @property
+    def paths(self) -> StorePaths:
+        return StorePaths(self.root)
+
+    @property
+    def cache(self) -> StoreCache:
+        return StoreCache(self.paths.cache)
+
+    def check_writable(self) -> None:
+        """Say at once, before any work, when this cannot be a store."""
+        probe = self.root / f".probe-{os.getpid()}"
+        with store_errors(self.root):
+            if self.root.exists() and not self.root.is_dir():
+                raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
+            self.root.mkdir(parents=True, exist_ok=True)
+            probe.write_bytes(b"writable")
+            probe.unlink()
+
+    def studies(self) -> list[str]:
+        return sorted(entry.name for entry in _folders(self.root))
+
+    def directories(self, study: str | None = None) -> Iterator[tuple[str, os.DirEntry[str]]]:
+        """Every run directory with the name of its study."""
+        for name in [study] if study else self.studies():
+            for entry in _folders(self.paths.study(name)):
+                yield name, entry
+
+    def run(self, study: str, run_id: str) -> Run | None:
+        return load_run(self.paths.run(study, run_id))
+
+    def find(self, reference: str) -> Run:
+        """The one run that a person means by an id, `study/id` or a path."""
+        found = self.match([reference])
+        if len(found) > 1:
+            names = ", ".join(run.name for run in found[:5])
+            raise UserError(f"'{reference}' names {len(found)} runs: {names} …", hint="Name one as STUDY/RUN.")
+        return found[0]
+
+    def match(self, references: Iterable[str]) -> list[Run]:
+        """All runs that ids, paths or globs name, each once. A reference that names nothing is an error."""
+        found: dict[Path, Run] = {}
+        for reference in references:
+            runs = list(self._match(reference))
+            if not runs:
+                raise UserError(f"no run named '{reference}' in {self.root}", hint=self._hint(reference))
+            found.update({run.path: run for run in runs})
+        return list(found.values())
+
+    def remove(self, run: Run) -> None:
+        """Delete a run directory that no process is writing."""
+        claim = self._claim(run.paths, "removed")
+        shutil.rmtree(run.path)
+        claim.release()
+
+    def archive(self, paths: RunPaths, study: str) -> Path:
+        """Move a run out of the way, under `.archive`, and return its new place."""
+        claim = self._claim(paths, "replaced")
+        folder = self.paths.archive(study)
+        stamp = time.strftime("%Y%m%dT%H%M%S")
+        target = folder / f"{paths.root.name}.{stamp}-{time.time_ns() % 1_000_000_000:09d}"
+        with store_errors(folder):
+            folder.mkdir(exist_ok=True)
+            paths.root.rename(target)
+        claim.release()
+        return target
+
+    def _claim(self, paths: RunPaths, action: str) -> Claim:
+        try:
+            return Claim(paths)
+        except ClaimedElsewhere:
+            raise UserError(
+                f"run {paths.root.name} is being written and cannot be {action}",
+                hint="Stop its launcher first.",
+            ) from None
+
+    def _match(self, reference: str) -> Iterator[Run]:
+        as_path = Path(reference)
+        if as_path.is_dir() and (run := load_run(RunPaths(as_path.absolute()))):
+            yield run
+            return
+        _, slash, pattern = reference.rpartition("/")
+        for name, entry in self.directories():
+            wanted = entry.name if not slash else f"{name}/{entry.name}"
+            if fnmatch.fnmatchcase(wanted, reference if slash else pattern) and (
+                found := load_run(RunPaths(Path(entry.path)))
+            ):
+                yield found
+
+    def _hint(self, reference: str) -> str:
+        names = [entry.name for _, entry in self.directories()]
+        guess = nearest(reference.rpartition("/")[2], names)
+        if guess:
+            return f"Did you mean '{guess}'?"
+        return "List them with: fairtrial runs list" if names else "This store has no runs yet."
+
+
+def _folders(path: Path) -> Iterator[os.DirEntry[str]]:
+    try:
+        with os.scandir(path) as entries:
+            for entry in entries:
+                if not entry.name.startswith(".") and entry.is_dir():
+                    yield entry
+    except FileNotFoundError:
+        return
+    except NotADirectoryError:
+        raise StoreError(f"{path} is a file, not a folder", hint="Choose a folder with --store.") from None

@@ -1,0 +1,1 @@
+"""How to say it? Tables and documents in the formats that people and programs read."""

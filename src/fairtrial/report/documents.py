@@ -1,0 +1,93 @@
+"""One result, several formats: a document for programs, a table for spreadsheets and papers."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from fairtrial.core.schema import OUTPUT_SCHEMA
+
+FORMATS = ("text", "json", "csv", "markdown", "latex")
+SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def as_json(document: Mapping[str, Any]) -> str:
+    """Exactly one document. NaN and infinity become null: JSON has no word for them."""
+    content = {"schema": OUTPUT_SCHEMA, **document}
+    return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE, default=str).decode()
+
+
+def as_csv(rows: Rows) -> str:
+    """A header and one line per row; what is unknown is an empty cell."""
+    text = io.StringIO()
+    columns = _columns(rows)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_csv_cell(row.get(name)) for name in columns] for row in rows)
+    return text.getvalue()
+
+
+def as_markdown(rows: Rows) -> str:
+    columns = _columns(rows)
+    lines = [columns, ["---"] * len(columns)]
+    lines += [[_cell(row.get(name)).replace("|", "\\|").replace("\n", " ") for name in columns] for row in rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def as_latex(rows: Rows) -> str:
+    columns = _columns(rows)
+    body = [" & ".join(_latex(_cell(row.get(name))) for name in columns) + r" \\" for row in rows]
+    head = " & ".join(_latex(name) for name in columns) + r" \\"
+    kinds = "l" * len(columns)
+    lines = [
+        rf"\begin{{tabular}}{{{kinds}}}",
+        r"\toprule",
+        head,
+        r"\midrule",
+        *body,
+        r"\bottomrule",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:
+    """The machine-readable formats; text for people is made by the command line."""
+    if kind == "json":
+        return as_json(document)
+    return {"csv": as_csv, "markdown": as_markdown, "latex": as_latex}[kind](rows)
+
+
+def _columns(rows: Rows) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+def _csv_cell(value: Any) -> Any:
+    if isinstance(value, (dict, list)):
+        return orjson.dumps(value).decode()
+    return "" if value is None else value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.6g}" if math.isfinite(value) else str(value)
+    if isinstance(value, (dict, list)):
+        return orjson.dumps(value).decode()
+    return str(value)
+
+
+_LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+          "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}  # fmt: skip
+
+
+def _latex(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in text)

@@ -1,0 +1,1 @@
+"""How? The one training loop."""
