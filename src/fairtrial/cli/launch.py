@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._progress import LaunchProgress, make_progress, shown_time, shown_value
+from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
+from fairtrial.cli._words import shown_time, shown_value
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.registry import LoadedRecipe
 

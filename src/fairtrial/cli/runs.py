@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._words import best_line, shown_time, shown_value
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -66,8 +67,6 @@ def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from fairtrial.cli._progress import shown_time, shown_value
-
     if not rows:
         return
     table = Table(box=None, padding=(0, 2, 0, 0))
@@ -122,7 +121,6 @@ def show_command(out: Output, run: str, lines: int) -> None:
 
 
 def _show_run(console: Console, shown: Shown) -> None:
-    from fairtrial.cli._progress import best_line, shown_time, shown_value
 
     run, metadata = shown.run, shown.run.metadata
     console.print(
@@ -237,8 +235,6 @@ def sql_command(out: Output, query: str) -> None:
 
     def show(console: Console) -> None:
         from rich.table import Table
-
-        from fairtrial.cli._progress import shown_value
 
         table = Table(*columns, box=None, padding=(0, 2, 0, 0))
         for row in found:

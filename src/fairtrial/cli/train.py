@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._progress import best_line, make_progress, observe_with, shown_time, shown_value
+from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
+from fairtrial.cli._words import best_line, shown_time, shown_value
 from fairtrial.core.errors import UsageError
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS

@@ -132,6 +132,7 @@ class Recorder:
             except FairtrialError as error:
                 self.event("checkpoint_refused", step=step, reason=str(error))
                 continue
+            link_file(self.paths.step(step), self.paths.last)  # a kill may have come between the two names
             self._continue_from(checkpoint)
             return checkpoint
         return None

@@ -1,0 +1,118 @@
+"""Real processes that are really killed: forked from the test, so that nothing has to be imported again."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from fairtrial.api.cells import prepare
+from fairtrial.core.registry import load_recipe
+from fairtrial.core.runs import Outcome
+from fairtrial.job import Request, run_cell
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.series import read_series
+from fairtrial.record.store import Store
+
+
+def request_for(
+    store: Store, recipe: str, *, seed: int = 1, study: str = "s", variant: str = "v", **options: Any
+) -> Request:
+    loaded = load_recipe(recipe)
+    spec = spec_of(loaded, resolve(loaded, options, where="test"), study=study, variant=variant, seed=seed)
+    [cell] = prepare([spec], store, {})
+    for need in cell.needs:
+        run_cell(need.request)
+    return cell.request
+
+
+def make(store: Store, recipe: str, **settings: Any) -> Outcome:
+    return run_cell(request_for(store, recipe, **settings))
+
+
+def series_of(store: Store, study: str = "s", run: str = "v.seed1") -> dict[str, list[tuple[int, str]]]:
+    """Every series with its values spelled bit by bit."""
+    found = read_series(store.paths.run(study, run))
+    return {name: [(int(s), float(v).hex()) for s, v in zip(*points, strict=True)] for name, points in found.items()}
+
+
+def forked(function: Callable[[], Any]) -> int:
+    """Run a function in a forked child; returns its process id."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.setsid()
+        function()
+        code = 0
+    except BaseException:  # noqa: BLE001
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def wait(pid: int) -> int:
+    """How a child ended: its exit status, or minus the signal that ended it."""
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def kill_after(pid: int, seconds: float) -> int:
+    time.sleep(seconds)
+    os.kill(pid, signal.SIGKILL)
+    return wait(pid)
+
+
+class KillAt:
+    """Ends this process with SIGKILL at the n-th of the system calls that change files."""
+
+    CALLS = ("write", "fsync", "replace", "link", "ftruncate")
+
+    def __init__(self, number: int, *, after: bool) -> None:
+        self.left = number
+        self.after = after
+
+    def install(self) -> None:
+        for name in self.CALLS:
+            setattr(os, name, self._wrap(getattr(os, name)))
+
+    def _wrap(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*arguments: Any, **settings: Any) -> Any:
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                os.kill(os.getpid(), signal.SIGKILL)
+            result = call(*arguments, **settings)
+            if self.left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return result
+
+        return wrapped
+
+
+class CountCalls(KillAt):
+    """Counts those calls without killing."""
+
+    def __init__(self) -> None:
+        super().__init__(0, after=False)
+
+    @property
+    def count(self) -> int:
+        return -self.left
+
+
+def eventually(condition: Callable[[], Any], *, timeout: float = 30.0, what: str = "it") -> Any:
+    """Wait for something that another process does."""
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"{what} did not happen within {timeout} s")
