@@ -87,12 +87,12 @@ def _launch_file(out: Output, *, path: str, seeds: str | None, **flags: Any) -> 
 
 
 def parse_seeds(text: str) -> int | list[int]:
-    """`5` is a count, `1,2,3` a list."""
+    """`5` is a count, `1,2,3` a list, `7,` a list of one."""
     try:
-        numbers = [int(part) for part in str(text).split(",")]
+        numbers = [int(part) for part in str(text).removesuffix(",").split(",")]
     except ValueError:
         raise UsageError(f"--seeds: '{text}' is neither a number nor a list such as 1,2,3") from None
-    return numbers[0] if len(numbers) == 1 else numbers
+    return numbers if "," in str(text) else numbers[0]
 
 
 def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:

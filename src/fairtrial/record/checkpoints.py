@@ -53,21 +53,38 @@ def read_checkpoint(path: Path, *, sha256: str | None = None) -> Checkpoint:
 
 
 def _serialize(path: Path, payload: dict[str, Any]) -> None:
+    foreign = _foreign(payload)
+    if foreign:
+        raise UserError(
+            f"this state cannot be saved: {foreign}",
+            hint="Save numbers, text, lists, dictionaries and torch tensors; convert arrays with .tolist().",
+        )
     plain = _as_json(payload)
     if plain is not None:
         path.write_bytes(plain)
         return
-    if "torch" not in sys.modules:
-        raise UserError(
-            "this state cannot be saved: it holds more than numbers, text, lists and dictionaries",
-            hint="Convert arrays with .tolist(), or use torch tensors.",
-        )
     import torch
 
     try:
         torch.save(payload, path)
     except RuntimeError as error:
         raise _disk_error(path) or error from error
+
+
+def _foreign(value: Any, where: str = "") -> str | None:
+    """What in a state could not be read back safely, or None: a checkpoint that cannot be loaded is no checkpoint."""
+    if isinstance(value, Mapping):
+        return next((found for key, item in value.items() if (found := _foreign(item, f"{where}.{key}"))), None)
+    if type(value) in (list, tuple):
+        return next((found for item in value if (found := _foreign(item, f"{where}[]"))), None)
+    if value is None or type(value) in (bool, int, float, str, bytes) or _is_tensor(value):
+        return None
+    return f"{where.removeprefix('.')} is of type {type(value).__name__}"
+
+
+def _is_tensor(value: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
 
 
 def _disk_error(path: Path) -> OSError | None:

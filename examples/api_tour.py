@@ -1,0 +1,41 @@
+"""The Python functions behind the commands, on made-up numbers, in a store that is thrown away at the end."""
+
+import tempfile
+
+import fairtrial
+
+
+def main():
+    with tempfile.TemporaryDirectory() as store:
+        first = fairtrial.train("fake", {"effect": 0.03}, seed=1, store=store)
+        print(first.run.name, first.run.status, first.run.final["report_accuracy"])
+        print("once more: already done is", fairtrial.train("fake", {"effect": 0.03}, seed=1, store=store).already_done)
+
+        study = fairtrial.Study(
+            study="tour",
+            recipe="fake",
+            options={"noise": 0.02},
+            variants={"control": {}, "candidate": {"effect": 0.03}},
+            seeds=5,
+        )
+        launched = fairtrial.launch(study, store=store, terms=fairtrial.LaunchTerms(jobs=2))
+        for arm in launched.arms:
+            print(f"{arm.variant}: {arm.n} runs, mean {arm.mean:.4f}, sd {arm.sd:.4f}")
+        for gap in launched.differences:
+            print(f"{gap.candidate} − {gap.control}: {gap.mean:+.4f} over {gap.pairs} pairs, above in {gap.above}")
+
+        good = fairtrial.list_runs(store=store, study="tour", where=["report_accuracy>0.7"])
+        print("above 0.7:", sorted(row["run"] for row in good))
+        shown = fairtrial.show_run("tour/candidate.seed1072", store=store)
+        print(
+            "best checkpoint at step",
+            shown.run.metadata["best_checkpoint_step"],
+            "with",
+            shown.run.metadata["best_metric_value"],
+        )
+        _, rows = fairtrial.query("select variant, count(*), avg(value) from runs group by variant", store=store)
+        print(sorted(rows))
+
+
+if __name__ == "__main__":
+    main()

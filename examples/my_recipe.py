@@ -1,0 +1,66 @@
+"""A complete recipe of your own: does label smoothing help a small network on scikit-learn's digits?"""
+
+import copy
+
+import torch
+from torch import nn
+
+from fairtrial.core.options import Role, TorchOptions, option
+from fairtrial.core.specs import Metric
+from fairtrial.recipes.data import load_data
+
+SUMMARY = "A small network on digits, with label smoothing."
+REQUIRES = ("torch", "sklearn")
+METRIC = Metric("accuracy", "max")
+
+
+class Options(TorchOptions):
+    smoothing: float = option(0.0, "Share of a label that all classes get.", role=Role.TRAINING, ge=0, lt=1)
+
+
+def data(_options, cache):
+    return load_data("digits", cache)
+
+
+def warm():  # optional: done once per launch, so that no run has to wait for it
+    torch.optim.SGD(nn.Linear(1, 1).parameters())
+
+
+def build(options, setting):
+    return Digits(options, setting)
+
+
+class Digits:
+    def __init__(self, options, setting):
+        self.streams = setting.streams
+        self.splits = {
+            s: [torch.tensor(setting.data.array(f"{s}_{p}")) for p in "xy"] for s in ("train", "eval", "report")
+        }
+        self.loss = nn.CrossEntropyLoss(label_smoothing=options.smoothing)
+        with torch.random.fork_rng(devices=[]):  # the global generator stays as it was
+            torch.manual_seed(self.streams.seed("init"))
+            self.model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
+
+    def step(self, step, watch):
+        x, y = self.splits["train"]
+        chosen = self.streams.numpy("order", step).integers(len(y), size=100)
+        with watch.phase("forward"):
+            loss = self.loss(self.model(x[chosen]), y[chosen])
+        with watch.phase("backward"):
+            self.optimizer.zero_grad()
+            loss.backward()
+        with watch.phase("optimizer"):
+            self.optimizer.step()
+        return {"loss": loss.detach()}
+
+    def evaluate(self, split):
+        x, y = self.splits[split]
+        return {"accuracy": (self.model(x).argmax(1) == y).float().mean()}
+
+    def state(self):
+        return copy.deepcopy({"model": dict(self.model.state_dict()), "optimizer": self.optimizer.state_dict()})
+
+    def load_state(self, state):
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))

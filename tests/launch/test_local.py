@@ -1,0 +1,231 @@
+"""Launching on this machine: real processes, real kills, nothing done twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairtrial.core.runs import Status
+from fairtrial.record.series import read_lines
+from fairtrial.record.store import Store
+from tests.conftest import Answer, start
+from tests.harness import eventually, make, series_of
+
+Cli = Callable[..., Answer]
+TWO = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--quiet")
+
+
+def events(store: Store, run: str, study: str = "s") -> list[str]:
+    return [row["event"] for row in read_lines(store.paths.run(study, run).events).rows]
+
+
+def pids(store: Store, study: str = "s") -> list[int]:
+    """The processes that wrote a study's runs."""
+    rows = [row for _, entry in store.directories(study) for row in read_lines(Path(entry.path) / "events.jsonl").rows]
+    return [row["pid"] for row in rows if "pid" in row]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_study_is_launched_and_only_what_is_missing_is_run_again(cli: Cli, store: Store) -> None:
+    first = cli("launch", "fake", *TWO, "--seeds", "3", "--steps", "20", "--format", "json")
+    assert first.code == 0, first.err
+    assert len(first.json["made"]) == 6 and first.json["synthetic"] is True
+    assert [arm["completed"] for arm in first.json["arms"]] == [3, 3]
+    gaps = first.json["differences"][0]
+    assert gaps["pairs"] == 3 and gaps["above"] == 3
+    again = cli("launch", "fake", *TWO, "--seeds", "4", "--steps", "20", "--format", "json")
+    assert again.json["made"] == ["s/a.seed4085", "s/b.seed4085"]
+    assert [run["seed"] for run in again.json["runs"][::2]] == [1072, 2043, 3014, 4085]
+
+
+def test_the_same_variant_with_other_options_is_refused(cli: Cli, store: Store) -> None:
+    cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "20")
+    refused = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "30", "--noise", "0.5")
+    assert refused.code == 1
+    assert "variant 'a' of study 's' exists with other options: noise 0.02 → 0.5, steps 20 → 30" in refused.err
+    assert "variant 'b'" in refused.err and "--replace" in refused.err
+    assert len(list(store.directories("s"))) == 2
+    replaced = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "30", "--replace")
+    assert replaced.code == 0
+    assert len(list(store.paths.archive("s").iterdir())) == 2
+
+
+def test_an_option_that_changes_no_number_may_change(cli: Cli) -> None:
+    cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "20")
+    again = cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "20", "--checkpoint-every", "5", "--format", "json")
+    assert again.code == 0 and again.json["made"] == []
+
+
+def test_failed_cells_wait_for_retry_failed_and_diverged_ones_are_results(cli: Cli, store: Store) -> None:
+    arguments = ("--variant", "ok:effect=0", "--variant", "bad:fail_at=5", "--variant", "nan:diverge_at=10")
+    launch = ("launch", "fake", *arguments, "--base-run-name", "s", "--seeds", "1", "--steps", "20")
+    first = cli(*launch)
+    assert first.code == 4
+    assert "s/bad.seed1072 failed: RuntimeError: asked to fail at step 5" in first.out
+    assert "raise RuntimeError" in first.out, "the tail of its log is shown"
+    assert "s/nan.seed1072 diverged: train_loss became nan at step 10" in first.out
+    assert events(store, "bad.seed1072").count("run_started") == 1
+    assert cli(*launch).code == 4
+    assert "run_resumed" not in events(store, "bad.seed1072")
+    assert cli(*launch, "--retry-failed").code == 4
+    assert events(store, "bad.seed1072").count("run_resumed") == 1
+    assert events(store, "nan.seed1072").count("run_started") == 1
+    assert "run_resumed" not in events(store, "nan.seed1072")
+
+
+def test_two_launchers_do_no_work_twice(store: Store) -> None:
+    line = ("launch", "fake", *TWO, "--seeds", "6", "--steps", "20", "--step-time", "0.01", "--format", "json")
+    both = [start(*line), start(*line)]
+    answers = [json.loads(process.communicate(timeout=90)[0]) for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    runs = [entry.name for _, entry in store.directories("s")]
+    assert len(runs) == 12
+    for run in runs:
+        assert events(store, run).count("run_started") == 1
+        assert "run_resumed" not in events(store, run)
+    made = [set(answer["made"]) for answer in answers]
+    assert not made[0] & made[1] and len(made[0] | made[1]) == 12
+    assert all(len(answer["runs"]) == 12 for answer in answers)
+
+
+def test_a_launcher_takes_over_what_another_left_behind(store: Store) -> None:
+    line = ("launch", "fake", *TWO, "--seeds", "1", "--steps", "50", "--step-time", "0.05", "--jobs", "2")
+    first = start(*line)
+    eventually(lambda: len(pids(store)) == 2)
+    second = start(*line, "--format", "json")
+    time.sleep(1.0)
+    first.kill()
+    out, err = second.communicate(timeout=90)
+    assert second.returncode == 0, err
+    assert len(json.loads(out)["made"]) == 2
+    first.communicate()
+
+
+def test_ctrl_c_saves_stops_and_the_same_command_goes_on(tmp_path: Path, store: Store) -> None:
+    options = {"steps": 100, "step_time": 0.02, "checkpoint_every": 40, "log_every": 1, "jitter": 0.1}
+    flags = [word for name, value in options.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    line = ("launch", "fake", *flags, "--variant", "v", "--base-run-name", "s", "--seeds", "1,2")
+    process = start(*line)
+    eventually(lambda: len(list(store.directories("s"))) == 2 and len(pids(store)) == 2)
+    time.sleep(0.5)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "Stopped" in err and "Traceback" not in err
+    for seed in (1, 2):
+        run = store.run("s", f"v.seed{seed}")
+        assert run is not None and run.status is Status.INTERRUPTED and run.reason == "stopped by Ctrl-C"
+        assert run.paths.last.exists(), "the step that was reached is saved"
+    process = start(*line)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    reference = Store(tmp_path / "reference")
+    make(reference, "fake", **options)
+    assert series_of(store) == series_of(reference)
+
+
+def test_a_killed_launcher_leaves_no_worker_behind(store: Store) -> None:
+    process = start("launch", "fake", *TWO, "--seeds", "1", "--steps", "5000", "--step-time", "0.01", "--jobs", "2")
+    eventually(lambda: len(pids(store)) == 2)
+    workers = pids(store)
+    assert all(map(is_alive, workers))
+    process.kill()
+    eventually(lambda: not any(map(is_alive, workers)), timeout=8, what="the end of the workers")
+    process.communicate()
+    for variant in "ab":
+        run = store.run("s", f"{variant}.seed1072")
+        assert run is not None and run.status is Status.INTERRUPTED
+
+
+def test_a_killed_server_takes_its_workers_along(store: Store) -> None:
+    process = start("launch", "fake", *TWO, "--seeds", "1", "--steps", "5000", "--step-time", "0.01", "--jobs", "2")
+    eventually(lambda: len(pids(store)) == 2)
+    workers = pids(store)
+    server = int(Path(f"/proc/{workers[0]}/stat").read_text().split(")")[1].split()[1])
+    os.kill(server, signal.SIGKILL)
+    _, err = process.communicate(timeout=30)
+    assert process.returncode == 1 and "the process that starts jobs ended" in err
+    eventually(lambda: not any(map(is_alive, workers)), timeout=8, what="the end of the workers")
+
+
+@pytest.mark.parametrize("retries", [0, 1])
+def test_a_killed_worker_is_noticed_and_tried_again_on_request(store: Store, retries: int) -> None:
+    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--steps", "100", "--step-time", "0.02")
+    process = start(*line, "--checkpoint-every", "10", "--retries", str(retries), "--format", "json")
+    eventually(lambda: store.paths.run("s", "v.seed1").last.exists())
+    os.kill(pids(store)[0], signal.SIGKILL)
+    out, err = process.communicate(timeout=60)
+    run = store.run("s", "v.seed1")
+    assert run is not None
+    if retries:
+        assert process.returncode == 0 and run.status is Status.COMPLETED
+        assert run.metadata["lineage"]["resumed"][0]["step"] >= 10
+    else:
+        assert process.returncode == 4
+        assert run.status is Status.INTERRUPTED and run.reason == "its process was ended by SIGKILL"
+        assert json.loads(out)["runs"][0]["reason"] == run.reason
+
+
+def test_a_run_that_takes_too_long_is_stopped_and_can_go_on(cli: Cli, store: Store) -> None:
+    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--steps", "100", "--step-time", "0.03")
+    stopped = cli(*line, "--timeout", "1")
+    assert stopped.code == 4
+    run = store.run("s", "v.seed1")
+    assert run is not None and run.status is Status.INTERRUPTED and run.reason == "timed out after 1 s"
+    assert cli(*line).code == 0, "the next launch resumes it"
+    run = store.run("s", "v.seed1")
+    assert run is not None and run.metadata["lineage"]["resumed"]
+
+
+def test_more_than_one_thread_gets_a_process_of_its_own(with_data: Store, cli: Cli) -> None:
+    line = ("launch", "classify", "--model", "linear", "--steps", "20", "--threads", "2", "--seeds", "1")
+    done = cli(*line, "--base-run-name", "s", "--variant", "v", "--format", "json")
+    assert done.code == 0, done.err
+    assert done.json["arms"][0]["completed"] == 1
+
+
+def test_a_dry_run_prints_commands_that_make_the_very_same_cells(cli: Cli, store: Store) -> None:
+    dry = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "20", "--label", "two words", "--dry-run")
+    assert dry.code == 0 and not store.root.exists()
+    commands = dry.out.strip().splitlines()
+    assert len(commands) == 4
+    done = subprocess.run(
+        commands[3].replace("fairtrial", "python -m fairtrial", 1), shell=True, capture_output=True, text=True, check=False,
+        env={**os.environ, "PATH": f"{Path(os.sys.executable).parent}:{os.environ['PATH']}"},  # type: ignore[attr-defined]
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    launched = cli("launch", "fake", *TWO, "--seeds", "2", "--steps", "20", "--label", "two words", "--format", "json")
+    assert sorted(launched.json["made"]) == ["s/a.seed1072", "s/a.seed2043", "s/b.seed1072"]
+
+
+def test_strict_refuses_a_dirty_tree(cli: Cli, tmp_path: Path) -> None:
+    for command in (["init", "-q"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "x"]):
+        subprocess.run(["git", *command], cwd=tmp_path, check=True)
+    line = ("launch", "fake", *TWO, "--seeds", "1", "--steps", "5", "--strict", "--store", str(tmp_path.parent / "elsewhere"))
+    assert cli(*line, "--format", "json").code == 0
+    (tmp_path / "new.py").write_text("x = 1\n")
+    refused = cli(*line)
+    assert refused.code == 1 and "uncommitted changes" in refused.err
+
+
+def test_a_study_ends_with_the_commands_to_run_next(cli: Cli) -> None:
+    done = cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "5", "--base-run-name", "my study")
+    commands = [line.strip() for line in done.out.split("Next:")[1].strip().splitlines()]
+    import shlex
+
+    for command in commands:
+        _, *words = shlex.split(command)
+        assert cli(*words).code == 0, command

@@ -1,0 +1,143 @@
+"""The store: listing, finding, claiming, indexing, asking."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from fairtrial.api.runs import export_runs, list_runs, query, remove_runs
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.runs import Status
+from fairtrial.job import run_cell
+from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
+from fairtrial.record.index import list_rows
+from fairtrial.record.store import Store
+from tests.harness import eventually, forked, make, request_for, wait
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    for variant, effect in (("a", 0.0), ("b", 0.1)):
+        for seed in (1, 2, 3):
+            make(store, "fake", seed=seed, study="one", variant=variant, effect=effect, steps=5)
+    make(store, "fake", seed=1, study="two", variant="bad", steps=5, diverge_at=3, log_every=1)
+    return store
+
+
+def test_runs_are_listed_newest_first_and_filtered(filled: Store) -> None:
+    assert len(list_runs()) == 7
+    assert list_runs()[0]["study"] == "two"
+    assert len(list_runs(study="one", variant="a")) == 3
+    assert [row["run"] for row in list_runs(status="diverged")] == ["bad.seed1"]
+    assert len(list_runs(where=["effect>0.05", "seed<=2"])) == 2
+    assert len(list_runs(where=["report_accuracy>0.75"])) == 3
+    assert len(list_runs(where=["variant!=a"])) == 4
+
+
+def test_the_index_can_be_deleted_at_any_time(filled: Store) -> None:
+    first = list_rows(filled)
+    assert filled.paths.index.exists()
+    filled.paths.index.unlink()
+    assert list_rows(filled) == first
+    filled.paths.index.write_text("garbage")
+    assert list_rows(filled) == first
+
+
+def test_the_index_notices_new_changed_and_removed_runs(filled: Store) -> None:
+    list_rows(filled)
+    make(filled, "fake", seed=4, study="one", variant="a", steps=5)
+    shutil.rmtree(filled.paths.run("two", "bad.seed1").root)
+    rows = {row["run"]: row for row in list_rows(filled)}
+    assert "a.seed4" in rows and "bad.seed1" not in rows
+
+
+def test_a_run_whose_process_is_gone_is_interrupted_and_one_whose_process_lives_is_running(store: Store) -> None:
+    request = request_for(store, "fake", steps=1000, step_time=0.01, log_every=1)
+    pid = forked(lambda: run_cell(request))
+    eventually(lambda: store.paths.run("s", "v.seed1").metrics.exists() and list_rows(store))
+    assert list_rows(store)[0]["status"] == Status.RUNNING
+    os.kill(pid, 9)
+    wait(pid)
+    assert list_rows(store)[0]["status"] == Status.INTERRUPTED
+    run = store.run("s", "v.seed1")
+    assert run is not None and "killed" in (run.reason or "")
+
+
+def test_damaged_metadata_is_listed_not_hidden(filled: Store) -> None:
+    filled.paths.run("one", "a.seed1").metadata.write_text('{"schema": 1, "run_id"')
+    rows = {(row["study"], row["run"]): row for row in list_rows(filled)}
+    assert "is not JSON" in rows["one", "a.seed1"]["reason"]
+    assert rows["one", "a.seed1"]["status"] == "failed"
+    assert len(rows) == 7
+
+
+def test_a_newer_schema_is_refused_with_what_to_do(filled: Store) -> None:
+    path = filled.paths.run("one", "a.seed1").metadata
+    path.write_text(path.read_text().replace('"schema": 1', '"schema": 99'))
+    with pytest.raises(FairtrialError, match="newer Fairtrial"):
+        filled.run("one", "a.seed1")
+
+
+def test_only_one_process_may_write_a_run(store: Store) -> None:
+    paths = store.paths.run("s", "r")
+    claim = Claim(paths)
+    assert is_claimed(paths)
+    with pytest.raises(ClaimedElsewhere):
+        Claim(paths)
+    claim.release()
+    assert not is_claimed(paths)
+    Claim(paths).release()
+
+
+def test_a_claim_ends_with_its_process(store: Store) -> None:
+    paths = store.paths.run("s", "r")
+    pid = forked(lambda: (Claim(paths), os.kill(os.getpid(), 9)))
+    wait(pid)
+    assert not is_claimed(paths)
+
+
+def test_a_run_is_found_by_id_name_path_and_glob(filled: Store) -> None:
+    assert filled.find("bad.seed1").study == "two"
+    assert filled.find("one/a.seed2").seed == 2
+    assert filled.find(str(filled.paths.run("one", "b.seed3").root)).variant == "b"
+    assert len(filled.match(["one/a.*", "a.seed1"])) == 3
+    with pytest.raises(FairtrialError, match="names 3 runs"):
+        filled.find("a.*")
+    with pytest.raises(FairtrialError) as caught:
+        filled.find("a.seed11")
+    assert "Did you mean 'a.seed1'" in (caught.value.hint or "")
+
+
+def test_a_run_that_is_being_written_cannot_be_removed(filled: Store) -> None:
+    paths = RunPaths(filled.paths.run("one", "a.seed1").root)
+    claim = Claim(paths)
+    with pytest.raises(FairtrialError, match="being written"):
+        remove_runs(["one/a.seed1"])
+    claim.release()
+    assert [run.id for run in remove_runs(["one/a.seed1"])] == ["a.seed1"]
+    assert len(list_runs()) == 6
+
+
+def test_sql_sees_runs_and_metrics_and_nothing_else(filled: Store, tmp_path: Path) -> None:
+    _, rows = query("select variant, count(*), avg(value) from runs where study = 'one' group by 1 order by 1")
+    assert [(name, count) for name, count, _ in rows] == [("a", 3), ("b", 3)]
+    assert rows[1][2] > rows[0][2]
+    _, rows = query("select max(step) from metrics where metric = 'train_loss' and study = 'one'")
+    assert rows == [(5,)]
+    (tmp_path / "secret.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(FairtrialError):
+        query(f"select * from '{tmp_path / 'secret.csv'}'")
+    with pytest.raises(FairtrialError) as caught:
+        query("select nonsense from runs")
+    assert "Table runs has" in (caught.value.hint or "")
+
+
+def test_export_gives_every_value_once(filled: Store) -> None:
+    rows = list(export_runs(["one/*"], metrics=["report_accuracy"]))
+    assert len(rows) == 6 and {row["seed"] for row in rows} == {1, 2, 3}
+    with pytest.raises(FairtrialError, match="did you mean 'report_accuracy'"):
+        list(export_runs(["one/*"], metrics=["report_acuracy"]))
