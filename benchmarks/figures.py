@@ -8,6 +8,7 @@ from typing import Any
 
 from benchmarks.measure import OURS, OURS_AGAIN, Estimate, Spent, median_interval, ratio_interval
 
+WIDTH = 130
 NOISE = "noise floor, fairtrial against itself"
 
 
@@ -121,18 +122,24 @@ def show(title: str, figures: Iterable[Figure]) -> None:
         table.add_column(heading)
     for figure in figures:
         table.add_row(*_row(figure))
-    Console().print(table, "")
+    console = Console()
+    console.width = max(console.width, WIDTH)
+    console.print(table, "")
 
 
 def _row(figure: Figure) -> list[str]:
-    interval = "" if figure.low is None or figure.high is None else f"{figure.low:.4g} … {figure.high:.4g}"
+    interval = "" if figure.low is None or figure.high is None else f"{_number(figure.low)} … {_number(figure.high)}"
     verdict = {True: "met", False: "MISSED", None: ""}[figure.met]
     return [
         figure.name,
-        "" if figure.value is None else f"{figure.value:.4g}",
+        "" if figure.value is None else _number(figure.value),
         interval,
         str(figure.samples or ""),
         figure.unit,
         figure.goal.text if figure.goal else "",
         " ".join(filter(None, [verdict, figure.note])),
     ]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

@@ -25,7 +25,7 @@ from benchmarks.figures import Figure, at_most, medians, ratios, unavailable
 from benchmarks.measure import OURS, OURS_AGAIN, Spent, Unavailable, in_this_thread, interleave
 
 TITLE = "One log call of two scalars"
-ROUNDS = 7
+ROUNDS = 11
 GOAL_US = 5
 Log = Callable[[int, float, float], object]
 Opened = AbstractContextManager[Log]

@@ -1,0 +1,177 @@
+"""What every recipe must keep, checked by really training it."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.options import LoopOptions, describe_options, parse_options, result_options
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
+from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
+from fairtrial.core.runs import Status
+from fairtrial.core.specs import RunSpec
+from fairtrial.core.training import Observer
+from fairtrial.job import Request, run_cell
+from fairtrial.record.series import read_series
+from fairtrial.record.store import Store
+
+Series = Mapping[str, Sequence[tuple[int, str]]]
+
+
+class Watcher(Observer):
+    """An observer that asks for everything, to show that being watched changes nothing."""
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def training_started(self, first_step: int, steps: int, now: float) -> None:
+        self.seen.append(f"start {first_step} {steps} {now}")
+
+    def phase_started(self, name: str, now: float) -> None:
+        self.seen.append(f"{name} {now}")
+
+    def phase_ended(self, name: str, now: float) -> None:
+        self.seen.append(f"{name} {now}")
+
+    def step_ended(self, step: int, now: float) -> None:
+        self.seen.append(f"{step} {now}")
+
+    def evaluated(self, step: int, metrics: Mapping[str, float], now: float) -> None:
+        self.seen.append(f"{step} {sorted(metrics)} {now}")
+
+    def training_ended(self, now: float) -> None:
+        self.seen.append(f"end {now}")
+
+
+@dataclass
+class RecipeCase:
+    """A recipe with options that make a short run of it, and a cache so that data are made once."""
+
+    word: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cache: Path | None = None
+    study: str = ADHOC_STUDY
+
+    @property
+    def recipe(self) -> LoadedRecipe:
+        return load_recipe(self.word)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        with tempfile.TemporaryDirectory() as folder:
+            store = Store(Path(folder))
+            if self.cache:
+                self.cache.mkdir(parents=True, exist_ok=True)
+                store.paths.cache.symlink_to(self.cache)
+            yield store
+
+    def request(self, store: Store, *, seed: int = 1, **changes: Any) -> Request:
+        recipe = self.recipe
+        require_installed(recipe)
+        options = parse_options(recipe.options, {**self.options, **changes}, where=self.word)
+        spec = RunSpec(
+            recipe=recipe.name,
+            options=options.to_dict(),
+            identity=result_options(recipe.options, options),
+            seed=seed,
+            study=self.study,
+            recipe_file=str(recipe.file) if recipe.file else None,
+        )
+        return Request(spec, store.root, needs=dict(self._needs(recipe, options, store)))
+
+    def _needs(self, recipe: LoadedRecipe, options: Any, store: Store) -> Iterator[tuple[str, tuple[str, str]]]:
+        for name, need in recipe.needs(options).items():
+            case = RecipeCase(need.recipe, need.options, self.cache, NEEDS_STUDY)
+            request = case.request(store, seed=need.seed)
+            run_cell(request)
+            yield name, (request.spec.study, request.spec.run_id)
+
+    def train(self, store: Store, *, observers: Sequence[Observer] = (), stop_at: int | None = None, **changes: Any) -> Series:
+        steps_left = iter(range(1, 10**9))
+        run_cell(
+            self.request(store, **changes),
+            observers=observers,
+            should_stop=lambda: stop_at is not None and next(steps_left) >= stop_at,
+        )
+        return self.series(store, seed=changes.get("seed", 1))
+
+    def series(self, store: Store, *, seed: int = 1) -> Series:
+        found = read_series(store.paths.run(self.study, f"default.seed{seed}"))
+        return {k: [(int(s), float(v).hex()) for s, v in zip(*points, strict=True)] for k, points in found.items()}
+
+
+def check_options_are_declared(case: RecipeCase) -> None:
+    """Every option has a help text and a role, and falsy values survive the way to a file and back."""
+    for info in describe_options(case.recipe.options):
+        assert info.help.endswith("."), f"the help of {info.name} is not a sentence"
+    options = parse_options(case.recipe.options, case.options, where=case.word)
+    assert parse_options(case.recipe.options, options.to_dict(), where=case.word) == options
+
+
+def check_a_run_completes(case: RecipeCase) -> None:
+    """A run with these options trains, evaluates, reports and is recorded as complete."""
+    with case.store() as store:
+        series = case.train(store)
+        run = store.run(case.study, "default.seed1")
+        assert run is not None and run.status is Status.COMPLETED, run and run.reason
+        metric = case.recipe.metric
+        if metric:
+            assert metric.on("report") in series, f"{metric.on('report')} was not logged"
+
+
+def check_the_seed_decides(case: RecipeCase) -> None:
+    """The same seed gives the same numbers bit for bit, another seed gives others."""
+    with case.store() as one, case.store() as two:
+        first, same, other = case.train(one), case.train(two), case.train(two, seed=2)
+    assert first == same, "two runs with one seed differ"
+    assert first != other, "the seed reaches nothing"
+
+
+def check_observers_change_nothing(case: RecipeCase) -> None:
+    """Losses are bit-identical with any set of observers attached."""
+    watcher = Watcher()
+    with case.store() as one, case.store() as two:
+        assert case.train(one) == case.train(two, observers=[watcher, Watcher()]), "an observer changed a number"
+    assert any(text.startswith("start") for text in watcher.seen)
+
+
+def check_resuming_is_exact(case: RecipeCase) -> None:
+    """Stopped after any step and resumed, a run continues bit for bit."""
+    options = case.recipe.options
+    assert issubclass(options, LoopOptions)
+    steps = parse_options(options, case.options, where=case.word).steps  # type: ignore[attr-defined]
+    with case.store() as whole:
+        expected = case.train(whole)
+    for stop_at in {1, steps // 2, steps - 1} - {0}:
+        with case.store() as store:
+            case.train(store, stop_at=stop_at)
+            assert case.train(store) == expected, f"stopped after step {stop_at} and resumed, the numbers differ"
+
+
+def check_global_generators_are_left_alone(case: RecipeCase) -> None:
+    """Nothing relies on global random state, and nothing changes it."""
+    import numpy
+
+    with case.store() as one, case.store() as two:
+        expected = case.train(one)
+        random.seed(5)
+        numpy.random.seed(5)
+        before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+        assert case.train(two) == expected, "a global generator reaches the training"
+        after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+        assert before == after, "a global generator was moved"
+
+
+RECIPE_CHECKS: tuple[Callable[[RecipeCase], None], ...] = (
+    check_options_are_declared,
+    check_a_run_completes,
+    check_the_seed_decides,
+    check_observers_change_nothing,
+    check_resuming_is_exact,
+    check_global_generators_are_left_alone,
+)

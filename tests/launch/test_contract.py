@@ -1,0 +1,37 @@
+"""Every launcher keeps the shipped contract."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.core.runs import Outcome
+from fairtrial.job import Request, run_cell
+from fairtrial.launch.contract import Launcher
+from fairtrial.launch.inline import InlineLauncher
+from fairtrial.launch.local import LocalLauncher
+from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.testing import LAUNCHER_CHECKS
+
+
+def perform(request: Mapping[str, Any]) -> Outcome | None:
+    try:
+        return run_cell(Request.from_dict(request))
+    except ClaimedElsewhere:
+        return None
+
+
+LAUNCHERS: dict[str, Callable[[], Launcher]] = {
+    "inline": lambda: InlineLauncher(perform),
+    "local": lambda: LocalLauncher(2, ["fake"]),
+    "local, fresh": lambda: LocalLauncher(2, [], fresh=True),
+}
+
+
+@pytest.mark.parametrize("make", LAUNCHERS.values(), ids=LAUNCHERS)
+@pytest.mark.parametrize("check", LAUNCHER_CHECKS, ids=lambda check: check.__name__)
+def test_launchers_keep_their_contract(check: Callable[..., None], make: Callable[[], Launcher], tmp_path: Path) -> None:
+    check(make, tmp_path / "store")

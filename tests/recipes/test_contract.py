@@ -1,0 +1,94 @@
+"""Every recipe keeps the shipped contract, and a recipe that breaks it is caught."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.testing import RECIPE_CHECKS, RecipeCase
+from fairtrial.testing import recipe_contract as contract
+
+SHORT = {"steps": 12, "eval_every": 5, "log_every": 1, "checkpoint_every": 4}
+SMALL = {**SHORT, "labels": 200, "batch_size": 50}
+TEACHER = {"teacher_steps": 8, "teacher_width": 4, "student_width": 4, "student": "cnn"}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fake": ("fake", {**SHORT, "jitter": 0.1}),
+    **{f"classify {m}": ("classify", {**SMALL, "model": m}) for m in ("linear", "mlp", "cnn", "gru", "transformer")},
+    "classify digits": ("classify", {**SMALL, "data": "digits"}),
+    **{
+        f"distill {s}": ("distill", {**SMALL, **TEACHER, "strategy": s})
+        for s in ("none", "kd", "mse", "attention", "progressive", "combined")
+    },
+    "a file": (str(Path(__file__).parent.parent.parent / "examples/my_recipe.py"), SHORT),
+}
+PROGRAMS = {"command"}
+
+
+def test_every_driven_recipe_is_among_the_cases() -> None:
+    covered = {word for word, _ in CASES.values()}
+    assert set(recipe_names()) - covered == PROGRAMS
+
+
+@pytest.mark.parametrize("check", RECIPE_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CASES)
+def test_recipes_keep_their_contract(name: str, check: Callable[[RecipeCase], None], data_cache: Path) -> None:
+    word, options = CASES[name]
+    check(RecipeCase(word, options, data_cache))
+
+
+BROKEN = '''
+"""A recipe that breaks one rule."""
+import random
+from fairtrial.core.options import LoopOptions, Role, option
+from fairtrial.core.specs import Metric
+SUMMARY, REQUIRES, METRIC = "Broken.", (), Metric("accuracy")
+class Options(LoopOptions):
+    pass
+class Broken:
+    def __init__(self, streams):
+        self.value, self.streams, self.hidden = 0.0, streams, 0
+    def step(self, step, watch):
+        self.hidden += 1
+        self.value += {value}
+        return {{"loss": self.value}}
+    def evaluate(self, split):
+        {evaluate}
+        return {{"accuracy": self.value}}
+    def state(self):
+        return {state}
+    def load_state(self, state):
+        self.value = state.get("value", 0.0)
+def build(options, setting):
+    return Broken(setting.streams)
+'''
+FINE = {"value": "self.streams.seed('order', step) / 2**70", "evaluate": "pass", "state": '{"value": self.value}'}
+
+
+@pytest.mark.parametrize(
+    ("change", "check"),
+    [
+        ({}, None),
+        ({"value": "1.0"}, contract.check_the_seed_decides),
+        ({"value": "self.streams.seed('order', self.hidden) / 2**70"}, contract.check_resuming_is_exact),
+        ({"state": "{}"}, contract.check_resuming_is_exact),
+        ({"value": "random.random()"}, contract.check_global_generators_are_left_alone),
+        ({"value": "1.0 if 'Watcher' in str(watch.observers) else 2.0"}, contract.check_observers_change_nothing),
+    ],
+)
+def test_the_contract_catches_what_it_is_there_for(
+    tmp_path: Path, change: dict[str, str], check: Callable[[RecipeCase], None] | None
+) -> None:
+    path = tmp_path / f"broken_{abs(hash(str(change)))}.py"
+    path.write_text(BROKEN.format(**{**FINE, **change}))
+    case = RecipeCase(str(path), SHORT)
+    assert load_recipe(str(path)).name == path.stem
+    if check is None:
+        for each in RECIPE_CHECKS:
+            each(case)
+    else:
+        with pytest.raises(AssertionError):
+            check(case)

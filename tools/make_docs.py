@@ -1,0 +1,278 @@
+"""Writes the documentation that can be derived from the program, so that the two cannot drift apart.
+
+python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/schemas/ and measured tables
+python tools/make_docs.py --check    writes nothing; names the files that differ, and exits 1 if there are any
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairtrial.cli._output import with_output
+from fairtrial.cli.app import COMMANDS, cli
+from fairtrial.core.cautions import ALL as CAUTIONS
+from fairtrial.core.errors import nearest
+from fairtrial.core.metadata_schema import Metadata
+from fairtrial.core.options import OptionInfo, describe_options
+from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
+from fairtrial.core.schema import METADATA_SCHEMA, STUDY_SCHEMA
+from fairtrial.plan.study import Study
+
+ROOT = Path(__file__).resolve().parent.parent
+EVIDENCE = "docs/evidence/01.json"
+NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
+FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
+FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
+
+Page = tuple[str, str]
+
+
+def pages(root: Path) -> Iterator[Page]:
+    """Every generated file: its path below the root, and the text that it must have."""
+    yield "docs/cli.md", cli_page()
+    yield "docs/cautions.md", cautions_page()
+    yield f"docs/schemas/study-{STUDY_SCHEMA}.json", schema_page("A study file of Fairtrial", Study.model_json_schema())
+    metadata = Metadata.model_json_schema(by_alias=True)
+    yield f"docs/schemas/metadata-{METADATA_SCHEMA}.json", schema_page("metadata.json of a run of Fairtrial", metadata)
+    figures = read_figures(root / EVIDENCE)
+    for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
+        name, text = path.relative_to(root).as_posix(), path.read_text()
+        if FIGURES.search(text) or FILES.search(text):
+            yield name, with_files(with_figures(text, figures, where=name), root)
+
+
+# Tables.
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def plain(text: str) -> str:
+    """What is not set in code must not be taken for markup."""
+    return text.replace("<", "&lt;").replace("*", r"\*")
+
+
+# The command line.
+
+
+def cli_page() -> str:
+    parts = [NOTICE, "# The command line\n", paragraphs(cli.help or "")]
+    parts.append(table(("command", "job"), ((f"[`{name}`](#fairtrial-{name})", job) for name, job in COMMANDS.items())))
+    parts += [
+        "## Options that all commands share\n",
+        "`init` has only those that are listed with it.\n",
+        option_table(shared_options(), click.Context(cli)),
+    ]
+    parts += command_sections()
+    parts += recipe_sections()
+    return "\n".join(parts)
+
+
+def command_sections() -> Iterator[str]:
+    root = click.Context(cli, info_name="fairtrial")
+    for name in COMMANDS:
+        command = cli.get_command(root, name)
+        assert command is not None
+        yield from command_section(command, click.Context(command, root, info_name=name), level=2)
+
+
+def command_section(command: click.Command, ctx: click.Context, level: int) -> Iterator[str]:
+    yield f"{'#' * level} {ctx.command_path}\n"
+    yield f"```\n{ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}\n```\n"
+    of_recipe = hasattr(command, "recipe")
+    yield (
+        "The options of each recipe are [below](#options-of-recipes).\n"
+        if of_recipe
+        else paragraphs(command.help or "")
+    )
+    options = own_options(command)
+    if options:
+        yield option_table(options, ctx)
+    if isinstance(command, click.Group):
+        for shown, name in inner_commands(command, ctx):
+            inner = command.get_command(ctx, name)
+            assert inner is not None
+            yield from command_section(inner, click.Context(inner, ctx, info_name=shown), level + 1)
+
+
+def inner_commands(group: click.Group, ctx: click.Context) -> list[tuple[str, str]]:
+    """The subcommands to show, as (name to print, name). One recipe stands for all: only their options differ."""
+    recipes = {"train": [("RECIPE", "fake")], "launch": [("STUDY.yaml", "STUDY.yaml"), ("RECIPE", "fake")]}
+    return recipes.get(ctx.info_name or "", [(name, name) for name in group.commands])
+
+
+def own_options(command: click.Command) -> list[click.Parameter]:
+    """Without those of every command, and without a recipe's, which have tables of their own."""
+    shared = {(option.name, getattr(option, "help", None)) for option in shared_options()}
+    recipe: LoadedRecipe | None = getattr(command, "recipe", None)
+    of_recipe = {info.name for info in describe_options(recipe.options)} if recipe else set()
+    return [
+        parameter
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        and (parameter.name, parameter.help) not in shared
+        and parameter.name not in of_recipe
+    ]
+
+
+def shared_options() -> list[click.Parameter]:
+    def nothing() -> None: ...
+
+    shared: list[click.Parameter] = with_output(nothing).__click_params__  # type: ignore[attr-defined]
+    return list(reversed(shared))
+
+
+def option_table(parameters: Iterable[click.Parameter], ctx: click.Context) -> str:
+    records = [record for parameter in parameters if (record := parameter.get_help_record(ctx))]
+    return table(("option", "what it does"), ((code(flags), plain(text)) for flags, text in records))
+
+
+def paragraphs(text: str) -> str:
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n")) + "\n"
+
+
+# Recipes.
+
+
+def recipe_sections() -> Iterator[str]:
+    yield "## Options of recipes\n"
+    yield (
+        "`train` and `launch` take these as flags; study files take them as keys, with `_` for `-`. An option whose "
+        "role is `output` or `checkpoint` cannot change a number and is no part of a cell's fingerprint.\n"
+    )
+    for name in built_in_recipes():
+        recipe = load_recipe(name)
+        yield f"### {name}\n"
+        yield f"{recipe.summary}{' Judged by ' + code(recipe.metric.on('report')) + '.' if recipe.metric else ''}\n"
+        yield table(
+            ("flag", "type", "default", "unit", "role", "what it does"),
+            map(option_row, describe_options(recipe.options)),
+        )
+
+
+def built_in_recipes() -> list[str]:
+    """Those of Fairtrial itself, whatever else is installed here."""
+    return [name for name in recipe_names() if load_recipe(name).module.__name__ == f"fairtrial.recipes.{name}"]
+
+
+def option_row(info: OptionInfo) -> tuple[str, ...]:
+    flag = f"{info.flag}, {info.flag.replace('--', '--no-', 1)}" if info.is_switch else info.flag
+    if info.type_name == "list":
+        flag = "-- PROGRAM ARGUMENTS…"
+    kind = ", ".join(map(code, info.choices)) if info.choices else info.type_name
+    unset = info.default is None or info.default in ((), {}, "")
+    default = "" if unset else code(json.dumps(info.default).strip('"'))
+    return code(flag), kind, default, info.unit or "", info.role.value, plain(info.help)
+
+
+# Cautions and schemas.
+
+
+def cautions_page() -> str:
+    rows = ((code(caution.code), spaced(caution.text), spaced(caution.remedy)) for caution in CAUTIONS.values())
+    return "\n".join(
+        [
+            NOTICE,
+            "# Cautions\n",
+            "Every caution that Fairtrial can give, from `core/cautions.py`. A caution never stops anything. It says "
+            "what a number does not cover, and what to do about it. Words in braces are filled in where it is given.\n",
+            table(("code", "what it says", "what to do"), rows),
+        ]
+    )
+
+
+def spaced(text: str) -> str:
+    """Doubled braces stand for plain ones."""
+    return plain(text.replace("{{", "{").replace("}}", "}"))
+
+
+def schema_page(title: str, schema: Mapping[str, Any]) -> str:
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": title}
+    return (
+        json.dumps({**head, **{k: v for k, v in schema.items() if k != "title"}}, indent=2, ensure_ascii=False) + "\n"
+    )
+
+
+# Measured figures.
+
+
+def read_figures(path: Path) -> dict[str, Any] | None:
+    """Name of a group → name of a figure → what was measured; None where nothing was measured yet."""
+    if not path.exists():
+        return None
+    figures: dict[str, Any] = json.loads(path.read_text())["figures"]
+    return figures
+
+
+def with_figures(text: str, figures: Mapping[str, Any] | None, *, where: str) -> str:
+    return FIGURES.sub(lambda block: f"{block[1]}{figure_table(block[2], figures, where)}{block[4]}", text)
+
+
+def figure_table(name: str, figures: Mapping[str, Any] | None, where: str) -> str:
+    if figures is None:
+        return "not measured yet\n"
+    if name not in figures:
+        guess = nearest(name, figures)
+        sys.exit(f"{where}: {EVIDENCE} has no figures named '{name}'" + (f"; did you mean '{guess}'?" if guess else ""))
+    rows = [(label, measured(figure), figure.get("goal") or "", met(figure)) for label, figure in figures[name].items()]
+    return "\n" + table(("figure", "measured", "goal", "met"), rows) + "\n"
+
+
+def measured(figure: Mapping[str, Any]) -> str:
+    """The value with its unit and interval; what could not be measured says why."""
+    if figure.get("value") is None:
+        return figure.get("note") or ""
+    text = f"{number(figure['value'])} {figure.get('unit') or ''}".strip()
+    if figure.get("low") is not None and figure.get("high") is not None:
+        text += f" ({number(figure['low'])} … {number(figure['high'])})"
+    return text
+
+
+def number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) or value == int(value) else f"{value:.4g}"
+
+
+def met(figure: Mapping[str, Any]) -> str:
+    return {True: "yes", False: "**no**", None: ""}[figure.get("met")]
+
+
+# Files that a page shows.
+
+
+def with_files(text: str, root: Path) -> str:
+    return FILES.sub(lambda block: f"{block[1]}\n```python\n{(root / block[2]).read_text()}```\n\n{block[4]}", text)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if a file would change")
+    checking = parser.parse_args().check
+    wanted = {ROOT / name: text for name, text in pages(ROOT)}
+    stale = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    for path in stale:
+        print(f"{'differs' if checking else 'wrote'}: {path.relative_to(ROOT)}")
+        if not checking:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(wanted[path])
+    if checking and stale:
+        print("Make them anew with: python tools/make_docs.py", file=sys.stderr)
+    return 1 if checking and stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
