@@ -1,4 +1,4 @@
-"""`python -m benchmarks.evidence`: measures everything from scratch and writes it down with commit and machine.
+"""`python -m benchmarks.evidence [FILE]`: measures everything from scratch and writes it down with commit and machine.
 
 What is written was measured in this very run. A goal that was missed is written as missed.
 """
@@ -59,10 +59,10 @@ def write(path: Path) -> int:
     document = gather()
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
-    print(f"Wrote {path.relative_to(ROOT)}")
+    print(f"Wrote {path}")
     print("\n".join(f"Missed: {line}" for line in document["missed"]) or "All goals met.")
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(write(ROOT / "docs" / "evidence" / f"{STEP:02d}.json"))
+    sys.exit(write(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs" / "evidence" / f"{STEP:02d}.json"))

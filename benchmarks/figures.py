@@ -111,12 +111,12 @@ def missed(figures: Iterable[Figure]) -> list[str]:
 
 
 def show(title: str, figures: Iterable[Figure]) -> None:
-    """Print a readable table of figures."""
+    """Print a readable table of figures; where there is an interval, the value is the median."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
-    for heading, justify in (("figure", "left"), ("median", "right"), ("95 % interval", "right"), ("n", "right")):
+    for heading, justify in (("figure", "left"), ("value", "right"), ("95 % interval", "right"), ("n", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for heading in ("unit", "goal", ""):
         table.add_column(heading)

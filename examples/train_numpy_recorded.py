@@ -39,7 +39,7 @@ def main():
                 for split, part in splits.items():
                     row[f"{split}_accuracy"] = ((x[part] @ weights).argmax(1) == y[part]).mean()
                 print(json.dumps({"step": step, **row}), file=out)
-                run.save(step, {"weights": weights.tolist(), "is_best": run.evaluated(step, row)})  # +
+                run.evaluated(step, row, {"weights": weights.tolist()}, save=True)  # +
 
 
 if __name__ == "__main__":

@@ -15,7 +15,9 @@ NOT_IN_A_JOB = ("scipy", "duckdb", "rich", "altair", "click", "yaml", "sklearn",
 
 def imported_by(command: str, source: Path) -> set[str]:
     """The top-level packages that a command line has imported when it ends."""
-    code = f"import sys; from fairtrial.cli.app import run; run({command.split()!r}); print(*sys.modules, file=sys.stderr)"
+    code = (
+        f"import sys; from fairtrial.cli.app import run; run({command.split()!r}); print(*sys.modules, file=sys.stderr)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": str(source)},

@@ -14,14 +14,22 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.cautions import SYNTHETIC
-from fairtrial.core.errors import CellConflict, Diverged, FairtrialError, Interrupted, StoreError
+from fairtrial.core.errors import (
+    CellConflict,
+    Diverged,
+    FairtrialError,
+    Interrupted,
+    InvalidOptions,
+    StoreError,
+    unknown,
+)
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Observer, Setting, Watch
+from fairtrial.core.training import Observer, Setting, Trainable, Watch
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim
 from fairtrial.record.metadata import load_run, new_metadata
@@ -138,7 +146,7 @@ def _carry_out(recipe: LoadedRecipe, options: Options, setting: Setting, recorde
         recorder.refresh()
     resources["peak_process_bytes"] = peak_process_bytes(of_children=recipe.execute is not None)
     lineage = {**recorder.metadata["lineage"], **setting.lineage}
-    recorder.metadata.update(resources=resources, lineage=lineage, cautions=setting.cautions)
+    recorder.metadata.update(resources=resources, lineage=lineage, cautions=list(setting.cautions))
     used = children_cpu_seconds() - children_before if recipe.execute else None
     recorder.finish(outcome.status, outcome.reason, cpu_s=used)
     return outcome
@@ -166,7 +174,8 @@ def _attempt(
     except FairtrialError as error:
         return Outcome(Status.FAILED, error.message, error.hint)
     except Exception as error:  # noqa: BLE001 — anything that a recipe raises is how its run ended
-        traceback.print_exc()
+        with contextlib.suppress(OSError), setting.run.log.open("a") as log:
+            traceback.print_exc(file=log)
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
     return Outcome(Status.COMPLETED)
 
@@ -184,6 +193,7 @@ def _train(
         _set_threads(options.threads)
     trainable = recipe.build(options, setting)
     resources |= step_expense(trainable, 1)
+    _check_best_metric(trainable, options)
     saved = recorder.resume()
     if saved:
         trainable.load_state(saved.state)
@@ -196,6 +206,14 @@ def _train(
         watch=watch,
         should_stop=setting.should_stop,
     )
+
+
+def _check_best_metric(trainable: Trainable, options: LoopOptions) -> None:
+    """A misspelt metric would select nothing, and say so only after hours: ask before the first step."""
+    if options.best_metric is not None:
+        names = [f"eval_{quantity}" for quantity in trainable.evaluate("eval")]
+        if options.best_metric not in names:
+            raise InvalidOptions("best_metric: " + unknown("evaluation metric", options.best_metric, names))
 
 
 def _set_threads(threads: int) -> None:

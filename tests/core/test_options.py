@@ -30,7 +30,11 @@ class Sample(LoopOptions):
 
 def test_the_names_of_all_options_are_frozen() -> None:
     """A renamed or vanished option breaks people's files: change the snapshot knowingly."""
-    names = [f"{word} {info.flag} {info.role}" for word in recipe_names() for info in describe_options(load_recipe(word).options)]
+    names = [
+        f"{word} {info.flag} {info.role}"
+        for word in recipe_names()
+        for info in describe_options(load_recipe(word).options)
+    ]
     assert SNAPSHOT.read_text().split("\n") == [*names, ""]
 
 

@@ -33,5 +33,7 @@ LAUNCHERS: dict[str, Callable[[], Launcher]] = {
 
 @pytest.mark.parametrize("make", LAUNCHERS.values(), ids=LAUNCHERS)
 @pytest.mark.parametrize("check", LAUNCHER_CHECKS, ids=lambda check: check.__name__)
-def test_launchers_keep_their_contract(check: Callable[..., None], make: Callable[[], Launcher], tmp_path: Path) -> None:
+def test_launchers_keep_their_contract(
+    check: Callable[..., None], make: Callable[[], Launcher], tmp_path: Path
+) -> None:
     check(make, tmp_path / "store")

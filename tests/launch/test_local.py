@@ -163,11 +163,24 @@ def test_a_killed_server_takes_its_workers_along(store: Store) -> None:
 
 @pytest.mark.parametrize("retries", [0, 1])
 def test_a_killed_worker_is_noticed_and_tried_again_on_request(store: Store, retries: int) -> None:
-    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--steps", "100", "--step-time", "0.02")
+    line = (
+        "launch",
+        "fake",
+        "--variant",
+        "v",
+        "--base-run-name",
+        "s",
+        "--seeds",
+        "1,",
+        "--steps",
+        "100",
+        "--step-time",
+        "0.02",
+    )
     process = start(*line, "--checkpoint-every", "10", "--retries", str(retries), "--format", "json")
     eventually(lambda: store.paths.run("s", "v.seed1").last.exists())
     os.kill(pids(store)[0], signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
+    out, _ = process.communicate(timeout=60)
     run = store.run("s", "v.seed1")
     assert run is not None
     if retries:
@@ -180,7 +193,20 @@ def test_a_killed_worker_is_noticed_and_tried_again_on_request(store: Store, ret
 
 
 def test_a_run_that_takes_too_long_is_stopped_and_can_go_on(cli: Cli, store: Store) -> None:
-    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--steps", "100", "--step-time", "0.03")
+    line = (
+        "launch",
+        "fake",
+        "--variant",
+        "v",
+        "--base-run-name",
+        "s",
+        "--seeds",
+        "1,",
+        "--steps",
+        "100",
+        "--step-time",
+        "0.03",
+    )
     stopped = cli(*line, "--timeout", "1")
     assert stopped.code == 4
     run = store.run("s", "v.seed1")
@@ -212,9 +238,23 @@ def test_a_dry_run_prints_commands_that_make_the_very_same_cells(cli: Cli, store
 
 
 def test_strict_refuses_a_dirty_tree(cli: Cli, tmp_path: Path) -> None:
-    for command in (["init", "-q"], ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "x"]):
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=t", "-c", "user.email=t@t", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
         subprocess.run(["git", *command], cwd=tmp_path, check=True)
-    line = ("launch", "fake", *TWO, "--seeds", "1", "--steps", "5", "--strict", "--store", str(tmp_path.parent / "elsewhere"))
+    line = (
+        "launch",
+        "fake",
+        *TWO,
+        "--seeds",
+        "1",
+        "--steps",
+        "5",
+        "--strict",
+        "--store",
+        str(tmp_path.parent / "elsewhere"),
+    )
     assert cli(*line, "--format", "json").code == 0
     (tmp_path / "new.py").write_text("x = 1\n")
     refused = cli(*line)

@@ -15,10 +15,10 @@ import pytest
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.options import parse_options
 from fairtrial.core.runs import Status
+from fairtrial.recipes.command import Options, fill
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
-from fairtrial.recipes.command import Options, fill
 from tests.conftest import Answer, start
 from tests.harness import eventually
 from tests.launch.test_local import is_alive
@@ -62,7 +62,19 @@ def test_a_foreign_script_is_launched_with_two_variants_and_five_seeds(cli: Cli,
 
 
 def test_what_a_program_prints_is_kept(cli: Cli, store: Store, writer: str) -> None:
-    done = launch(cli, "--variant", "a:lr=0.5", "--metrics", "{run_dir}/m.jsonl", "--", PYTHON, writer, "{lr}", "{seed}", "{run_dir}/m.jsonl")
+    done = launch(
+        cli,
+        "--variant",
+        "a:lr=0.5",
+        "--metrics",
+        "{run_dir}/m.jsonl",
+        "--",
+        PYTHON,
+        writer,
+        "{lr}",
+        "{seed}",
+        "{run_dir}/m.jsonl",
+    )
     assert done.code == 0, done.err
     assert store.paths.run("s", "a.seed1072").log.read_text() == "training with 0.5\n"
     series = read_series(store.paths.run("s", "a.seed1072"))
@@ -73,8 +85,22 @@ def test_values_are_filled_in_element_by_element_without_a_shell(tmp_path: Path,
     nasty = "$(touch hacked); `x` && 'quote\" {not a placeholder"
     echo = "import json,sys; json.dump(sys.argv[1:], open(sys.argv[2], 'w')); print('done')"
     study = tmp_path / "study.yaml"
-    options = {"argv": [PYTHON, "-c", echo.replace("{", "{{").replace("}", "}}"), "{text}", "{run_dir}/argv.json", "{seed}", "{{literal}}"]}
-    study.write_text(json.dumps({"study": "s", "recipe": "command", "seeds": [7], "options": options, "variants": {"v": {"text": nasty}}}))
+    options = {
+        "argv": [
+            PYTHON,
+            "-c",
+            echo.replace("{", "{{").replace("}", "}}"),
+            "{text}",
+            "{run_dir}/argv.json",
+            "{seed}",
+            "{{literal}}",
+        ]
+    }
+    study.write_text(
+        json.dumps(
+            {"study": "s", "recipe": "command", "seeds": [7], "options": options, "variants": {"v": {"text": nasty}}}
+        )
+    )
     assert cli("launch", str(study)).code == 0
     seen = json.loads((store.paths.run("s", "v.seed7").root / "argv.json").read_text())
     assert seen[0] == nasty and seen[2:] == ["7", "{literal}"]
@@ -115,7 +141,15 @@ def test_a_program_that_fails_is_listed_with_its_status_and_the_end_of_its_log(c
     [
         (["no-such-program", "{seed}"], "no program 'no-such-program'"),
         ([PYTHON, "-c", "pass", "{seed}"], "wrote no metrics to"),
-        ([PYTHON, "-c", "open('m.jsonl','w').write('{\"epoch\": 1}\\n')".replace("{", "{{").replace("}", "}}"), "{seed}"], "has no 'step'"),
+        (
+            [
+                PYTHON,
+                "-c",
+                "open('m.jsonl','w').write('{\"epoch\": 1}\\n')".replace("{", "{{").replace("}", "}}"),
+                "{seed}",
+            ],
+            "has no 'step'",
+        ),
         ([PYTHON, "-c", "open('m.jsonl','w').write('what?\\n')", "{seed}"], "is not JSON"),
     ],
 )
@@ -155,7 +189,21 @@ with open("m.jsonl", "w") as f:
 
 def test_a_timed_out_program_is_ended_with_everything_it_started(cli: Cli, store: Store, tmp_path: Path) -> None:
     code = "import subprocess, sys, os; c = subprocess.Popen(['sleep', '600']); open('pids', 'w').write(f'{os.getpid()} {c.pid}'); c.wait()"
-    done = cli("launch", "command", "--base-run-name", "s", "--seeds", "1", "--timeout", "1.5", "--", PYTHON, "-c", code.replace("{", "{{").replace("}", "}}"), "{seed}")
+    done = cli(
+        "launch",
+        "command",
+        "--base-run-name",
+        "s",
+        "--seeds",
+        "1",
+        "--timeout",
+        "1.5",
+        "--",
+        PYTHON,
+        "-c",
+        code.replace("{", "{{").replace("}", "}}"),
+        "{seed}",
+    )
     assert done.code == 4 and "timed out after 1.5 s" in done.out
     for pid in map(int, (tmp_path / "pids").read_text().split()):
         eventually(lambda pid=pid: not is_alive(pid), timeout=5)
@@ -173,15 +221,21 @@ def test_a_killed_job_takes_its_program_along(store: Store, tmp_path: Path) -> N
 
 
 def recorded(tmp_path: Path, *words: str) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([PYTHON, str(EXAMPLES / "train_numpy_recorded.py"), *words], cwd=tmp_path, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(
+        [PYTHON, str(EXAMPLES / "train_numpy_recorded.py"), *words], cwd=tmp_path, stdout=subprocess.DEVNULL
+    )
 
 
 def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(store: Store, tmp_path: Path) -> None:
-    plain, more = ((EXAMPLES / f"{name}.py").read_text().splitlines() for name in ("train_numpy", "train_numpy_recorded"))
+    plain, more = (
+        (EXAMPLES / f"{name}.py").read_text().splitlines() for name in ("train_numpy", "train_numpy_recorded")
+    )
     added = [line for line in more if line.rstrip().endswith("# +")]
     assert len(added) == 4
     rest = [line for line in more if line.strip() and line not in added]
-    assert rest[1:] == [line for line in plain if line.strip()][1:], "apart from those, only the first docstring differs"
+    assert rest[1:] == [line for line in plain if line.strip()][1:], (
+        "apart from those, only the first docstring differs"
+    )
     words = ("--lr", "0.5", "--seed", "1", "--out", str(tmp_path / "out.jsonl"))
     assert recorded(tmp_path, *words).wait(60) == 0
     [(study, entry)] = store.directories()
@@ -194,7 +248,7 @@ def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(store: Sto
     for wait_for in (1, 3):
         store.remove(store.match([str(paths.root)])[0])
         process = recorded(tmp_path, *words)
-        eventually(lambda: len(list(paths.checkpoints.glob("step-*.pt"))) >= wait_for)
+        eventually(lambda n=wait_for: len(list(paths.checkpoints.glob("step-*.pt"))) >= n)
         process.kill()
         process.wait()
         assert recorded(tmp_path, *words).wait(60) == 0

@@ -10,8 +10,8 @@ import torch
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.options import parse_options
 from fairtrial.core.training import Watch
-from fairtrial.record.store import Store
 from fairtrial.recipes.distill import COMPONENTS, STRATEGIES, TERMS, Options, active_terms
+from fairtrial.record.store import Store
 from tests.harness import make, series_of
 from tests.recipes.test_pairing import build
 
@@ -65,7 +65,10 @@ def test_progressive_matches_one_layer_after_another(with_data: Store) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"strategy": "attention"}, "attention_loss needs models with spatial maps (cnn, gru, transformer); mlp has none"),
+        (
+            {"strategy": "attention"},
+            "attention_loss needs models with spatial maps (cnn, gru, transformer); mlp has none",
+        ),
         ({"strategy": "progressive", "student": "linear"}, "layer_matching needs models with hidden layers"),
         ({"strategy": "kdd"}, "strategy: must be one of none, kd, mse, attention, progressive or combined"),
         ({"temperature": 0}, "temperature: must be greater than 0"),
@@ -96,4 +99,6 @@ def test_an_option_without_effect_is_said_aloud(with_data: Store) -> None:
     make(with_data, "distill", strategy="none", temperature=8, **SMALL)
     run = with_data.run("s", "v.seed1")
     assert run is not None
-    assert [c["text"] for c in run.metadata["cautions"]] == ["temperature has no effect here: strategy none does not use it."]
+    assert [c["text"] for c in run.metadata["cautions"]] == [
+        "temperature has no effect here: strategy none does not use it."
+    ]

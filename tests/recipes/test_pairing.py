@@ -55,7 +55,9 @@ def test_projections_of_one_strategy_do_not_move_the_student(with_data: Store) -
 
 
 def test_another_input_keeps_the_layers_whose_shape_is_the_same(with_data: Store) -> None:
-    short, long = (weights(build(with_data, "classify", model="transformer", data=data)) for data in ("mnist1d", "digits"))
+    short, long = (
+        weights(build(with_data, "classify", model="transformer", data=data)) for data in ("mnist1d", "digits")
+    )
     layers = {name.rpartition(".")[0] for name in short}
     same = {layer for layer in layers if all(short[n].shape == long[n].shape for n in short if n.startswith(layer))}
     assert layers - same == {"positions", "output"}

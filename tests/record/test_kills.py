@@ -23,7 +23,15 @@ from tests.harness import CountCalls, KillAt, forked, kill_after, make, request_
 
 # Every training step is logged and much is saved, so that a kill always falls near something that matters.
 FAKE = {"steps": 12, "eval_every": 3, "log_every": 1, "checkpoint_every": 4, "jitter": 0.1}
-LEARNING = {"model": "mlp", "width": 16, "steps": 60, "eval_every": 7, "log_every": 1, "checkpoint_every": 10, "labels": 300}
+LEARNING = {
+    "model": "mlp",
+    "width": 16,
+    "steps": 60,
+    "eval_every": 7,
+    "log_every": 1,
+    "checkpoint_every": 10,
+    "labels": 300,
+}
 STUDENT = {
     "strategy": "combined", "student": "cnn", "student_width": 4, "teacher_width": 4, "teacher_steps": 20,
     "steps": 40, "eval_every": 9, "log_every": 1, "checkpoint_every": 8, "labels": 200,
@@ -115,7 +123,9 @@ def test_a_killed_training_resumes_with_identical_losses(
         kills = 0
         while True:
             number = chance.randrange(5, 120)
-            pid = forked(lambda number=number, request=request: (KillAt(number, after=False).install(), run_cell(request)))
+            pid = forked(
+                lambda number=number, request=request: (KillAt(number, after=False).install(), run_cell(request))
+            )
             if wait(pid) == 0:
                 break
             kills += 1
@@ -147,7 +157,9 @@ def half_written(path: Path, payload: dict[str, Any]) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     request = request_for(store, "fake", **FAKE)
     whole = checkpoints._serialize
 

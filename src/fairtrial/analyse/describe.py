@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from statistics import fmean, stdev
 
 from fairtrial.core.runs import Run, Status
@@ -11,7 +12,7 @@ from fairtrial.core.runs import Run, Status
 
 @dataclass(frozen=True)
 class Arm:
-    """One variant: how many runs it has, and the mean and spread over its completed seeds."""
+    """One variant: how many runs it has, and the mean and spread over its completed, finite seeds."""
 
     variant: str
     planned: int
@@ -19,6 +20,7 @@ class Arm:
     diverged: int
     failed: int
     interrupted: int
+    not_finite: int
     seeds: tuple[int, ...]
     mean: float | None
     sd: float | None
@@ -47,8 +49,9 @@ def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, 
 
 def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]) -> Arm:
     count = {status: sum(run.status is status for run in runs) for status in Status}
+    finite = {seed: value for seed, value in values.items() if isfinite(value)}
     times = [run.metadata["timings"]["wall_s"] for run in runs if run.status is Status.COMPLETED]
-    numbers = list(values.values())
+    numbers = list(finite.values())
     return Arm(
         variant=variant,
         planned=len(runs),
@@ -56,7 +59,8 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
         diverged=count[Status.DIVERGED],
         failed=count[Status.FAILED],
         interrupted=count[Status.INTERRUPTED] + count[Status.RUNNING],
-        seeds=tuple(sorted(values)),
+        not_finite=len(values) - len(finite),
+        seeds=tuple(sorted(finite)),
         mean=fmean(numbers) if numbers else None,
         sd=stdev(numbers) if len(numbers) > 1 else None,
         wall_s=fmean(times) if times else None,
@@ -70,7 +74,8 @@ def describe_differences(values: Mapping[str, Mapping[int, float]]) -> list[Diff
 
 
 def _describe_difference(control: str, candidate: str, values: Mapping[str, Mapping[int, float]]) -> Difference | None:
-    shared = sorted(values[control].keys() & values[candidate].keys())
+    both = values[control].keys() & values[candidate].keys()
+    shared = sorted(seed for seed in both if isfinite(values[control][seed]) and isfinite(values[candidate][seed]))
     if not shared:
         return None
     gaps = [values[candidate][seed] - values[control][seed] for seed in shared]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairtrial.core.canonical import content_hash
+from fairtrial.core.canonical import content_hash, file_hash
 from fairtrial.core.errors import FairtrialError, RunsFailed, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
@@ -81,7 +81,8 @@ def _prepare(spec: RunSpec, store: Store, environment: Mapping[str, Any], known:
         name: _prepare(_need_spec(need), store, environment, known) for name, need in recipe.needs(options).items()
     }
     where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
-    request = Request(spec, store.root, environment, where)
+    source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
+    request = Request(spec, store.root, {**environment, **source}, where)
     cell = Cell(spec, request, store.run(spec.study, spec.run_id), tuple(needs.values()))
     known[spec.name] = cell
     return cell

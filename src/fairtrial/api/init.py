@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -30,20 +31,20 @@ def init(path: Path, *, recipe: str = "distill", study: str | None = None, force
         raise UserError(f"{path} exists already", hint="Choose another --output, or overwrite it with --force.")
     name = study or path.stem.replace(" ", "-")
     try:
-        path.write_text(study_text(loaded, name))
+        path.write_text(study_text(loaded, name, path.name))
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
     return path
 
 
-def study_text(recipe: LoadedRecipe, name: str) -> str:
+def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     described = {key: field.description for key, field in Study.model_fields.items()}
     variants = EXAMPLES.get(recipe.name, {"control": {}, "candidate": {}})
     metric = recipe.metric.on("report") if recipe.metric else None
     direction = recipe.metric.direction if recipe.metric else "max"
     return "\n".join(
         [
-            f"# A study of Fairtrial. Run it with: fairtrial launch {name}.yaml",
+            f"# A study of Fairtrial. Run it with: fairtrial launch {shlex.quote(file)}",
             f"study: {_yaml(name)}  # {described['study']}",
             f"recipe: {_yaml(str(recipe.file or recipe.name))}  # {recipe.summary}",
             "",

@@ -13,7 +13,7 @@ from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
 from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
-from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, OTHER_COMMIT
+from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
 from fairtrial.core.paths import default_store
@@ -130,7 +130,7 @@ def stand(
         missing=[key for key, run in found.items() if run is None],
         arms=arms,
         differences=describe_differences(values),
-        cautions=_cautions(runs, kept, arms, git),
+        cautions=_cautions(runs, kept, arms, git, metric),
         next_commands=_next_commands(study.study, store, runs),
         synthetic=recipe.synthetic,
     )
@@ -149,7 +149,7 @@ def _judged_by(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> tuple
 
 
 def _cautions(
-    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[Arm], git: Mapping[str, Any]
+    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[Arm], git: Mapping[str, Any], metric: str | None
 ) -> list[Mapping[str, str]]:
     found = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
     commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}
@@ -160,9 +160,12 @@ def _cautions(
     if git["git_dirty"]:
         found["dirty"] = DIRTY_TREE.fill()
     counts = {arm.n for arm in arms}
+    strange = sum(arm.not_finite for arm in arms)
+    if strange:
+        found["not finite"] = NOT_FINITE.fill(count=strange, metric=metric)
     if len({arm.seeds for arm in arms}) > 1:
         found["partial"] = FINAL_PARTIAL.fill(n=len(set.intersection(*(set(arm.seeds) for arm in arms))))
-    elif counts and max(counts) < FEW:
+    elif counts and 0 < max(counts) < FEW:
         found["few"] = FEW_SEEDS.fill(n=max(counts))
     return list(found.values())
 

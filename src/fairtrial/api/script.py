@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -80,8 +81,7 @@ def _begin(
     *,
     replace: bool,
 ) -> Recorder:
-    script = Path(sys.argv[0]).stem or "interactive"
-    name = variant or (f"{script}-{content_hash(config)[:8]}" if config else script)
+    name = variant or _script_name() + (f"-{content_hash(config)[:8]}" if config else "")
     spec = RunSpec(
         recipe=RECIPE,
         options=config,
@@ -95,6 +95,12 @@ def _begin(
     claim = _claim_open_cell(paths, spec, store, replace=replace)
     metadata = new_metadata(spec, {**git_state(Path.cwd()), **machine()}, synthetic=False)
     return Recorder.create(paths, {**metadata, **judged}, claim)
+
+
+def _script_name() -> str:
+    """What a variant is called that nobody named: after its script, as far as a folder can be."""
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0]).stem).strip("-. ")
+    return name[:60] or "interactive"
 
 
 def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.api.cells import Cell
@@ -134,7 +135,7 @@ class LaunchProgress:
         steps = spec.options.get("steps")
         if bar is None:
             bar = self._bars[ticket.key] = progress.add_task(ticket.key, total=steps, unit="steps" if steps else "")
-        metrics = StorePaths(ticket.request["store"]).run(spec.study, spec.run_id).metrics
+        metrics = StorePaths(Path(ticket.request["store"])).run(spec.study, spec.run_id).metrics
         progress.update(bar, completed=last_step(metrics) or 0)
 
 

@@ -17,8 +17,8 @@ import click
 from fairtrial.core.errors import (
     EXIT_INTERRUPTED,
     EXIT_OK,
-    EXIT_USAGE,
     FairtrialError,
+    UsageError,
     unknown,
 )
 from fairtrial.version import __version__
@@ -79,7 +79,7 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return _tell(error, arguments)
     except click.UsageError as error:
-        return _tell(_from_click(error), arguments, code=EXIT_USAGE)
+        return _tell(_from_click(error), arguments)
     except click.ClickException as error:
         return _tell(FairtrialError(error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
@@ -93,10 +93,10 @@ def run(arguments: Sequence[str]) -> int:
 
 def _from_click(error: click.UsageError) -> FairtrialError:
     path = error.ctx.command_path if error.ctx else "fairtrial"
-    return FairtrialError(error.format_message().rstrip("."), hint=f"See: {path} --help")
+    return UsageError(error.format_message().rstrip("."), hint=f"See: {path} --help")
 
 
-def _tell(error: FairtrialError, arguments: Sequence[str], *, code: int | None = None) -> int:
+def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
     """People read it on standard error; programs that asked for JSON get one document on standard output."""
     lines = [f"Error: {error.message}", *(f"Error: {problem}" for problem in error.problems)]
     if error.hint:
@@ -104,7 +104,7 @@ def _tell(error: FairtrialError, arguments: Sequence[str], *, code: int | None =
     click.echo("\n".join(lines), err=True)
     if _wants_json(arguments):
         click.echo(json.dumps({"schema": 1, "error": error.to_dict()}))
-    return error.exit_code if code is None else code
+    return error.exit_code
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -24,4 +25,4 @@ def command(recipe: str, study: str | None, output: str, force: bool, output_for
 
         click.echo(as_json({"path": str(path)}), nl=False)
     else:
-        click.echo(f"Wrote {path}. Launch it with: fairtrial launch {path}")
+        click.echo(f"Wrote {path}. Launch it with: fairtrial launch {shlex.quote(str(path))}")

@@ -195,8 +195,15 @@ def _show_log_tail(console: Console, run: Run) -> None:
 
 
 def _counts(arm: Any) -> str:
-    bad = [f"{count} {word}" for word in ("diverged", "failed", "interrupted") if (count := getattr(arm, word))]
+    bad = [
+        f"{count} {word.replace('_', ' ')}"
+        for word in ("diverged", "failed", "interrupted", "not_finite")
+        if (count := getattr(arm, word))
+    ]
     return f"{arm.completed}" + (f" ({', '.join(bad)})" if bad else "")
+
+
+FILE_SEEDS = click.Option(["--seeds"], metavar="N|LIST", help="Other seeds than the file's.")
 
 
 class LaunchGroup(RecipeGroup):
@@ -206,10 +213,9 @@ class LaunchGroup(RecipeGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if not cmd_name.endswith((".yaml", ".yml")):
             return super().get_command(ctx, cmd_name)
-        seeds = next(option for option in STUDY_OPTIONS if option.name == "seeds")
         return click.Command(
             cmd_name,
-            params=[seeds, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
+            params=[FILE_SEEDS, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
             callback=lambda **options: _launch_file(path=cmd_name, **options),
             help=f"Launch the study in {cmd_name}.",
         )

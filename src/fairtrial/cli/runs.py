@@ -10,6 +10,7 @@ import click
 
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._words import best_line, shown_time, shown_value
+from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,15 +53,23 @@ def list_command(
     from fairtrial.api.runs import list_runs
 
     rows = list_runs(store=out.store, study=study, variant=variant, status=status, where=where)
-    public = (
-        [{key: value for key, value in row.items() if key != "stamp"} for row in rows] if out.format != "text" else []
-    )
+    public = _public(rows, out.format)
 
     def show(console: Console) -> None:
         _show_list(console, rows[:limit] if limit else rows)
         _tell_rest(out, rows, limit, filtered=bool(study or variant or status or where))
 
     out.give({"runs": public}, public, show)
+
+
+def _public(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Everything for programs, the columns that fit a page for Markdown and LaTeX."""
+    if kind == "text":
+        return []
+    page = ("study", "run", "status", "metric", "value", "wall_s")
+    return [
+        {key: row[key] for key in (page if kind in ("markdown", "latex") else row) if key != "stamp"} for row in rows
+    ]
 
 
 def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -155,7 +164,8 @@ def _show_run(console: Console, shown: Shown) -> None:
     for caution in metadata["cautions"]:
         console.print(f"  caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False, soft_wrap=True)
     if shown.torn:
-        console.print("  caution: the last metric line was cut off; it was ignored.", style="yellow")
+        torn = TORN_LINE.fill(file=run.paths.metrics.name)
+        console.print(f"  caution: {torn['text']} {torn['remedy']}", style="yellow", markup=False, soft_wrap=True)
     for line in shown.log_tail:
         console.print(f"  │ {line}", style="dim", markup=False, soft_wrap=True)
 
@@ -201,8 +211,8 @@ def _print_lines(console: Console, lines: Iterable[str]) -> None:
 
 def _metric_line(row: Mapping[str, Any]) -> str:
     values = "  ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
-                       for name, value in row.items() if name not in ("step", "time"))  # fmt: skip
-    return f"{row['step']:>8}  {row['time']:>9.2f} s  {values}"
+                       for name, value in row.items() if name not in ("step", "_time"))  # fmt: skip
+    return f"{row['step']:>8}  {row['_time']:>9.2f} s  {values}"
 
 
 @command.command("export")

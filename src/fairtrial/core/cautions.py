@@ -79,12 +79,17 @@ FEW_SEEDS = Caution(
 FINAL_PARTIAL = Caution(
     "incomplete arms",
     "The variants do not have the same finished seeds; only the {n} shared ones are compared.",
-    "Launch again to fill the missing cells; add --retry-failed for failed ones.",
+    "Launch again to fill missing cells, with --retry-failed for failed ones; diverged ones are results.",
 )
-RUNNING_ELSEWHERE = Caution(
-    "running elsewhere",
-    "{count} run(s) are being done by another launcher.",
-    "Wait for it, or look with 'fairtrial runs list --study {study}'.",
+NEVER_JUDGED = Caution(
+    "no best checkpoint",
+    "The metric that selects the best checkpoint, {metric}, was never evaluated; logged: {logged}.",
+    "Name one of those as the best metric.",
+)
+NOT_FINITE = Caution(
+    "not finite",
+    "{count} completed run(s) ended with a value of {metric} that is not finite; they are not in the means.",
+    "Look at them: a NaN is a result, not a gap.",
 )
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

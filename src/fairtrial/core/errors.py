@@ -27,6 +27,11 @@ class FairtrialError(Exception):
         self.hint = hint
         self.problems = tuple(problems)
 
+    def __str__(self) -> str:
+        """In a person's own script the trace ends with this: the sentences, and what to do."""
+        told = "; ".join([self.message, *self.problems])
+        return f"{told}. {self.hint}" if self.hint else told
+
     def to_dict(self) -> dict[str, object]:
         return {
             "kind": type(self).__name__,

@@ -143,7 +143,7 @@ def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
     if missing:
         raise UserError(
             f"'{recipe.name}' is not a recipe: it does not define {', '.join(missing)}",
-            hint="docs/recipes.md shows a complete recipe in 30 lines.",
+            hint="docs/recipes.md shows a complete recipe.",
         )
     base = LoopOptions if hasattr(module, "build") else Options
     if not (isinstance(module.Options, type) and issubclass(module.Options, base)):

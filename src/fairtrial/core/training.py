@@ -10,7 +10,8 @@ A recipe is a module with
 
 and either `build(options, setting) -> Trainable`, which the loop drives (its Options then derive from
 `LoopOptions`), or `execute(options, setting, journal)`, which does the whole run itself. Optional:
-`data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`.
+`data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, and `warm()`, which is called
+once in the process that jobs are forked from, to load what is slow to import.
 """
 
 from __future__ import annotations

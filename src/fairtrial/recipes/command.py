@@ -152,16 +152,17 @@ class ProgramFailed(UserError):
 def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
     environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root)}
     try:
-        return subprocess.Popen(
-            argv,
-            cwd=folder,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=sys.stdout.fileno(),
-            stderr=sys.stderr.fileno(),
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-        )
+        with setting.run.log.open("ab") as log:
+            return subprocess.Popen(
+                argv,
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
     except FileNotFoundError as error:
         raise UserError(f"no program '{error.filename}'", hint="Check the words after '--'.") from None
     except PermissionError:
@@ -227,6 +228,8 @@ class MetricsFile:
                     f"row {self.rows} of {self.path} has no '{self.step_column}'",
                     hint=f"It has: {', '.join(row)}. Name the right one with --step-column.",
                 )
+            if "step" in values:  # each line has its own
+                values["program_step"] = values.pop("step")
             journal.log(int(step), values)
 
     def _new_rows(self, ended: bool) -> Iterator[dict[str, Any]]:

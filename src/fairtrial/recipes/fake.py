@@ -44,7 +44,7 @@ class Options(LoopOptions):
     )
     jitter: float = option(0.0, "Standard deviation of a logged value within a run.", role=Role.TRAINING, ge=0)
     step_time: float = option(0.0, "Time that a step takes.", role=Role.TRAINING, unit="seconds", ge=0)
-    diverge_at: int = option(0, "Step at which the loss becomes NaN; 0: never.", role=Role.TRAINING, ge=0)
+    diverge_at: int = option(0, "Step from which on the loss is NaN; 0: never.", role=Role.TRAINING, ge=0)
     fail_at: int = option(0, "Step at which the run raises an error; 0: never.", role=Role.TRAINING, ge=0)
 
 
@@ -66,7 +66,7 @@ class Fake:
             if options.step_time:
                 time.sleep(options.step_time)
             self.progress += 1 / options.steps
-        if step == options.diverge_at:
+        if options.diverge_at and step >= options.diverge_at:
             return {"loss": math.nan}
         return {"loss": math.exp(-3 * self.progress) + self._jitter("order", step)}
 

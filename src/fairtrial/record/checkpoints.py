@@ -15,7 +15,7 @@ from typing import Any
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import StoreError, UserError
-from fairtrial.record.atomic import replace_file
+from fairtrial.record.atomic import replace_file, store_errors
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,8 @@ def write_checkpoint(path: Path, step: int, state: Mapping[str, Any], **details:
         _serialize(temporary, payload)
         digest = file_hash(temporary)
 
-    path.parent.mkdir(exist_ok=True)
+    with store_errors(path):
+        path.parent.mkdir(exist_ok=True)
     replace_file(path, write)
     return digest
 

@@ -20,9 +20,20 @@ def git_state(folder: Path) -> dict[str, Any]:
     commit = _git(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": None, "git_dirty": None, "git_dirty_hash": None}
-    changes = (_git(folder, "diff", "HEAD") or "") + (_git(folder, "ls-files", "--others", "--exclude-standard") or "")
-    digest = hashlib.sha256(changes.encode()).hexdigest() if changes else None
+    changes = (_git(folder, "diff", "HEAD") or "").encode() + _untracked(folder)
+    digest = hashlib.sha256(changes).hexdigest() if changes else None
     return {"git_commit": commit.strip(), "git_dirty": bool(changes), "git_dirty_hash": digest}
+
+
+def _untracked(folder: Path) -> bytes:
+    """New files by name and content; large ones, which are data rather than code, by name and size."""
+    top = Path((_git(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
+    names = (_git(top, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    told = []
+    for path in (top / name for name in names if name):
+        size = path.stat().st_size if path.is_file() else -1
+        told += [f"{path.relative_to(top)} {size}".encode(), path.read_bytes() if 0 <= size < 1 << 20 else b""]
+    return b"\n".join(told)
 
 
 def _git(folder: Path, *arguments: str) -> str | None:

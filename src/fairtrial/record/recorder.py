@@ -17,6 +17,7 @@ from typing import Any, Self, SupportsFloat
 
 import orjson
 
+from fairtrial.core.cautions import NEVER_JUDGED
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
@@ -80,7 +81,7 @@ class Recorder:
         """Append one line of metrics. It costs microseconds, and a line once logged is never lost."""
         if metrics:
             values = {**metrics, **values}
-        line: dict[str, Any] = {"step": step, "time": round(self._wall(), 6)}
+        line: dict[str, Any] = {"step": step, "_time": round(self._wall(), 6)}
         for name, value in values.items():
             if type(value) is not float:
                 value = _number(name, value)
@@ -89,12 +90,23 @@ class Recorder:
             line["step"] = _checked_step(step, values)
         self._append(self._metrics_file, _encode(line, option=_NEWLINE))
 
-    def evaluated(self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None = None) -> bool:
+    def evaluated(
+        self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None = None, *, save: bool = False
+    ) -> bool:
         """Log an evaluation and judge it; returns whether it is the best so far.
 
         The weights that were evaluated are the ones kept as `best.pt`: give them as `state` (or a function
-        that makes it, called only when it is needed), or `save` them at the same step right after.
+        that makes it, called only when it is needed), or `save` them at the same step right after. With
+        `save=True` the state is also saved as a checkpoint to resume from.
         """
+        is_best = self._judge(step, metrics, None if save else state)
+        if save:
+            if state is None:
+                raise UserError("evaluated(save=True) needs the state to save")
+            self.save(step, state() if callable(state) else state)
+        return is_best
+
+    def _judge(self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None) -> bool:
         self.log(step, metrics)
         self.event("evaluated", step=step, metrics={name: spell(float(v)) for name, v in metrics.items()})
         self._awaiting_state = None
@@ -112,15 +124,15 @@ class Recorder:
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it."""
+        if self._awaiting_state and self._awaiting_state[0] == step:
+            self._keep_best(step, self._awaiting_state[1], state)
+        self._awaiting_state = None
         path = self.paths.step(step)
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
         sha256 = write_checkpoint(path, step, state, **self._spent())
         self.event("checkpoint_saved", step=step, sha256=sha256)
         os.fsync(self._events_file)
         link_file(path, self.paths.last)
-        if self._awaiting_state and self._awaiting_state[0] == step:
-            self._keep_best(step, self._awaiting_state[1], state)
-        self._awaiting_state = None
 
     def resume(self) -> Checkpoint | None:
         """The newest checkpoint whose content is the one that was recorded, or None to start afresh."""
@@ -180,6 +192,12 @@ class Recorder:
         """End the run: columns, last values, timings, status; then give the directory back."""
         self.event("run_ended", status=status.value, reason=reason)
         final = write_columns(self.paths)
+        chosen = self.metadata["best_metric_name"]
+        if chosen is not None and chosen not in final:
+            logged = ", ".join(sorted(final)) or "nothing"
+            self.metadata["cautions"] = [
+                *self.metadata["cautions"], NEVER_JUDGED.fill(metric=chosen, logged=logged)
+            ]  # fmt: skip
         spent = self._spent() if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
@@ -211,9 +229,7 @@ class Recorder:
         elif error is None:
             self.finish(Status.COMPLETED)
         else:
-            stopped = isinstance(error, KeyboardInterrupt)
-            status = Status.INTERRUPTED if stopped else Status.FAILED
-            self.finish(status, f"{type(error).__name__}: {error}".rstrip(": "))
+            self.finish(*_how_a_script_ended(error))
 
     # How it is done.
 
@@ -270,6 +286,13 @@ class Recorder:
             self._append(descriptor, line)
 
 
+def _how_a_script_ended(error: BaseException) -> tuple[Status, str | None]:
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return Status.COMPLETED, None
+    status = Status.INTERRUPTED if isinstance(error, KeyboardInterrupt) else Status.FAILED
+    return status, f"{type(error).__name__}: {error}".rstrip(": ")
+
+
 def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
     """What an interrupted run hands to the attempt that continues it."""
     timings = {**metadata["timings"], "created": previous["timings"]["created"]}
@@ -286,7 +309,7 @@ def _number(name: str, value: Any) -> float:
 def _checked_step(step: Any, values: Mapping[str, Any]) -> int:
     taken = [name for name in RESERVED if name in values]
     if taken:
-        raise UserError(f"'{taken[0]}' cannot name a metric", hint="Each line has its own step and time.")
+        raise UserError(f"'{taken[0]}' cannot name a metric", hint="Each line has its own step and _time.")
     try:
         return index(step)
     except TypeError:

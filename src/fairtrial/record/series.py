@@ -17,7 +17,7 @@ from fairtrial.record.atomic import replace_file
 if TYPE_CHECKING:
     import numpy
 
-RESERVED = ("step", "time")
+RESERVED = ("step", "_time")
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 

@@ -91,7 +91,9 @@ class RecipeCase:
             run_cell(request)
             yield name, (request.spec.study, request.spec.run_id)
 
-    def train(self, store: Store, *, observers: Sequence[Observer] = (), stop_at: int | None = None, **changes: Any) -> Series:
+    def train(
+        self, store: Store, *, observers: Sequence[Observer] = (), stop_at: int | None = None, **changes: Any
+    ) -> Series:
         steps_left = iter(range(1, 10**9))
         run_cell(
             self.request(store, **changes),
@@ -144,7 +146,7 @@ def check_resuming_is_exact(case: RecipeCase) -> None:
     """Stopped after any step and resumed, a run continues bit for bit."""
     options = case.recipe.options
     assert issubclass(options, LoopOptions)
-    steps = parse_options(options, case.options, where=case.word).steps  # type: ignore[attr-defined]
+    steps = parse_options(options, case.options, where=case.word).steps
     with case.store() as whole:
         expected = case.train(whole)
     for stop_at in {1, steps // 2, steps - 1} - {0}:
@@ -161,9 +163,9 @@ def check_global_generators_are_left_alone(case: RecipeCase) -> None:
         expected = case.train(one)
         random.seed(5)
         numpy.random.seed(5)
-        before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+        before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
         assert case.train(two) == expected, "a global generator reaches the training"
-        after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index,union-attr]
+        after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
         assert before == after, "a global generator was moved"
 
 

@@ -1,0 +1,134 @@
+"""`metadata.json` as a model: what its published JSON schema is made from.
+
+Jobs write the file from plain dictionaries and readers take it as one, so that neither pays for checking it.
+Tests hold what jobs write against this model, and `tools/make_docs.py` makes `docs/schemas/metadata-1.json` of it.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from fairtrial.core.runs import Status
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Direction = Literal["max", "min"]
+Spelled = float | Literal["NaN", "Infinity", "-Infinity"]
+"""A metric's value. JSON has no NaN and no infinity: they are written as words."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DataIdentity(_Part):
+    """The data set that the run learned from, known by its content."""
+
+    name: str
+    sha256: Sha256
+
+
+class Best(_Part):
+    """A best checkpoint that was announced before its file was put in place."""
+
+    best_metric_value: float
+    best_checkpoint_step: int
+    best_checkpoint_path: str
+    best_checkpoint_sha256: Sha256
+
+
+class Resumption(_Part):
+    """One continuation of the run after an interruption."""
+
+    step: int = Field(description="The checkpoint that it went on from.", ge=0)
+    at: float = Field(description="When, in seconds since 1970.")
+
+
+class Lineage(BaseModel):
+    """Where the run comes from. Recipes add what they build on, such as a teacher."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    resumed: list[Resumption]
+
+
+class Environment(_Part):
+    """The commit, the versions and the machine. Null where it could not be found out."""
+
+    git_commit: str | None = None
+    git_dirty: bool | None = None
+    git_dirty_hash: Sha256 | None = Field(None, description="Of the uncommitted changes.")
+    python: str | None = None
+    platform: str | None = None
+    hostname: str | None = None
+    cpu: str | None = None
+    cpu_count: int | None = None
+    memory_bytes: int | None = None
+    gpu: str | None = None
+    versions: dict[str, str | None] | None = Field(None, description="Installed packages that can change a number.")
+    executable: str | None = None
+
+
+class Timings(_Part):
+    """Times in seconds. Those of training go on after a resume; null until they are known."""
+
+    created: float = Field(description="When the run was begun, in seconds since 1970.")
+    ended: float | None = Field(description="When it ended, in seconds since 1970.")
+    setup_s: float | None = Field(description="From the start of the job to the first step.")
+    wall_s: float | None = Field(description="Training, evaluation and checkpoints.")
+    cpu_s: float | None = Field(description="CPU time of the same, or of the program for `command`.")
+
+
+class Resources(_Part):
+    """What the run used. Null, or not there, where it could not be measured."""
+
+    parameters: int | None = None
+    flops_per_step: int | None = None
+    tensor_bytes: dict[str, int] | None = Field(None, description="By kind: parameters, gradients, optimizer, …")
+    peak_tensor_bytes: int | None = None
+    basis: str | None = Field(None, description="How the tensor figures were come by.")
+    peak_process_bytes: int | None = None
+
+
+class FilledCaution(_Part):
+    """A caution that the run carries; the codes are those of `core/cautions.py`."""
+
+    code: str
+    text: str
+    remedy: str
+
+
+class Metadata(_Part):
+    """One run: what it was meant to be, how it stands, where it happened and what it used."""
+
+    schema_: Literal[1] = Field(alias="schema")
+    run_id: str = Field(description="The name of the directory: <variant>.seed<seed>, or .again<n> behind it.")
+    study: str
+    variant: str
+    seed: int = Field(ge=0)
+    attempt: int = Field(description="1, or more for repetitions, which never count as another seed.", ge=1)
+    recipe: str
+    recipe_file: str | None = Field(description="Where the recipe is a file of the user's.")
+    synthetic: bool = Field(description="Whether the numbers are made up.")
+    options: dict[str, Any] = Field(description="Every option, resolved.")
+    identity: dict[str, Any] = Field(description="The options that can change a number.")
+    data: DataIdentity | None
+    fingerprint: Sha256 = Field(description="Of recipe, identity, seed and data.")
+    status: Status = Field(description="As last written: `running` without a living process means interrupted.")
+    reason: str | None = Field(description="Why it did not complete.")
+    metric: str | None = Field(description="What the run is judged by.")
+    direction: Direction | None
+    best_metric_name: str | None = Field(description="What selects the best checkpoint.")
+    best_metric_mode: Direction | None
+    best_metric_value: float | None
+    best_checkpoint_step: int | None
+    best_checkpoint_path: str | None = Field(description="Relative to the run directory.")
+    best_checkpoint_sha256: Sha256 | None
+    best_pending: Best | None = Field(description="Set while a new best checkpoint is being put in place.")
+    final: dict[str, Spelled] = Field(description="The last value of every metric; empty until the run ends.")
+    lineage: Lineage
+    environment: Environment
+    timings: Timings
+    resources: Resources
+    cautions: list[FilledCaution]

@@ -1,0 +1,47 @@
+"""What a run uses, checked against what can be counted by hand."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from fairtrial.core.training import Watch
+from fairtrial.probe.resources import step_expense
+from fairtrial.record.store import Store
+from tests.harness import make
+from tests.recipes.test_pairing import build
+
+BATCH, FLOAT = 100, 4
+
+
+def test_a_linear_model_costs_what_it_must(with_data: Store) -> None:
+    trainable = build(with_data, "classify", model="linear")
+    expense = step_expense(trainable, 1)
+    assert expense["parameters"] == 40 * 10 + 10
+    # Forward: one product of 100×40 and 40×10. Backward: the weights' gradient, the same again.
+    assert expense["flops_per_step"] == 2 * (2 * BATCH * 40 * 10)
+    sizes = expense["tensor_bytes"]
+    assert sizes["parameters"] == sizes["gradients"] == 410 * FLOAT
+    assert 2 * 410 * FLOAT <= sizes["optimizer"] <= 2 * 410 * FLOAT + 16
+    assert sizes["activations"] >= BATCH * 40 * FLOAT, "the input is kept for the backward pass"
+    assert expense["peak_tensor_bytes"] == sum(sizes.values())
+
+
+@pytest.mark.parametrize("model", ["linear", "mlp", "cnn", "gru", "transformer"])
+def test_measuring_leaves_no_trace(with_data: Store, model: str) -> None:
+    measured, plain = (build(with_data, "classify", model=model) for _ in range(2))
+    step_expense(measured, 1)
+    for step in range(1, 6):
+        one, two = measured.step(step, Watch())["loss"], plain.step(step, Watch())["loss"]
+        assert torch.equal(one, two)
+    for name, value in measured.module.state_dict().items():
+        assert torch.equal(value, plain.module.state_dict()[name])
+
+
+def test_what_has_no_tensors_is_unknown_not_zero(store: Store) -> None:
+    make(store, "fake", steps=5)
+    run = store.run("s", "v.seed1")
+    assert run is not None
+    assert run.metadata["resources"]["parameters"] is None
+    assert run.metadata["resources"]["peak_process_bytes"] > 1e6
+    assert run.metadata["timings"]["cpu_s"] > 0 and run.metadata["timings"]["wall_s"] > 0
