@@ -6,7 +6,7 @@ resolve data and needs → sort out what is done → run the needs → run the r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import content_hash, file_hash
@@ -20,6 +20,7 @@ from fairtrial.job import Request
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import Schedule, Ticket
 from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
 from fairtrial.record.store import Store
@@ -64,28 +65,45 @@ def load_checked_recipe(word: str) -> LoadedRecipe:
     return recipe
 
 
-def prepare(specs: Iterable[RunSpec], store: Store, environment: Mapping[str, Any]) -> list[Cell]:
-    """Attach to every cell its data, its needs, and what the store already has of it."""
-    known: dict[str, Cell] = {}
-    return [_prepare(spec, store, environment, known) for spec in specs]
+def prepare(
+    specs: Iterable[RunSpec],
+    store: Store,
+    environment: Mapping[str, Any],
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[Cell]:
+    """Attach to every cell its data, its needs, and what the store already has of it.
+
+    Data that the store does not have are made now; `tell` is given a line for people before that.
+    """
+    return _Preparation(store, StoreCache(store.paths.cache, tell), environment).cells(specs)
 
 
-def _prepare(spec: RunSpec, store: Store, environment: Mapping[str, Any], known: dict[str, Cell]) -> Cell:
-    recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-    options = parse_options(recipe.options, spec.options, where=spec.name)
-    data = recipe.data(options, store.cache)
-    spec = spec.with_data(data.identity() if data else {})
-    if spec.name in known:
-        return known[spec.name]
-    needs = {
-        name: _prepare(_need_spec(need), store, environment, known) for name, need in recipe.needs(options).items()
-    }
-    where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
-    source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
-    request = Request(spec, store.root, {**environment, **source}, where)
-    cell = Cell(spec, request, store.run(spec.study, spec.run_id), tuple(needs.values()))
-    known[spec.name] = cell
-    return cell
+@dataclass
+class _Preparation:
+    store: Store
+    cache: StoreCache
+    environment: Mapping[str, Any]
+    known: dict[str, Cell] = field(default_factory=dict)
+
+    def cells(self, specs: Iterable[RunSpec]) -> list[Cell]:
+        return [self._cell(spec) for spec in specs]
+
+    def _cell(self, spec: RunSpec) -> Cell:
+        recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+        options = parse_options(recipe.options, spec.options, where=spec.name)
+        data = recipe.data(options, self.cache)
+        spec = spec.with_data(data.identity() if data else {})
+        if spec.name not in self.known:
+            needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
+            existing = self.store.run(spec.study, spec.run_id)
+            request = self._request(spec, recipe, needs)
+            self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()))
+        return self.known[spec.name]
+
+    def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
+        source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
+        where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
+        return Request(spec, self.store.root, {**self.environment, **source}, where)
 
 
 def _need_spec(need: Need) -> RunSpec:

@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +64,8 @@ class LaunchTerms:
     replace_old: bool = False
     strict: bool = False
     watch: Watcher = lambda _: None
-    ready: Callable[[Sequence[Cell]], None] = field(default=lambda _: None)
+    ready: Callable[[Sequence[Cell]], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
 
 
 def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
@@ -78,7 +79,8 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
         raise UserError(f"--strict: the working tree {what}", hint="Commit them, or launch without --strict.")
     place = Store(default_store(store))
     place.check_writable()
-    cells = clear_conflicts(prepare(specs, place, {**git, **machine()}), place, replace_old=terms.replace_old)
+    cells = prepare(specs, place, {**git, **machine()}, terms.tell)
+    cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     save_plan(place, study.to_dict())
     terms.ready(cells)
     made = _run_missing(cells, place, recipe, terms)

@@ -99,7 +99,7 @@ def _begin(
 
 def _script_name() -> str:
     """What a variant is called that nobody named: after its script, as far as a folder can be."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0]).stem).strip("-. ")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0]).stem).strip("-._ ")
     return name[:60] or "interactive"
 
 

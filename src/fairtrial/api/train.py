@@ -45,6 +45,7 @@ def train(
     replace_old: bool = False,
     observe: Observing = lambda _: (),
     should_stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> Trained:
     """Train a recipe once, recorded. The same call again finds the run done, or resumes it."""
     place = Store(default_store(store))
@@ -55,7 +56,7 @@ def train(
     spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name, seed=seed)
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
-    cell = prepare([spec], place, _environment())[0]
+    cell = prepare([spec], place, _environment(), tell)[0]
     if not again:
         [cell] = clear_conflicts([cell], place, replace_old=replace_old)
     return _train_cell(cell, observe, should_stop)

@@ -121,8 +121,9 @@ class LaunchProgress:
             self._draw_one(progress, ticket)
 
     def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
-        if self._total is not None:
-            progress.remove_task(self._total)
+        for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
+            progress.remove_task(bar)
+        self._bars.clear()
         self._total = progress.add_task("[bold]all runs", total=len(tickets), unit="runs")
 
     def _draw_one(self, progress: Progress, ticket: Ticket) -> None:

@@ -117,7 +117,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
         watcher = LaunchProgress(out, progress)
         terms = LaunchTerms(
             jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
-            replace_old=flags["replace"], strict=flags["strict"], watch=watcher, ready=watcher.ready,
+            replace_old=flags["replace"], strict=flags["strict"], watch=watcher, ready=watcher.ready, tell=out.say,
         )  # fmt: skip
         launched = launch(study, store=out.store, terms=terms)
     document = _document(launched)

@@ -56,7 +56,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
             return api.train(
                 str(recipe.file or recipe.name), values, seed=FIXED_SEEDS[0] if seed is None else seed,
                 study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,
-                observe=observe, should_stop=should_stop,
+                observe=observe, should_stop=should_stop, tell=out.say,
             )  # fmt: skip
 
         _train(out, work)

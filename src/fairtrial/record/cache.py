@@ -18,8 +18,9 @@ from fairtrial.record.atomic import replace_bytes, store_errors
 class StoreCache:
     """The cache of one store. Two processes that want the same entry make it once."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, tell: Callable[[str], None] = lambda _: None) -> None:
         self.root = root
+        self._tell = tell
 
     def entry(self, kind: str, key: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> CacheEntry:
         folder = self.root / kind / content_hash(dict(key))[:20]
@@ -34,6 +35,7 @@ class StoreCache:
             return self._read(folder) or self._make(folder, key, make)
 
     def _make(self, folder: Path, key: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> CacheEntry:
+        self._tell(f"Making {folder.parent.name} {key.get('name', '')} (once per store) …")
         unfinished = folder.with_suffix(".unfinished")
         shutil.rmtree(unfinished, ignore_errors=True)
         with store_errors(folder):
