@@ -34,12 +34,13 @@ class Digits:
     def __init__(self, options, setting):
         self.streams = setting.streams
         self.splits = {
-            s: [torch.tensor(setting.data.array(f"{s}_{p}")) for p in "xy"] for s in ("train", "eval", "report")
+            s: [torch.tensor(setting.data.array(f"{s}_{p}"), device=options.device) for p in "xy"]
+            for s in ("train", "eval", "report")
         }
         self.loss = nn.CrossEntropyLoss(label_smoothing=options.smoothing)
         with torch.random.fork_rng(devices=[]):  # the global generator stays as it was
             torch.manual_seed(self.streams.seed("init"))
-            self.model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10))
+            self.model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(options.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
 
     def step(self, step, watch):

@@ -121,14 +121,15 @@ class Server:
 
     def _start(self, command: Mapping[str, Any]) -> None:
         read_end, write_end = os.pipe()
+        server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_job(command, write_end)
+            self._be_job(command, write_end, server)
         os.close(write_end)
         self.jobs[pid] = (command["id"], read_end)
         self._say({"id": command["id"], "pid": pid})
 
-    def _be_job(self, command: Mapping[str, Any], write_end: int) -> NoReturn:
+    def _be_job(self, command: Mapping[str, Any], write_end: int, server: int) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -136,7 +137,7 @@ class Server:
             os.setsid()
             os.close(self.answers)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            _stop_with_parent()
+            _stop_with(server)
             if command["fresh"]:
                 _become_fresh(command, write_end)
             code = _do_and_tell(command, write_end)
@@ -186,10 +187,12 @@ def _become_fresh(command: Mapping[str, Any], write_end: int) -> NoReturn:
     os.execv(sys.executable, argv)  # noqa: S606
 
 
-def _stop_with_parent() -> None:
+def _stop_with(parent: int) -> None:
     """Linux tells a job when its server is gone, so that it saves and stops instead of running on."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it went before it could be asked for
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _preload(names: Sequence[str]) -> None:

@@ -64,8 +64,13 @@ def _serialize(path: Path, payload: dict[str, Any]) -> None:
     if plain is not None:
         path.write_bytes(plain)
         return
-    import torch
-
+    try:
+        import torch
+    except ImportError:
+        raise UserError(
+            "this state cannot be saved without torch: it holds bytes, tuples or keys that are not text",
+            hint="Use lists and text keys, or install torch.",
+        ) from None
     try:
         torch.save(payload, path)
     except RuntimeError as error:

@@ -48,9 +48,7 @@ class Recorder:
         with store_errors(paths.root):
             self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
             self._events_file = os.open(paths.events, _APPEND, 0o644)
-        self._start = clock()
-        self._cpu_start = time.process_time()
-        self._before = {"wall_s": 0.0, "cpu_s": 0.0}
+        self._set_clocks(wall_s=0.0, cpu_s=0.0)
         self._awaiting_state: tuple[int, float] | None = None
         self.ended = False
 
@@ -81,7 +79,7 @@ class Recorder:
         """Append one line of metrics. It costs microseconds, and a line once logged is never lost."""
         if metrics:
             values = {**metrics, **values}
-        line: dict[str, Any] = {"step": step, "_time": round(self._wall(), 6)}
+        line: dict[str, Any] = {"step": step, "_time": round(self._clock() - self._origin, 6)}
         for name, value in values.items():
             if type(value) is not float:
                 value = _number(name, value)
@@ -158,9 +156,9 @@ class Recorder:
 
     def begin_training(self) -> None:
         """Set-up is over: imports, data and models are there. What is timed from here on is training."""
-        setup = self._clock() - self._start
+        setup = self._spent()["wall_s"] - self._before["wall_s"]
         self.metadata["timings"] = {**self.metadata["timings"], "setup_s": setup}
-        self._start, self._cpu_start = self._clock(), time.process_time()
+        self._set_clocks(**self._before)
 
     @property
     def seed(self) -> int:
@@ -260,19 +258,19 @@ class Recorder:
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     def _continue_from(self, checkpoint: Checkpoint) -> None:
-        self._before = {"wall_s": checkpoint.details["wall_s"], "cpu_s": checkpoint.details["cpu_s"]}
+        self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = dict(self.metadata["lineage"])
         lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time()}]
         self.update(lineage=lineage)
 
-    def _wall(self) -> float:
-        return self._before["wall_s"] + self._clock() - self._start
+    def _set_clocks(self, *, wall_s: float, cpu_s: float) -> None:
+        """Count from now on, on top of what earlier attempts have used."""
+        self._before = {"wall_s": wall_s, "cpu_s": cpu_s}
+        self._origin = self._clock() - wall_s
+        self._cpu_origin = time.process_time() - cpu_s
 
     def _spent(self) -> dict[str, float]:
-        return {
-            "wall_s": self._wall(),
-            "cpu_s": self._before["cpu_s"] + time.process_time() - self._cpu_start,
-        }
+        return {"wall_s": self._clock() - self._origin, "cpu_s": time.process_time() - self._cpu_origin}
 
     def _append(self, descriptor: int, line: bytes) -> None:
         """One write per line. A line that does not fit on the disk is taken back whole."""
