@@ -194,10 +194,10 @@ def _train(
     trainable = recipe.build(options, setting)
     resources |= step_expense(trainable, 1)
     _check_best_metric(trainable, options)
+    recorder.begin_training()
     saved = recorder.resume()
     if saved:
         trainable.load_state(saved.state)
-    recorder.begin_training()
     train(
         trainable,
         options,
