@@ -24,11 +24,13 @@ def gather() -> dict[str, Any]:
     git = git_state(ROOT)  # before the evidence itself changes the working tree
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     figures = {name: _measured(name) for name in BENCHMARKS}
+    changed = git_state(ROOT) != git  # then the figures are not all of one code, and must not look as if they were
     return {
         "schema": SCHEMA,
         "step": STEP,
         "commit": git["git_commit"],
-        "dirty": git["git_dirty"],
+        "dirty": git["git_dirty"] or changed,
+        "changed_while_measured": changed,
         "date": date,
         "machine": _machine(),
         "figures": {name: {figure.name: figure.to_dict() for figure in each} for name, each in figures.items()},
