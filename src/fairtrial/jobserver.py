@@ -20,6 +20,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -32,7 +33,7 @@ from fairtrial.record.claims import ClaimedElsewhere
 
 GRACE_S = 5.0
 _PR_SET_PDEATHSIG = 1
-_ANSWER_LIMIT = 60_000  # stays below the capacity of a pipe, so that a job never waits for its reader
+_LONGEST_REASON = 2000  # keeps the line below the size that a pipe takes at once
 
 
 class StopFlag:
@@ -80,18 +81,37 @@ def do_job(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outc
         return 1, Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 
 
-def tell(descriptor: int, outcome: Outcome | None) -> None:
-    if outcome:
-        os.write(descriptor, json.dumps(outcome.to_dict()).encode()[:_ANSWER_LIMIT])
+def tell(descriptor: int, code: int, outcome: Outcome | None) -> None:
+    """The last word of a job: one line, so that nobody waits for its process to be taken down."""
+    if outcome and outcome.reason:
+        outcome = replace(outcome, reason=outcome.reason[:_LONGEST_REASON])
+    message = {"exit": code, "outcome": outcome.to_dict() if outcome else None}
+    os.write(descriptor, json.dumps(message).encode() + b"\n")
+
+
+@dataclass(frozen=True)
+class Child:
+    """A forked process: it reads one command, does that job, and writes its outcome."""
+
+    pid: int
+    command: int
+    outcome: int
 
 
 class Server:
-    """Forks jobs on request and says how they ended."""
+    """Hands jobs to forked children and says how they ended.
 
-    def __init__(self, commands: int, answers: int) -> None:
+    One child is always forked ahead of need, so that a job does not wait for the fork, nor for the pages
+    that a child touches first.
+    """
+
+    def __init__(self, commands: int, answers: int, warm: Callable[[], None]) -> None:
         self.commands = commands
         self.answers = answers
-        self.jobs: dict[int, tuple[str, int]] = {}
+        self.warm = warm
+        self.spare: Child | None = None
+        self.jobs: dict[int, tuple[str, Child]] = {}
+        self.leaving: set[int] = set()
         self.pending = b""
         self.wake, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -104,9 +124,12 @@ class Server:
         self._say({"ready": os.getpid()})
         going_on = True
         while going_on:
-            ready, _, _ = select.select([self.commands, self.wake], [], [])
+            outcomes = {child.outcome: pid for pid, (_, child) in self.jobs.items()}
+            ready, _, _ = select.select([self.commands, self.wake, *outcomes], [], [])
             if self.wake in ready:
                 os.read(self.wake, 4096)
+            for pid in [outcomes[descriptor] for descriptor in ready if descriptor in outcomes]:
+                self._hear(pid)
             self._reap()
             if self.commands in ready:
                 going_on = self._read_commands()
@@ -116,50 +139,90 @@ class Server:
         chunk = os.read(self.commands, 1 << 20)
         *lines, self.pending = (self.pending + chunk).split(b"\n")
         for line in lines:
-            self._start(json.loads(line))
+            self._start(line)
         return bool(chunk)
 
-    def _start(self, command: Mapping[str, Any]) -> None:
-        read_end, write_end = os.pipe()
+    def _start(self, line: bytes) -> None:
+        identity = json.loads(line)["id"]
+        child, self.spare = self._living_spare() or self._fork(), None
+        self.jobs[child.pid] = (identity, child)
+        with os.fdopen(child.command, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+            pipe.write(line)
+        self._say({"id": identity, "pid": child.pid})
+        self.spare = self._fork()
+
+    def _living_spare(self) -> Child | None:
+        if self.spare and os.waitpid(self.spare.pid, os.WNOHANG)[0]:
+            return None
+        return self.spare
+
+    def _fork(self) -> Child:
+        (command_read, command_write), (outcome_read, outcome_write) = os.pipe(), os.pipe()
         server = os.getpid()
         pid = os.fork()
         if pid == 0:
-            self._be_job(command, write_end, server)
-        os.close(write_end)
-        self.jobs[pid] = (command["id"], read_end)
-        self._say({"id": command["id"], "pid": pid})
+            os.close(command_write)
+            self._be_child(command_read, outcome_write, server)
+        os.close(command_read)
+        os.close(outcome_write)
+        return Child(pid, command_write, outcome_read)
 
-    def _be_job(self, command: Mapping[str, Any], write_end: int, server: int) -> NoReturn:
+    def _be_child(self, command_read: int, outcome_write: int, server: int) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
             os.setsid()
             os.close(self.answers)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             _stop_with(server)
-            if command["fresh"]:
-                _become_fresh(command, write_end)
-            code = _do_and_tell(command, write_end)
+            self.warm()
+            with os.fdopen(command_read, "rb") as pipe:
+                line = pipe.read()
+            code = _do_and_tell(json.loads(line), outcome_write) if line else 0
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
+    def _hear(self, pid: int) -> None:
+        """A job has said how it ended. Its process may take a while to go; the next job need not wait for that."""
+        identity, child = self.jobs[pid]
+        line = os.read(child.outcome, select.PIPE_BUF)
+        if line:
+            self._forget(pid)
+            self.leaving.add(pid)
+            self._say({"id": identity, **json.loads(line)})
+
     def _reap(self) -> None:
-        for pid, (identity, read_end) in list(self.jobs.items()):
+        """Collect processes that are gone; one that said nothing has only its exit status to tell."""
+        for pid in list(self.leaving):
+            if os.waitpid(pid, os.WNOHANG)[0]:
+                self.leaving.discard(pid)
+        for pid, (identity, child) in list(self.jobs.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
-            if done:
-                del self.jobs[pid]
-                with os.fdopen(read_end, "rb") as pipe:
-                    outcome = json.loads(pipe.read() or b"null")
-                self._say({"id": identity, "exit": os.waitstatus_to_exitcode(status), "outcome": outcome})
+            if (
+                done
+                and select.select([child.outcome], [], [], 0)[0]
+                and (line := os.read(child.outcome, select.PIPE_BUF))
+            ):
+                self._forget(pid)
+                self._say({"id": identity, **json.loads(line)})
+            elif done:
+                self._forget(pid)
+                self._say({"id": identity, "exit": os.waitstatus_to_exitcode(status), "outcome": None})
+
+    def _forget(self, pid: int) -> None:
+        os.close(self.jobs.pop(pid)[1].outcome)
 
     def _say(self, message: Mapping[str, Any]) -> None:
         os.write(self.answers, json.dumps(message).encode() + b"\n")
 
     def end_all(self) -> NoReturn:
         """Ask every job to save and stop; those that do not within the grace are killed."""
+        if self.spare:
+            os.kill(self.spare.pid, signal.SIGKILL)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             for pid in self.jobs:
                 with contextlib.suppress(ProcessLookupError):
@@ -173,10 +236,12 @@ class Server:
 
 
 def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
+    if command.get("fresh"):
+        _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()
     stop.listen()
     code, outcome = do_job(Request.from_dict(command["request"]), stop)
-    tell(write_end, outcome)
+    tell(write_end, code, outcome)
     return code
 
 
@@ -195,17 +260,23 @@ def _stop_with(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _preload(names: Sequence[str]) -> None:
-    """Import modules and warm recipes up, on one thread, in the process that jobs are forked from."""
+def _preload(names: Sequence[str]) -> Callable[[], None]:
+    """Import modules and warm recipes up, on one thread; returns what warms them up again in a child."""
+    warm = []
     for name in names:
         if "." in name and not name.endswith(".py"):
             importlib.import_module(name)
-            continue
-        warm = getattr(load_recipe(name).module, "warm", None)
-        if warm:
-            warm()
+        else:
+            warm.append(getattr(load_recipe(name).module, "warm", lambda: None))
+    _call_all(warm)
     gc.collect()
     gc.freeze()
+    return lambda: _call_all(warm)
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -213,8 +284,7 @@ def main(arguments: Sequence[str]) -> int:
     if mode == "serve":
         answers = os.dup(1)
         os.dup2(2, 1)  # a recipe that prints while it is imported must not speak to the launcher
-        _preload(rest)
-        Server(0, answers).run()
+        Server(0, answers, _preload(rest)).run()
     return _do_and_tell(json.loads(rest[1]), int(rest[0]))
 
 

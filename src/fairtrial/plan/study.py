@@ -26,9 +26,9 @@ class Summary(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
-        "last", description="Rule that turns a run's series into one number."
+        default="last", description="Rule that turns a run's series into one number."
     )
-    window: str | None = Field(None, description="Steps it looks at, as FIRST:LAST; default: all.")
+    window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
 
     @field_validator("window")
     @classmethod
@@ -53,12 +53,14 @@ class Study(BaseModel):
         default_factory=_one_variant,
         description="Named sets of option values; the first is the control.",
     )
-    seeds: int | list[int] = Field(DEFAULT_SEEDS, description="How many of the fixed seeds, or a list of your own.")
-    metric: str | None = Field(None, description="Metric that the verdict is about; default: the recipe's.")
-    direction: Literal["max", "min"] | None = Field(None, description="Whether more or less of it is better.")
+    seeds: int | list[int] = Field(
+        default=DEFAULT_SEEDS, description="How many of the fixed seeds, or a list of your own."
+    )
+    metric: str | None = Field(default=None, description="Metric that the verdict is about; default: the recipe's.")
+    direction: Literal["max", "min"] | None = Field(default=None, description="Whether more or less of it is better.")
     summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
-    sesoi: float | None = Field(None, description="Smallest difference that would matter to you.", gt=0)
-    alpha: float = Field(0.05, description="Error rate that the verdict may have.", gt=0, lt=1)
+    sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
+    alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=1)
 
     @field_validator("variants", mode="before")
     @classmethod

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
@@ -147,13 +148,24 @@ class Supervised:
 
 
 def warm_up() -> None:
-    """Do one tiny step, so that jobs forked from this process find torch loaded and ready."""
+    """Do one tiny step, so that jobs forked from this process find torch loaded and ready.
+
+    It is done again in each child that waits for a job: the memory that torch writes to is copied then, not
+    when the job has begun.
+    """
     import torch
-    import torch.utils.flop_counter
+    from torch.utils.flop_counter import FlopCounterMode
+
+    from fairtrial.recipes.models import load_models
 
     torch.set_num_threads(1)
-    model = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    load_models()
     with torch.random.fork_rng(devices=[]):
-        model(torch.ones(1, 2)).sum().backward()
+        model = torch.nn.Linear(2, 2)
+    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
+    with FlopCounterMode(display=False):
+        loss = torch.nn.functional.cross_entropy(model(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long))
+        loss.backward()  # type: ignore[no-untyped-call]
     optimizer.step()
+    copy.deepcopy(optimizer.state_dict())
+    torch.save(model.state_dict(), io.BytesIO())

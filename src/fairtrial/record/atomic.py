@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
 
 from fairtrial.core.errors import StoreError
@@ -36,22 +37,32 @@ def store_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"cannot write {path}: {what}", hint=hint) from error
 
 
-def replace_file(path: Path, write: Callable[[Path], None]) -> None:
+class Sync(Enum):
+    """How far a new file is pushed before it counts as written. None of them matters for a mere kill."""
+
+    NOTHING = 0  # can be made again
+    FILE = 1  # never half a file, even after a power cut
+    FOLDER = 2  # the new file, not the old one, even after a power cut
+
+
+def replace_file(path: Path, write: Callable[[Path], None], *, sync: Sync = Sync.FOLDER) -> None:
     """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with store_errors(path):
         try:
             write(temporary)
-            _sync(temporary)
+            if sync is not Sync.NOTHING:
+                _sync(temporary)
             os.replace(temporary, path)  # noqa: PTH105 — tests interpose on os.replace
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        _sync(path.parent)
+        if sync is Sync.FOLDER:
+            _sync(path.parent)
 
 
-def replace_bytes(path: Path, content: bytes) -> None:
-    replace_file(path, lambda temporary: _write(temporary, content))
+def replace_bytes(path: Path, content: bytes, *, sync: Sync = Sync.FOLDER) -> None:
+    replace_file(path, lambda temporary: _write(temporary, content), sync=sync)
 
 
 def link_file(source: Path, path: Path) -> None:

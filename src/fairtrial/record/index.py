@@ -14,7 +14,7 @@ import orjson
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status, headline
-from fairtrial.record.atomic import replace_bytes
+from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.metadata import load_metadata, true_status
 from fairtrial.record.store import Store
 
@@ -114,6 +114,6 @@ def _write(store: Store, rows: dict[str, Row]) -> None:
     content = {"schema": INDEX_SCHEMA, "root": str(store.root), "rows": rows}
     try:
         store.paths.index.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(store.paths.index, orjson.dumps(content))
+        replace_bytes(store.paths.index, orjson.dumps(content), sync=Sync.NOTHING)
     except (FairtrialError, OSError):
         return

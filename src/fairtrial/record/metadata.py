@@ -14,7 +14,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.core.specs import RunSpec
-from fairtrial.record.atomic import replace_bytes
+from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import is_claimed
 
 BEST_KEYS = (
@@ -58,8 +58,9 @@ def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bo
     }
 
 
-def write_metadata(paths: RunPaths, metadata: Mapping[str, Any]) -> None:
-    replace_bytes(paths.metadata, orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync = Sync.FILE) -> None:
+    content = orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    replace_bytes(paths.metadata, content, sync=sync)
 
 
 def load_metadata(paths: RunPaths) -> dict[str, Any] | None:

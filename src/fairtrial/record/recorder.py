@@ -23,7 +23,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Clock
-from fairtrial.record.atomic import link_file, store_errors
+from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
@@ -175,10 +175,10 @@ class Recorder:
             return None
         return read_checkpoint(self.paths.best, sha256=self.metadata["best_checkpoint_sha256"]).state
 
-    def update(self, **fields: Any) -> None:
+    def update(self, *, sync: Sync = Sync.FILE, **fields: Any) -> None:
         """Change metadata of the run and put it on disk."""
         self.metadata.update(fields)
-        write_metadata(self.paths, self.metadata)
+        write_metadata(self.paths, self.metadata, sync=sync)
 
     def refresh(self) -> None:
         """Take over what an attached program wrote into the metadata."""
@@ -199,7 +199,7 @@ class Recorder:
         spent = self._spent() if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
-        self.update(status=status.value, reason=reason, final=shown, timings=timings)
+        self.update(sync=Sync.FOLDER, status=status.value, reason=reason, final=shown, timings=timings)
         self.close()
         run = load_run(self.paths)
         assert run is not None
@@ -254,7 +254,7 @@ class Recorder:
         self.update(best_pending=best)
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
-        self.update(**best, best_pending=None)
+        self.update(sync=Sync.FOLDER, **best, best_pending=None)
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     def _continue_from(self, checkpoint: Checkpoint) -> None:

@@ -34,6 +34,12 @@ def _load(name: str) -> ModuleType:
     return importlib.import_module(f"fairtrial.recipes.models.{name}")
 
 
+def load_models() -> None:
+    """Import every model, for a process that others are forked from."""
+    for name in MODELS:
+        _load(name)
+
+
 def initialize(model: torch.nn.Module, streams: Streams) -> None:
     """Draw each layer from a stream of its own name, so that layers of one shape are shared by all variants."""
     import torch
