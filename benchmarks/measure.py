@@ -8,6 +8,7 @@ ratio of the two would be 1 on a quiet machine, and its interval says how much o
 from __future__ import annotations
 
 import math
+import os
 import random
 import resource
 import subprocess
@@ -77,12 +78,17 @@ def in_this_thread(work: Callable[[], object]) -> Spent:
 def in_a_process(argv: Sequence[str]) -> Spent:
     """Time of a program from its start to its end. A program that fails is no measurement."""
     wall, before = time.perf_counter(), _children_cpu()
-    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False)
+    done = subprocess.run(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, check=False, env=_with_bytecode())
     spent = Spent(_children_cpu() - before, time.perf_counter() - wall)
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise Unavailable(f"{Path(argv[0]).name} ended with status {done.returncode}: {' '.join(last)}")
     return spent
+
+
+def _with_bytecode() -> dict[str, str]:
+    """Installed packages have their bytecode beside them; a source tree that may not write its own would not."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 def _children_cpu() -> float:

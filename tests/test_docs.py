@@ -13,6 +13,8 @@ import pytest
 
 from fairtrial.core import cautions
 from fairtrial.core.metadata_schema import Metadata
+from fairtrial.core.specs import RunSpec
+from fairtrial.record.metadata import REQUIRED, new_metadata
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.harness import make
@@ -68,6 +70,11 @@ def test_recorded_metadata_fit_the_published_schema(store: Store) -> None:
     make(store, "fake", seed=3, steps=20, diverge_at=10)
     for _, entry in store.directories():
         Metadata.model_validate(json.loads((Path(entry.path) / "metadata.json").read_text()))
+
+
+def test_what_readers_require_is_what_is_written() -> None:
+    spec = RunSpec(recipe="fake", options={}, identity={}, seed=1)
+    assert new_metadata(spec, {}, synthetic=True).keys() == REQUIRED
 
 
 def test_metadata_of_a_real_training_fit_it_too(with_data: Store) -> None:

@@ -148,7 +148,7 @@ def _carry_out(recipe: LoadedRecipe, options: Options, setting: Setting, recorde
     lineage = {**recorder.metadata["lineage"], **setting.lineage}
     recorder.metadata.update(resources=resources, lineage=lineage, cautions=list(setting.cautions))
     used = children_cpu_seconds() - children_before if recipe.execute else None
-    recorder.finish(outcome.status, outcome.reason, cpu_s=used)
+    recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
     return outcome
 
 

@@ -26,6 +26,7 @@ from typing import Any, NoReturn
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.processes import kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.job import Request, run_cell
@@ -33,7 +34,7 @@ from fairtrial.record.claims import ClaimedElsewhere
 
 GRACE_S = 5.0
 _PR_SET_PDEATHSIG = 1
-_LONGEST_REASON = 2000  # keeps the line below the size that a pipe takes at once
+_LONGEST_TEXT = 400
 
 
 class StopFlag:
@@ -83,10 +84,14 @@ def do_job(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outc
 
 def tell(descriptor: int, code: int, outcome: Outcome | None) -> None:
     """The last word of a job: one line, so that nobody waits for its process to be taken down."""
-    if outcome and outcome.reason:
-        outcome = replace(outcome, reason=outcome.reason[:_LONGEST_REASON])
-    message = {"exit": code, "outcome": outcome.to_dict() if outcome else None}
-    os.write(descriptor, json.dumps(message).encode() + b"\n")
+    short = outcome and replace(outcome, reason=_short(outcome.reason), hint=_short(outcome.hint))
+    message = {"exit": code, "outcome": short.to_dict() if short else None}
+    os.write(descriptor, json.dumps(message, ensure_ascii=False).encode(errors="replace") + b"\n")
+
+
+def _short(text: str | None) -> str | None:
+    """The line must fit into what a pipe takes at once; the metadata keep the whole text."""
+    return text if text is None or len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " …"
 
 
 @dataclass(frozen=True)
@@ -225,7 +230,9 @@ class Server:
             os.kill(self.spare.pid, signal.SIGKILL)
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             for pid in self.jobs:
-                with contextlib.suppress(ProcessLookupError):
+                if signal_number is signal.SIGKILL:
+                    kill_session(pid)
+                else:
                     os.kill(pid, signal_number)
             deadline = time.monotonic() + GRACE_S
             while self.jobs and time.monotonic() < deadline:

@@ -73,7 +73,7 @@ def test_a_wrong_command_line_is_explained(cli: Cli, words: list[str], code: int
     [
         (
             "study: s\nrecipe: fake\nvariant: {a: {}}\n",
-            ["study.yaml: unknown option 'variant'; did you mean 'variants'?"],
+            ["study.yaml: unknown key 'variant'; did you mean 'variants'?"],
         ),
         ("study: s\nrecipe: fake\nsummary: {typ: last}\n", ["unknown key 'typ'; did you mean 'type'?"]),
         ("study: s\nrecipe: fake\noptions: {efect: 1}\n", ["did you mean 'effect'?"]),

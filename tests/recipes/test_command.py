@@ -246,7 +246,7 @@ def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(store: Sto
     best = read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
     assert best.step == run.metadata["best_checkpoint_step"]
     for wait_for in (1, 3):
-        store.remove(store.match([str(paths.root)])[0])
+        store.remove(paths)
         process = recorded(tmp_path, *words)
         eventually(lambda n=wait_for: len(list(paths.checkpoints.glob("step-*.pt"))) >= n)
         process.kill()

@@ -48,12 +48,14 @@ def test_a_step_that_was_logged_twice_counts_as_last_written(tmp_path: Path, val
 def test_a_torn_last_line_is_ignored_reported_and_gone_after_a_resume(store: Store) -> None:
     recorder = record(seed=1, variant="v")
     recorder.log(1, x=1.0)
+    recorder.save(1, {"w": 1})
     recorder.close()
     with recorder.paths.metrics.open("ab") as file:
         file.write(b'{"step":2,"x":2.')
     lines = read_lines(recorder.paths.metrics)
     assert lines.torn and [row["step"] for row in lines.rows] == [1]
     with record(seed=1, variant="v") as again:
+        assert again.resume() is not None
         again.log(2, x=2.5)
     assert list(read_series(again.paths)["x"][1]) == [1.0, 2.5]
     assert "torn_line_dropped" in again.paths.events.read_text()

@@ -41,6 +41,7 @@ class Difference:
     mean: float
     sd: float | None
     above: int
+    below: int
 
 
 def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, Sequence[Run]]) -> list[Arm]:
@@ -80,10 +81,11 @@ def _describe_difference(control: str, candidate: str, values: Mapping[str, Mapp
         return None
     gaps = [values[candidate][seed] - values[control][seed] for seed in shared]
     return Difference(
-        control,
-        candidate,
-        len(gaps),
-        fmean(gaps),
-        stdev(gaps) if len(gaps) > 1 else None,
-        sum(gap > 0 for gap in gaps),
+        control=control,
+        candidate=candidate,
+        pairs=len(gaps),
+        mean=fmean(gaps),
+        sd=stdev(gaps) if len(gaps) > 1 else None,
+        above=sum(gap > 0 for gap in gaps),
+        below=sum(gap < 0 for gap in gaps),
     )

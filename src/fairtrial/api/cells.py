@@ -22,6 +22,7 @@ from fairtrial.launch.schedule import Schedule, Ticket
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
@@ -57,6 +58,7 @@ class Terms:
     retries: int = 0
     retry_failed: bool = False
     watch: Watcher = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
 
 
 def load_checked_recipe(word: str) -> LoadedRecipe:
@@ -117,18 +119,16 @@ def _need_spec(need: Need) -> RunSpec:
 
 def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -> list[Cell]:
     """Refuse a variant whose options changed; with `replace_old`, archive its old runs instead."""
-    studies = {cell.spec.study for cell in cells}
-    found = (store.run(study, entry.name) for study in studies for _, entry in store.directories(study))
-    existing = [run for run in found if run]
-    if not replace_old:
-        refuse_changed_variants([cell.spec for cell in cells], existing)
-        return list(cells)
     specs = {(cell.spec.study, cell.spec.variant): cell.spec for cell in cells}
-    keys = {cell.key for cell in cells}
-    for run in existing:
-        spec = specs.get((run.study, run.variant))
-        if run.name in keys or (spec is not None and differences(spec, run)):
-            store.archive(run.paths, run.study)
+    rows = [row for study in {study for study, _ in specs} for row in list_rows(store, study)]
+    changed = {(row["study"], row["run"]) for row in rows
+               if (spec := specs.get((row["study"], row["variant"]))) and differences(spec, row)}  # fmt: skip
+    if not replace_old:
+        refuse_changed_variants(specs.values(), [row for row in rows if (row["study"], row["run"]) in changed])
+        return list(cells)
+    keys = {(cell.spec.study, cell.spec.run_id) for cell in cells}
+    for study, run in sorted(changed | (keys & {(row["study"], row["run"]) for row in rows})):
+        store.archive(store.paths.run(study, run), study)
     return [Cell(cell.spec, cell.request, None, cell.needs) for cell in cells]
 
 
@@ -153,7 +153,9 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         settle_run(store, by_key[key].spec, status, reason)
 
     tickets = [Ticket(cell.key, cell.request.to_dict()) for cell in cells]
-    schedule = Schedule(tickets, launcher, look, settle, terms.timeout, terms.retries, terms.watch)
+    schedule = Schedule(
+        tickets, launcher, look, settle, terms.timeout, terms.retries, terms.watch, tell=terms.tell
+    )  # fmt: skip
     schedule.run()
     terms.watch(tickets)
     if schedule.interrupted:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import resource
 import shutil
@@ -14,7 +13,7 @@ from typing import Any
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import default_store
-from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.core.registry import install_command, load_recipe, missing_packages, recipe_names
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.store import Store
 
@@ -74,24 +73,27 @@ def _git() -> Check:
 
 
 def _store(path: Path) -> Check:
-    existed = path.exists()
-    try:
-        Store(path).check_writable()
-    except FairtrialError as error:
-        return Check("store", False, error.message, error.hint)
-    free = shutil.disk_usage(path).free
-    if not existed:
-        path.rmdir()
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if path.exists():
+        try:
+            Store(path).check_writable()
+        except FairtrialError as error:
+            return Check("store", False, error.message, error.hint)
+    elif not os.access(there, os.W_OK):
+        return Check("store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store.")
+    free = shutil.disk_usage(there).free
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     finding = f"{path}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
     return Check("store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space.")
 
 
 def _recipe(name: str) -> Check:
-    recipe = load_recipe(name)
-    missing = [package for package in recipe.requires if importlib.util.find_spec(package) is None]
     label = f"recipe {name}"
+    try:
+        recipe = load_recipe(name)
+    except FairtrialError as error:
+        return Check(label, False, error.message, error.hint)
+    missing = missing_packages(recipe)
     if missing:
-        install = f"pip install 'fairtrial[{recipe.extra}]'" if recipe.extra else f"pip install {' '.join(missing)}"
-        return Check(label, False, f"needs {', '.join(missing)}", install)
+        return Check(label, False, f"needs {', '.join(missing)}", install_command(recipe))
     return Check(label, True, recipe.summary)

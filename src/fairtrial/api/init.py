@@ -9,6 +9,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import OptionInfo, describe_options
+from fairtrial.core.paths import check_name
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.study import DEFAULT_SEEDS, Study
 
@@ -29,9 +30,9 @@ def init(path: Path, *, recipe: str = "distill", study: str | None = None, force
     loaded = load_recipe(recipe)
     if path.exists() and not force:
         raise UserError(f"{path} exists already", hint="Choose another --output, or overwrite it with --force.")
-    name = study or path.stem.replace(" ", "-")
+    name = check_name("study", study or path.stem.replace(" ", "-"))
     try:
-        path.write_text(study_text(loaded, name, path.name))
+        path.write_text(study_text(loaded, name, path.name), encoding="utf-8")
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from None
     return path
@@ -87,6 +88,7 @@ def _option_line(info: OptionInfo) -> str:
 
 def _yaml(value: Any) -> str:
     """JSON is YAML; plain words need no quotes."""
-    if isinstance(value, str) and value.replace("-", "").replace("_", "").isalnum() and not value[0].isdigit():
-        return value
+    plain = isinstance(value, str) and value.replace("-", "").replace("_", "").isalnum() and value[0].isalpha()
+    if plain and value.lower() not in ("true", "false", "null"):
+        return str(value)
     return json.dumps(list(value) if isinstance(value, tuple) else value)

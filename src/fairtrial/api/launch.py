@@ -13,7 +13,7 @@ from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
 from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
-from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, NOT_FINITE, OTHER_COMMIT
+from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
 from fairtrial.core.paths import default_store
@@ -75,8 +75,8 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     specs = plan_study(study, recipe)
     git = git_state(Path.cwd())
     if terms.strict and git["git_dirty"] is not False:
-        what = "has uncommitted changes" if git["git_dirty"] else "is not a git repository"
-        raise UserError(f"--strict: the working tree {what}", hint="Commit them, or launch without --strict.")
+        what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
+        raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store(default_store(store))
     place.check_writable()
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
@@ -91,13 +91,13 @@ def _run_missing(cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, term
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
         return []
-    slots = min(terms.jobs or os.cpu_count() or 1, len(missing))
+    slots = min(terms.jobs or len(os.sched_getaffinity(0)), len(missing))
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
     words = {
         str(recipe.file) if recipe.file else recipe.name,
         *(n.spec.recipe for c in missing for n in c.needs),
     }
-    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch)
+    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell)
     with closing(LocalLauncher(slots, [*sorted(words), "pyarrow.parquet"], fresh=several_threads)) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
@@ -115,6 +115,7 @@ def stand(
     found = {cell.key: store.run(cell.spec.study, cell.spec.run_id) for cell in cells}
     runs = [run for run in found.values() if run]
     metric, direction = _judged_by(study, recipe, runs)
+    strange = [METRIC_NOT_LOGGED.fill(wanted=study.metric, shown=metric)] if study.metric not in (None, metric) else []
     values = {
         variant: {run.seed: float(unspell(run.final[metric or ""])) for run in runs if run.variant == variant
                   and run.status is Status.COMPLETED and metric in run.final}
@@ -132,7 +133,7 @@ def stand(
         missing=[key for key, run in found.items() if run is None],
         arms=arms,
         differences=describe_differences(values),
-        cautions=_cautions(runs, kept, arms, git, metric),
+        cautions=[*strange, *_cautions(runs, kept, arms, git, metric)],
         next_commands=_next_commands(study.study, store, runs),
         synthetic=recipe.synthetic,
     )
@@ -142,12 +143,10 @@ def _judged_by(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> tuple
     preset = recipe.metric
     direction = study.direction or (preset.direction if preset else "max")
     final = next((run.final for run in runs if run.status is Status.COMPLETED), {})
-    if study.metric and final and study.metric not in final:
-        raise UserError(
-            f"no run of study '{study.study}' logged a metric '{study.metric}'",
-            hint=f"Logged: {', '.join(sorted(final))}",
-        )
-    return study.metric or headline(preset.on("report") if preset else None, final), direction
+    own = preset.on("report") if preset else None
+    if study.metric and (not final or study.metric in final):
+        return study.metric, direction
+    return headline(own, final), direction
 
 
 def _cautions(

@@ -6,7 +6,7 @@ import operator
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ from typing import Any
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.paths import default_store
 from fairtrial.core.runs import Run, Status
-from fairtrial.record.index import list_rows
+from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run
-from fairtrial.record.series import last_row, read_lines, read_series, unspell
+from fairtrial.record.series import REWIND, last_row, read_lines, read_series, unspell
 from fairtrial.record.store import Store
 
 Place = str | os.PathLike[str] | None
-Row = dict[str, Any]
+Row = Mapping[str, Any]
 
 _COMPARISONS = {
     "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "==": operator.eq,
@@ -41,14 +41,26 @@ def list_runs(
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
     conditions = [_condition(text) for text in where]
-    rows = list_rows(_existing(store), study)
-    return [
-        row
-        for row in rows
-        if (variant is None or row["variant"] == variant)
-        and (status is None or row["status"] == status)
-        and all(_holds(row, condition) for condition in conditions)
-    ]
+    rows = all_rows(_existing(store), study)
+    _refuse_unknown_names(rows, conditions)
+    tests = [_test(condition) for condition in conditions]
+    if variant is not None:
+        tests.append(lambda row: bool(row["variant"] == variant))
+    if status is not None:
+        tests.append(lambda row: bool(row["status"] == status))
+    for test in tests:
+        rows = [row for row in rows if test(row)]
+    return newest_first(rows)
+
+
+def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, str, str]]) -> None:
+    """A condition on a name that no run has is a typing error, not an empty result."""
+    doubtful = [name for name, _, _ in conditions if rows and name not in rows[0]]
+    if doubtful:
+        known = {name for row in rows for place in (row, row["options"], row["final"]) for name in place}
+        wrong = [name for name in doubtful if name not in known]
+        if wrong:
+            raise UserError(unknown("name in a condition", wrong[0], known))
 
 
 def _existing(store: Place) -> Store:
@@ -67,16 +79,27 @@ def _condition(text: str) -> tuple[str, str, str]:
     return match[1], match[2], match[3]
 
 
-def _holds(row: Row, condition: tuple[str, str, str]) -> bool:
+def _test(condition: tuple[str, str, str]) -> Callable[[Row], bool]:
     """Names are looked up in the row, then among the options, then among the last metric values."""
     name, sign, wanted = condition
-    found = next((place[name] for place in (row, row["options"], row["final"]) if name in place), None)
-    if found is None:
-        return sign == "!="
+    compare = _COMPARISONS[sign]
     try:
-        return bool(_COMPARISONS[sign](float(unspell(found)), float(wanted)))
-    except (TypeError, ValueError, KeyError):
-        return bool(_COMPARISONS[sign](str(found).lower(), wanted.lower()))
+        number = float(wanted)
+    except ValueError:
+        number = None
+
+    def holds(row: Row) -> bool:
+        found = row[name] if name in row else row["options"].get(name, row["final"].get(name))
+        if found is None:
+            return sign == "!="
+        try:
+            if number is not None:
+                return bool(compare(float(unspell(found)), number))
+        except (TypeError, ValueError, KeyError):
+            pass
+        return bool(compare(str(found).lower(), wanted.lower()))
+
+    return holds
 
 
 @dataclass(frozen=True)
@@ -108,40 +131,53 @@ def _brief(steps: Any, values: Any) -> dict[str, float | int | None]:
     }
 
 
+def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Rows as plain dictionaries: chosen columns, or all but what only Fairtrial itself looks at."""
+    if not rows:
+        return []
+    chosen = names or [name for name in rows[0] if name not in ("identity", "data")]
+    return [pick(row, chosen) for row in rows]
+
+
 def log_tail(run: Run, lines: int) -> list[str]:
     """The last lines that the job printed."""
     try:
         with run.paths.log.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(0, size - 200 * max(lines, 1)))
+            file.seek(max(0, size - 65_536 - 1000 * lines))
             text = file.read().decode(errors="replace")
     except FileNotFoundError:
         return []
     return text.splitlines()[-lines:] if lines else []
 
 
-def follow(reference: str, *, store: Place = None, poll_s: float = 0.5) -> Iterator[Row]:
+def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
     """The metric lines of a run as they arrive, until it ends."""
     run = _existing(store).find(reference)
-    seen = 0
+    rows = _metric_rows(run)
+    seen = max(0, len(rows) - lines)
     while True:
-        rows = read_lines(run.paths.metrics).rows
+        current = load_run(run.paths)  # before the lines: what is logged in between is still shown
+        rows = _metric_rows(run)
         yield from rows[seen:]
         seen = len(rows)
-        current = load_run(run.paths)
         if current is None or current.status is not Status.RUNNING:
             return
         time.sleep(poll_s)
 
 
 def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> list[Row]:
-    return read_lines(_existing(store).find(reference).paths.metrics).rows[-lines:]
+    return _metric_rows(_existing(store).find(reference))[-lines:] if lines else []
+
+
+def _metric_rows(run: Run) -> list[Row]:
+    return [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
 
 
 def last_step(path: Path) -> int | None:
     """The newest step that a run has logged."""
     row = last_row(path)
-    return None if row is None else int(row["step"])
+    return None if row is None else max(0, int(row.get("step", row.get(REWIND, 0))))
 
 
 def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:
@@ -167,10 +203,15 @@ def query(sql: str, *, store: Place = None) -> tuple[list[str], list[tuple[Any, 
     return run_query(_existing(store), sql)
 
 
-def remove_runs(references: Sequence[str], *, store: Place = None) -> list[Run]:
-    """Delete runs that nobody is writing; returns what was deleted."""
+def remove_runs(
+    references: Sequence[str], *, store: Place = None, agree: Callable[[Sequence[str]], bool] = lambda _: True
+) -> list[str]:
+    """Delete runs that nobody is writing, readable or not; returns the names of those that were deleted."""
     place = _existing(store)
-    runs = place.match(references)
-    for run in runs:
-        place.remove(run)
-    return runs
+    found = place.match_paths(references)
+    names = [f"{paths.root.parent.name}/{paths.root.name}" for paths in found]
+    if not agree(names):
+        return []
+    for paths in found:
+        place.remove(paths)
+    return names

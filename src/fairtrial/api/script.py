@@ -13,17 +13,18 @@ Started by `fairtrial launch command`, it joins the run of that launch; started 
 from __future__ import annotations
 
 import atexit
+import json
 import os
 import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CellConflict, UserError
 from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name, default_store
-from fairtrial.core.specs import FIXED_SEEDS, RunSpec
+from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.metadata import load_run, new_metadata
@@ -57,8 +58,9 @@ def run(
     judged = {"metric": metric, "direction": direction if metric else None}
     judged |= {"best_metric_name": best_metric, "best_metric_mode": best_mode if best_metric else None}
     recorder = _join(Path(joined), judged) if joined else _begin(
-        seed, dict(config or {}), study, variant, judged, Store(default_store(store)), replace=replace
+        seed, _as_json(config or {}), study, variant, judged, Store(default_store(store)), replace=replace
     )  # fmt: skip
+    _note_exit_codes()
     atexit.register(_finish_at_exit, recorder)
     return recorder
 
@@ -86,7 +88,7 @@ def _begin(
         recipe=RECIPE,
         options=config,
         identity=config,
-        seed=FIXED_SEEDS[0] if seed is None else seed,
+        seed=FIXED_SEEDS[0] if seed is None else _checked_seed(seed),
         study=check_name("study", study or ADHOC_STUDY),
         variant=check_name("variant", name),
     )
@@ -95,6 +97,18 @@ def _begin(
     claim = _claim_open_cell(paths, spec, store, replace=replace)
     metadata = new_metadata(spec, {**git_state(Path.cwd()), **machine()}, synthetic=False)
     return Recorder.create(paths, {**metadata, **judged}, claim)
+
+
+def _checked_seed(seed: Any) -> int:
+    if type(seed) is not int or not 0 <= seed <= MOST_SEED:
+        raise UserError(f"a seed must be a whole number from 0 up, not {seed!r}")
+    return seed
+
+
+def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as it can be written down; paths and the like by their text."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(config), default=str))
+    return plain
 
 
 def _script_name() -> str:
@@ -120,10 +134,25 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
         raise UserError(f"run {spec.name} is being written by another process") from None
 
 
+_exit_codes: list[Any] = []
+
+
+def _note_exit_codes() -> None:
+    """Python tells nobody at its end with which status it ends: note what `sys.exit` is given."""
+    leave = sys.exit
+    if not hasattr(leave, "noted_by_fairtrial"):
+
+        def exit_noted(status: Any = None, /) -> NoReturn:
+            _exit_codes.append(status)
+            leave(status)
+
+        exit_noted.noted_by_fairtrial = True  # type: ignore[attr-defined]
+        sys.exit = exit_noted
+
+
 def _finish_at_exit(recorder: Recorder) -> None:
     """A script that does not use `with` is done when it ends, and failed when it ended with an error."""
     error = getattr(sys, "last_value", None)
-    if error is None:
-        recorder.__exit__(None, None, None)
-    elif not recorder.ended:
-        recorder.__exit__(type(error), error, None)
+    if error is None and _exit_codes:
+        error = SystemExit(_exit_codes[-1])
+    recorder.__exit__(type(error) if error else None, error, None)

@@ -20,6 +20,7 @@ from fairtrial.job import run_cell
 from fairtrial.plan.cells import label, resolve, spec_of
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
+from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store
 
 Observing = Callable[[RunSpec], Sequence[Observer]]
@@ -57,8 +58,7 @@ def train(
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
     cell = prepare([spec], place, _environment(), tell)[0]
-    if not again:
-        [cell] = clear_conflicts([cell], place, replace_old=replace_old)
+    [cell] = clear_conflicts([cell], place, replace_old=replace_old)
     return _train_cell(cell, observe, should_stop)
 
 
@@ -70,8 +70,8 @@ def resume(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Continue an interrupted run from its last checkpoint, with the options that it was started with."""
-    place = Store(default_store(store))
-    run = require_existing(place, reference)
+    run = require_existing(Store(default_store(store)), reference)
+    place = Store(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
     cell = prepare([spec], place, _environment())[0]
@@ -83,12 +83,12 @@ def _environment() -> dict[str, Any]:
 
 
 def _next_attempt(store: Store, spec: RunSpec) -> int:
-    attempts = [
-        run.attempt
-        for _, entry in store.directories(spec.study)
-        if (run := store.run(spec.study, entry.name)) and (run.variant, run.seed) == (spec.variant, spec.seed)
-    ]
-    return max(attempts, default=0) + 1
+    """The next free number, or the last one if that attempt was interrupted: then it goes on."""
+    rows = [row for row in list_rows(store, spec.study) if (row["variant"], row["seed"]) == (spec.variant, spec.seed)]
+    last = max(rows, key=lambda row: row["attempt"], default=None)
+    if last is None:
+        return 1
+    return int(last["attempt"]) + (last["status"] not in (Status.INTERRUPTED, Status.RUNNING))
 
 
 def _train_cell(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.core.errors import UsageError, UserError, unknown
+from fairtrial.core.formats import FORMATS, SUFFIXES
 from fairtrial.core.paths import default_store
 
 if TYPE_CHECKING:
     from rich.console import Console
-
-FORMATS = ("text", "json", "csv", "markdown", "latex")
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
 
 
 @dataclass(frozen=True)
@@ -31,6 +29,11 @@ class Output:
     quiet: bool
     color: bool
 
+    def check_path(self) -> None:
+        """Refuse before the work what could not be written after it."""
+        if self.path is not None and not self.path.absolute().parent.is_dir():
+            raise UserError(f"cannot write {self.path}: no such folder", hint="Choose another --output.")
+
     @property
     def live(self) -> bool:
         """Whether a person is watching: progress bars are for them alone."""
@@ -41,7 +44,11 @@ class Output:
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
-        return Console(file=stream, no_color=not self.color, highlight=False, width=width, soft_wrap=False)
+        # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
+        return Console(
+            file=stream, no_color=None if self.color else True, highlight=False, width=width,
+            soft_wrap=not stream.isatty(),
+        )  # fmt: skip
 
     def say(self, text: str) -> None:
         """A line for people, on standard error."""
@@ -72,7 +79,8 @@ class Output:
         from rich.console import Console
 
         with self._open() as file:
-            show(Console(file=file, no_color=True, highlight=False, width=120))
+            show(Console(file=file, no_color=True, highlight=False, width=120, soft_wrap=True))
+        self.say(f"Wrote {self.path}")
 
     def _write(self, text: str) -> None:
         if self.path is None:
@@ -85,7 +93,7 @@ class Output:
     def _open(self) -> Any:
         assert self.path is not None
         try:
-            return self.path.open("w")
+            return self.path.open("w", encoding="utf-8")
         except OSError as error:
             raise UserError(f"cannot write {self.path}: {error.strerror}", hint="Choose another --output.") from None
 
@@ -105,6 +113,7 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     ) -> Any:
         path = Path(output) if output else None
         out = Output(_format(output_format, path), path, store, quiet, color)
+        out.check_path()
         return function(out, *arguments, **options)
 
     for option in reversed(_SHARED):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fairtrial.api.cells import Cell
 from fairtrial.api.runs import last_step
 from fairtrial.cli._output import Output
+from fairtrial.cli._words import counted
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
@@ -72,8 +73,9 @@ class TrainProgress(Observer):
 class LaunchProgress:
     """Bars for the runs that are going on, a line for each that ended, and the whole at the bottom."""
 
-    def __init__(self, out: Output, progress: Progress | None) -> None:
+    def __init__(self, out: Output, progress: Progress | None, *, retry_failed: bool) -> None:
         self._out = out
+        self._retry_failed = retry_failed
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
         self._told: set[str] = set()
@@ -82,9 +84,11 @@ class LaunchProgress:
         self._read = 0.0
 
     def ready(self, cells: Sequence[Cell]) -> None:
-        done = sum(cell.is_done(retry_failed=False) for cell in cells)
-        kept = f"; {done} already there" if done else ""
-        self._out.say(f"Study: {cells[0].spec.study}, {len(cells)} runs{kept}")
+        done = sum(cell.is_done(retry_failed=self._retry_failed) for cell in cells)
+        begun = sum(cell.existing is not None for cell in cells) - done
+        kept = f"; {done:,} already there" if done else ""
+        goes_on = f"; {begun:,} to go on with" if begun else ""
+        self._out.say(f"Study: {cells[0].spec.study}, {counted(len(cells), 'run')}{kept}{goes_on}")
 
     def __call__(self, tickets: Sequence[Ticket]) -> None:
         for ticket in tickets:

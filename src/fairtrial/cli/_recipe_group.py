@@ -42,5 +42,12 @@ class RecipeGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Recipes"):
-            formatter.write_dl([(name, load_recipe(name).summary) for name in recipe_names()])
+            formatter.write_dl([(name, _summary(name)) for name in recipe_names()])
             formatter.write_dl([("./FILE.py", "A recipe of your own.")])
+
+
+def _summary(name: str) -> str:
+    try:
+        return load_recipe(name).summary
+    except UserError as error:
+        return f"({error.message})"

@@ -10,7 +10,18 @@ def shown_value(value: Any) -> str:
     """A number as a person reads it; nothing where it is unknown."""
     if value is None:
         return ""
-    return f"{value:.4f}" if isinstance(value, float) else str(value)
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10_000 else f"{value:.4g}"
+
+
+def shown_change(value: float) -> str:
+    """A difference, always with its sign."""
+    return ("+" if value >= 0 else "−") + shown_value(abs(value))
+
+
+def counted(number: Any, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def shown_time(seconds: float | None) -> str:
@@ -29,6 +40,6 @@ def best_line(metadata: Mapping[str, Any]) -> str | None:
     if metadata["best_checkpoint_step"] is None:
         return None
     return (
-        f"{metadata['best_metric_name']} {metadata['best_metric_value']:.4f} at step "
+        f"{metadata['best_metric_name']} {shown_value(metadata['best_metric_value'])} at step "
         f"{metadata['best_checkpoint_step']}, {metadata['best_checkpoint_path']}"
     )

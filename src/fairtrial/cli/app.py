@@ -6,6 +6,8 @@ A command's module is imported when the command is used, so that `--help` stays 
 from __future__ import annotations
 
 import importlib
+import io
+import itertools
 import json
 import os
 import sys
@@ -15,9 +17,9 @@ from typing import NoReturn
 import click
 
 from fairtrial.core.errors import (
-    EXIT_INTERRUPTED,
     EXIT_OK,
     FairtrialError,
+    Interrupted,
     UsageError,
     unknown,
 )
@@ -56,16 +58,27 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    no_args_is_help=False,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="fairtrial %(version)s")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """Did your change to training really make it better? How sure, how fast, and at what price.
 
     Give every change a fair trial: the same seeds on both sides, real runs, nothing dropped.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that cannot show ✓ is no reason to fail
     sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
 
 
@@ -83,11 +96,16 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return _tell(FairtrialError(error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nStopped. What was recorded is kept; the same command goes on from there.", err=True)
-        return EXIT_INTERRUPTED
+        told = "Stopped. What was recorded is kept; the same command goes on from there."
+        return _tell(Interrupted(told), arguments)
     except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+    except OSError as error:
+        if debug:
+            raise
+        where = f" {error.filename}" if error.filename else ""
+        return _tell(FairtrialError(f"cannot use{where}: {error.strerror or error}"), arguments)
     return result if isinstance(result, int) else EXIT_OK
 
 
@@ -98,7 +116,8 @@ def _from_click(error: click.UsageError) -> FairtrialError:
 
 def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
     """People read it on standard error; programs that asked for JSON get one document on standard output."""
-    lines = [f"Error: {error.message}", *(f"Error: {problem}" for problem in error.problems)]
+    kind = "" if isinstance(error, Interrupted) else "Error: "
+    lines = [f"{kind}{error.message}", *(f"Error: {problem}" for problem in error.problems)]
     if error.hint:
         lines.append(f"Hint: {error.hint}")
     click.echo("\n".join(lines), err=True)
@@ -108,5 +127,4 @@ def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    pairs = zip(arguments, [*arguments[1:], ""], strict=True)
-    return "--format=json" in arguments or ("--format", "json") in pairs
+    return "--format=json" in arguments or ("--format", "json") in itertools.pairwise(arguments)

@@ -28,7 +28,7 @@ def command(out: Output) -> int:
         for check in checks:
             hint = f"  → {check.hint}" if check.hint else ""
             line = f"{marks[check.ok]} {check.name:<16} {check.finding}{hint}"
-            console.print(line, style="red" if check.ok is False else None, markup=False, soft_wrap=True)
+            console.print(line, style="red" if check.ok is False else None, markup=False)
 
     out.give({"checks": rows, "machine": facts}, rows, show)
     return EXIT_CHECK if any(check.ok is False and check.name == "store" for check in checks) else EXIT_OK

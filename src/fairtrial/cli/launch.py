@@ -13,7 +13,7 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
-from fairtrial.cli._words import shown_time, shown_value
+from fairtrial.cli._words import counted, shown_change, shown_time, shown_value
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.registry import LoadedRecipe
 
@@ -114,7 +114,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
         return EXIT_OK
     out.name_store()
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
-        watcher = LaunchProgress(out, progress)
+        watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
         terms = LaunchTerms(
             jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
             replace_old=flags["replace"], strict=flags["strict"], watch=watcher, ready=watcher.ready, tell=out.say,
@@ -130,7 +130,7 @@ def _give_dry_run(out: Output, planned: Sequence[tuple[Any, str]]) -> None:
 
     def show(console: Console) -> None:
         for row in rows:
-            console.print(row["command"], markup=False, soft_wrap=True)
+            console.print(row["command"], markup=False)
 
     out.give({"runs": rows}, rows, show)
     out.say(f"{len(rows)} runs; nothing was started.")
@@ -162,36 +162,40 @@ def _run_row(run: Run, metric: str | None) -> dict[str, Any]:
 
 def _show(console: Console, launched: Launched) -> None:
     from rich.table import Table
+    from rich.text import Text
 
-    title = f"{launched.study}: {launched.metric}" + (" (synthetic)" if launched.synthetic else "")
-    table = Table(title=title, title_justify="left", title_style="bold")
+    title = f"{launched.study}: {launched.metric or 'no metric was logged'}" + " (synthetic)" * launched.synthetic
+    table = Table(title=Text(title), title_justify="left", title_style="bold")
     for name in ("variant", "runs", "mean", "sd", "time per run"):
         table.add_column(name, justify="left" if name == "variant" else "right")
     for arm in launched.arms:
         table.add_row(arm.variant, _counts(arm), shown_value(arm.mean), shown_value(arm.sd), shown_time(arm.wall_s))
     console.print(table)
     for gap in launched.differences:
-        better = gap.above if launched.direction == "max" else gap.pairs - gap.above
-        spread = "" if gap.sd is None else f", sd {gap.sd:.4f}"
+        better = gap.above if launched.direction == "max" else gap.below
+        spread = "" if gap.sd is None else f", sd {shown_value(gap.sd)}"
+        over = f"on average over {counted(gap.pairs, 'paired seed')}{spread}"
         console.print(
-            f"{gap.candidate} − {gap.control}: {gap.mean:+.4f} on average over {gap.pairs} paired seeds{spread}; "
-            f"better in {better} of {gap.pairs}.", markup=False, soft_wrap=True,
+            f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}; "
+            f"better in {better} of {gap.pairs}.", markup=False,
         )  # fmt: skip
     for run in launched.bad:
-        console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False, soft_wrap=True)
+        console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False)
+        if run.metadata.get("hint"):
+            console.print(f"    {run.metadata['hint']}", markup=False)
         _show_log_tail(console, run)
     for caution in launched.cautions:
-        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
     console.print("Next:", style="bold")
     for line in launched.next_commands:
-        console.print(f"  {line}", markup=False, soft_wrap=True)
+        console.print(f"  {line}", markup=False)
 
 
 def _show_log_tail(console: Console, run: Run) -> None:
     from fairtrial.api.runs import log_tail
 
     for line in log_tail(run, 4):
-        console.print(f"    {line}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"    {line}", style="dim", markup=False)
 
 
 def _counts(arm: Any) -> str:
@@ -221,10 +225,13 @@ class LaunchGroup(RecipeGroup):
         )
 
 
-@click.group("launch", cls=LaunchGroup, no_args_is_help=True, subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…")
-def command() -> None:
+@click.group("launch", cls=LaunchGroup, invoke_without_command=True, subcommand_metavar="STUDY.yaml|RECIPE [OPTIONS]…")
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Run variants × seeds: the same seeds for every variant, only what is missing.
 
     Finished cells are kept, interrupted ones go on, failed ones run again with --retry-failed. Two launchers
     of one study share the work. `fairtrial launch RECIPE --help` lists the options of a recipe.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._words import best_line, shown_time, shown_value
+from fairtrial.cli._words import best_line, counted, shown_time, shown_value
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import UsageError
 
@@ -28,9 +29,13 @@ STYLES = {
 }
 
 
-@click.group("runs", no_args_is_help=True)
-def command() -> None:
+@click.group("runs", invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
     """Look at recorded runs. A run is named by its id, STUDY/ID, a path, or a glob."""
+    gc.disable()  # ends soon: going through ten thousand rows for garbage would take longer than the list
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @command.command("list")
@@ -50,26 +55,17 @@ def list_command(
     out: Output, study: str | None, variant: str | None, status: str | None, where: Sequence[str], limit: int
 ) -> None:
     """List runs, newest first."""
-    from fairtrial.api.runs import list_runs
+    from fairtrial.api.runs import columns_of, list_runs
 
     rows = list_runs(store=out.store, study=study, variant=variant, status=status, where=where)
-    public = _public(rows, out.format)
+    page = ("study", "run", "status", "metric", "value", "wall_s") if out.format in ("markdown", "latex") else None
+    public = columns_of(rows, page) if out.format != "text" else []
 
     def show(console: Console) -> None:
         _show_list(console, rows[:limit] if limit else rows)
         _tell_rest(out, rows, limit, filtered=bool(study or variant or status or where))
 
     out.give({"runs": public}, public, show)
-
-
-def _public(rows: Sequence[Mapping[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Everything for programs, the columns that fit a page for Markdown and LaTeX."""
-    if kind == "text":
-        return []
-    page = ("study", "run", "status", "metric", "value", "wall_s")
-    return [
-        {key: row[key] for key in (page if kind in ("markdown", "latex") else row) if key != "stamp"} for row in rows
-    ]
 
 
 def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -91,7 +87,8 @@ def _show_list(console: Console, rows: Sequence[Mapping[str, Any]]) -> None:
         mark = " (synthetic)" if row["synthetic"] else ""
         status = Text(row["status"], STYLES[row["status"]])
         run = Text(f"{row['study']}/{row['run']}{mark}")
-        table.add_row(run, status, row["metric"] or "", shown_value(row["value"]), shown_time(row["wall_s"]))
+        metric = Text(row["metric"] or "")
+        table.add_row(run, status, metric, shown_value(row["value"]), shown_time(row["wall_s"]))
     console.print(table)
 
 
@@ -106,7 +103,7 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     counts = Counter(row["status"] for row in rows)
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     rest = f"; the newest {limit} are shown, --limit 0 shows all" if limit and len(rows) > limit else ""
-    out.say(f"{len(rows)} runs: {told}{rest}")
+    out.say(f"{counted(len(rows), 'run')}: {told}{rest}")
 
 
 @command.command("show")
@@ -157,17 +154,17 @@ def _show_run(console: Console, shown: Shown) -> None:
     }  # fmt: skip
     for name, fact in facts.items():
         if fact:
-            console.print(f"  {name:<8} {fact}", markup=False, soft_wrap=True)
+            console.print(f"  {name:<8} {fact}", markup=False)
     for name, brief in shown.metrics.items():
         console.print(f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
-                      f"{brief['points']} points", markup=False)  # fmt: skip
+                      f"{counted(brief['points'], 'point')}", markup=False)  # fmt: skip
     for caution in metadata["cautions"]:
-        console.print(f"  caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"  caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
     if shown.torn:
         torn = TORN_LINE.fill(file=run.paths.metrics.name)
-        console.print(f"  caution: {torn['text']} {torn['remedy']}", style="yellow", markup=False, soft_wrap=True)
+        console.print(f"  caution: {torn['text']} {torn['remedy']}", style="yellow", markup=False)
     for line in shown.log_tail:
-        console.print(f"  │ {line}", style="dim", markup=False, soft_wrap=True)
+        console.print(f"  │ {line}", style="dim", markup=False)
 
 
 def _memory(resources: Mapping[str, Any]) -> str | None:
@@ -192,7 +189,7 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
     if follow and (log or out.format != "text"):
         raise UsageError("--follow shows metrics as text; leave --log and --format out")
     if follow:
-        for row in api.follow(run, store=out.store):
+        for row in api.follow(run, store=out.store, lines=lines):
             click.echo(_metric_line(row))
         return
     if log:
@@ -200,8 +197,8 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
         rows = [{"line": line} for line in tail]
         out.give({"log": tail}, rows, lambda console: _print_lines(console, tail))
         return
-    rows = api.last_metrics(run, store=out.store, lines=lines)
-    out.give({"metrics": rows}, rows, lambda console: _print_lines(console, map(_metric_line, rows)))
+    metrics = api.last_metrics(run, store=out.store, lines=lines)
+    out.give({"metrics": metrics}, metrics, lambda console: _print_lines(console, map(_metric_line, metrics)))
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:
@@ -244,11 +241,12 @@ def sql_command(out: Output, query: str) -> None:
     rows = [dict(zip(columns, row, strict=True)) for row in found]
 
     def show(console: Console) -> None:
-        from rich.table import Table
+        from rich.table import Column, Table
+        from rich.text import Text
 
-        table = Table(*columns, box=None, padding=(0, 2, 0, 0))
+        table = Table(*(Column(Text(name)) for name in columns), box=None, padding=(0, 2, 0, 0))
         for row in found:
-            table.add_row(*(shown_value(value) for value in row))
+            table.add_row(*(Text(shown_value(value)) for value in row))
         console.print(table)
 
     out.give({"columns": columns, "rows": rows}, rows, show)
@@ -261,18 +259,19 @@ def sql_command(out: Output, query: str) -> None:
 def rm_command(out: Output, runs: Sequence[str], yes: bool) -> None:
     """Delete runs for good. Asks first; without a terminal it needs --yes."""
     from fairtrial.api.runs import remove_runs
-    from fairtrial.core.paths import default_store
-    from fairtrial.record.store import Store
 
-    found = Store(default_store(out.store)).match(runs)
-    if not yes:
+    def agree(names: Sequence[str]) -> bool:
+        if yes:
+            return True
         if not sys.stdin.isatty():
-            raise UsageError(f"this would delete {len(found)} run(s)", hint="Say so with --yes.")
-        click.confirm(f"Delete {len(found)} run(s), {found[0].name} first?", abort=True, err=True)
-    removed = remove_runs([str(run.path) for run in found], store=out.store)
-    rows = [{"run": run.name} for run in removed]
-    out.give(
-        {"removed": [run.name for run in removed]},
-        rows,
-        lambda console: console.print(f"Deleted {len(removed)} run(s)."),
-    )
+            raise UsageError(
+                f"this would delete {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Say so with --yes."
+            )
+        for name in names[:10]:
+            click.echo(f"  {name}", err=True)
+        return click.confirm(f"Delete {counted(len(names), 'run')}?", err=True)
+
+    removed = remove_runs(runs, store=out.store, agree=agree)
+    told = f"Deleted {counted(len(removed), 'run')}." if removed else "Nothing was deleted."
+    rows = [{"run": name} for name in removed]
+    out.give({"removed": removed}, rows, lambda console: console.print(told))

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
@@ -16,7 +17,7 @@ from fairtrial.cli._recipe_options import given_values
 from fairtrial.cli._words import best_line, shown_time, shown_value
 from fairtrial.core.errors import UsageError
 from fairtrial.core.registry import LoadedRecipe
-from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -24,7 +25,9 @@ if TYPE_CHECKING:
     from fairtrial.api.train import Observing, Trained
 
 OWN_OPTIONS = (
-    click.Option(["--seed"], type=click.IntRange(min=0), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"),
+    click.Option(
+        ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
+    ),
     click.Option(["--study"], metavar="NAME", help="Study that the run belongs to.  [default: adhoc]"),
     click.Option(["--variant"], metavar="NAME", help="Name of the variant.  [default: made from the options]"),
     click.Option(["--resume"], metavar="RUN", help="Go on with an interrupted run, with its own options."),
@@ -123,7 +126,8 @@ def _give(out: Output, trained: Trained) -> None:
         if trained.already_done:
             out.say("Nothing was run. Use --again for another attempt, --replace to make it anew.")
 
-    out.give(row, [{**row, **row.pop("final")}] if out.format != "json" else [], show)
+    flat = {name: value for name, value in row.items() if name not in ("final", "cautions")}
+    out.give(row, [{**flat, **run.final}], show)
 
 
 class TrainGroup(RecipeGroup):
@@ -148,6 +152,12 @@ def command(ctx: click.Context, out: Output, resume: str | None) -> None:
     `fairtrial train RECIPE --help` lists the options of a recipe.
     """
     if ctx.invoked_subcommand is not None:
+        given = [name for name in ctx.params if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if given:
+            flag = "--" + given[0].replace("output_format", "format").replace("_", "-")
+            raise UsageError(
+                f"{flag} belongs after the recipe", hint=f"Write: fairtrial train {ctx.invoked_subcommand} {flag} …"
+            )
         return
     if resume is None:
         click.echo(ctx.get_help())

@@ -86,6 +86,11 @@ NEVER_JUDGED = Caution(
     "The metric that selects the best checkpoint, {metric}, was never evaluated; logged: {logged}.",
     "Name one of those as the best metric.",
 )
+METRIC_NOT_LOGGED = Caution(
+    "metric not logged",
+    "No run logged the metric {wanted}; the table shows {shown} instead.",
+    "Name a metric that is logged; 'fairtrial runs show' lists them.",
+)
 NOT_FINITE = Caution(
     "not finite",
     "{count} completed run(s) ended with a value of {metric} that is not finite; they are not in the means.",

@@ -117,6 +117,7 @@ class Metadata(_Part):
     fingerprint: Sha256 = Field(description="Of recipe, identity, seed and data.")
     status: Status = Field(description="As last written: `running` without a living process means interrupted.")
     reason: str | None = Field(description="Why it did not complete.")
+    hint: str | None = Field(description="What to do about it.")
     metric: str | None = Field(description="What the run is judged by.")
     direction: Direction | None
     best_metric_name: str | None = Field(description="What selects the best checkpoint.")

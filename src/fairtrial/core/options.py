@@ -63,10 +63,13 @@ class Options(BaseModel):
         return {name: value for name, value in self.to_dict().items() if value != defaults.get(name, _MISSING)}
 
 
+MOST_STEPS = 10**12
+
+
 class LoopOptions(Options):
     """What the training loop itself takes, for every recipe."""
 
-    steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1)
+    steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     eval_every: int = option(
         250,
         "Evaluate every N steps and at the end; 0: at the end only.",
@@ -165,20 +168,20 @@ def _type_name(inner: Any, choices: tuple[str, ...] | None) -> str:
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str) -> Model:
+def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str, noun: str = "option") -> Model:
     """Validate values against a model; every problem becomes one sentence, all of them at once."""
     try:
         return model.model_validate(dict(values))
     except ValidationError as error:
-        problems = [_sentence(model, problem) for problem in error.errors()]
+        problems = [_sentence(model, problem, noun) for problem in error.errors()]
         head, *rest = problems
         raise InvalidOptions(f"{where}: {head}", problems=[f"{where}: {p}" for p in rest]) from None
 
 
-def _sentence(model: type[BaseModel], problem: Any) -> str:
+def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return unknown("key" if "." in path else "option", path.rsplit(".", 1)[-1], _names_at(model, problem["loc"]))
+        return unknown("key" if "." in path else noun, path.rsplit(".", 1)[-1], _names_at(model, problem["loc"]))
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "literal_error":
         message = "must be one of " + str(problem["ctx"]["expected"]).replace("'", "")

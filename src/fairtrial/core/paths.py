@@ -32,7 +32,7 @@ def check_name(kind: str, name: str) -> str:
     if not _NAME.fullmatch(name) or name.endswith(" ") or len(name) > LONGEST_NAME:
         raise UserError(
             f"{kind} name {name!r} cannot be a folder name",
-            hint="Use letters, digits, spaces and . _ + = , @ -, beginning with a letter or digit, "
+            hint="Use A–Z, a–z, digits, spaces and . _ + = , @ -, beginning with a letter or digit, "
             f"at most {LONGEST_NAME} characters.",
         )
     return name

@@ -89,19 +89,27 @@ def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
         return _checked(LoadedRecipe(word, importlib.import_module(f"fairtrial.{RECIPES}.{word}")))
     outside = _entry_points(RECIPES)
     if word in outside:
-        return _checked(LoadedRecipe(word, outside[word].load()))
+        return _checked(LoadedRecipe(word, _load_outside(word, outside[word])))
     raise UserError(unknown("recipe", word, recipe_names()), hint="A recipe may also be a file: ./my_recipe.py")
 
 
 def require_installed(recipe: LoadedRecipe) -> None:
     """Refuse a recipe whose packages are missing, before anything is launched."""
-    missing = [name for name in recipe.requires if importlib.util.find_spec(name) is None]
+    missing = missing_packages(recipe)
     if missing:
-        install = f"fairtrial[{recipe.extra}]" if recipe.extra else " ".join(missing)
         raise MissingExtra(
             f"recipe '{recipe.name}' needs {', '.join(missing)}, which is not installed",
-            hint=f"Install it with: pip install '{install}'",
+            hint=f"Install it with: {install_command(recipe)}",
         )
+
+
+def missing_packages(recipe: LoadedRecipe) -> list[str]:
+    return [name for name in recipe.requires if importlib.util.find_spec(name.partition(".")[0]) is None]
+
+
+def install_command(recipe: LoadedRecipe) -> str:
+    what = f"'fairtrial[{recipe.extra}]'" if recipe.extra else " ".join(missing_packages(recipe))
+    return f"pip install {what}"
 
 
 def _built_in(room: str) -> list[str]:
@@ -115,6 +123,18 @@ def _entry_points(room: str) -> Mapping[str, Any]:
     return {point.name: point for point in entry_points(group=f"fairtrial.{room}")}
 
 
+def _load_outside(word: str, point: Any) -> ModuleType:
+    try:
+        module: ModuleType = point.load()
+    except Exception as error:
+        raise UserError(f"recipe '{word}' of another package cannot be loaded: {_told(error)}") from error
+    return module
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}".rstrip(": ")
+
+
 def _load_file(path: Path) -> LoadedRecipe:
     path = path.expanduser().absolute()
     if not path.is_file():
@@ -126,11 +146,14 @@ def _load_file(path: Path) -> LoadedRecipe:
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
+        sys.path.insert(0, str(path.parent))  # a recipe may have modules of its own beside it
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             del sys.modules[name]
-            raise UserError(f"recipe file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+            raise UserError(f"recipe file {path} cannot be loaded: {_told(error)}") from error
+        finally:
+            sys.path.remove(str(path.parent))
     return _checked(LoadedRecipe(path.stem, module, path))
 
 
@@ -145,6 +168,8 @@ def _checked(recipe: LoadedRecipe) -> LoadedRecipe:
             f"'{recipe.name}' is not a recipe: it does not define {', '.join(missing)}",
             hint="docs/recipes.md shows a complete recipe.",
         )
+    if isinstance(module.REQUIRES, str):
+        raise UserError(f"'{recipe.name}' is not a recipe: REQUIRES must be a list of names, not one text")
     base = LoopOptions if hasattr(module, "build") else Options
     if not (isinstance(module.Options, type) and issubclass(module.Options, base)):
         raise UserError(f"'{recipe.name}' is not a recipe: its Options must derive from {base.__name__}")

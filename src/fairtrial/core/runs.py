@@ -105,7 +105,7 @@ class Outcome:
 
 def headline(metric: str | None, final: Mapping[str, Any]) -> str | None:
     """The metric to show for a run: its own, or the likeliest among those that a foreign program logged."""
-    if metric in final:
+    if metric is not None:
         return metric
     for prefix in ("report_", "test", "eval_", "val"):
         found = [name for name in sorted(final) if name.startswith(prefix)]

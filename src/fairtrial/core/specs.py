@@ -12,6 +12,9 @@ from fairtrial.core.paths import ADHOC_STUDY, run_id
 FIXED_SEEDS = (1072, 2043, 3014, 4085, 5156, 6227, 7298, 8369, 9440, 10511, 11582, 12653, 13724, 14795, 15866)
 
 
+MOST_SEED = 2**63 - 1
+
+
 def seed_list(count: int) -> list[int]:
     """The first `count` seeds. The list only ever grows at its end, so extending a study keeps its runs."""
     derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in range(1, count - len(FIXED_SEEDS) + 1))

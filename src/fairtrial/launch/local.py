@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
+from fairtrial.core.processes import kill_session
 from fairtrial.core.runs import Outcome
 from fairtrial.launch.contract import Exit
 
@@ -45,19 +46,21 @@ class LocalLauncher:
             if "pid" in message:
                 self._pids[message["id"]] = message["pid"]
             elif "exit" in message:
-                self._pids.pop(message["id"], None)
+                pid = self._pids.pop(message["id"], None)
+                if pid and message["exit"] < 0:  # it could not end what it had started
+                    kill_session(pid)
                 outcome = message["outcome"]
                 exits.append(Exit(message["id"], message["exit"], Outcome.from_dict(outcome) if outcome else None))
         return exits
 
     def stop(self, key: str, *, kill: bool) -> None:
-        """The job leads a session of its own: a kill takes everything in its group with it."""
+        """The job leads a session of its own: a kill takes everything in it along."""
         pid = self._pids.get(key)
         if pid is None:
             return
         with contextlib.suppress(ProcessLookupError):
             if kill:
-                os.killpg(pid, signal.SIGKILL)
+                kill_session(pid)
             else:
                 os.kill(pid, signal.SIGTERM)
 

@@ -6,10 +6,12 @@ on disk, and `settle`, which writes down how a cell ended whose process could no
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -59,16 +61,21 @@ class Schedule:
     changed: Callable[[Sequence[Ticket]], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     interrupted: bool = False
+    tell: Callable[[str], None] = lambda _: None
     _queue: deque[Ticket] = field(default_factory=deque)
+    _by_key: dict[str, Ticket] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every ticket has ended. Ctrl-C stops the running cells after they have saved."""
         self._queue = deque(ticket for ticket in self.tickets if ticket.place is Place.QUEUED)
-        while any(ticket.place is not Place.ENDED for ticket in self.tickets):
-            try:
+        self._by_key = {ticket.key: ticket for ticket in self.tickets}
+        with _counting_interrupts() as asked:
+            heard = 0
+            while any(ticket.place is not Place.ENDED for ticket in self.tickets):
+                if len(asked) > heard:
+                    heard = len(asked)
+                    self._interrupt()
                 self._tick()
-            except KeyboardInterrupt:
-                self._interrupt()
 
     def _tick(self) -> None:
         self._fill_slots()
@@ -91,7 +98,7 @@ class Schedule:
             free -= 1
 
     def _take_back(self, end: Exit) -> None:
-        ticket = next(t for t in self.tickets if t.key == end.key)
+        ticket = self._by_key[end.key]
         if end.code == EXIT_CLAIMED:
             ticket.place, ticket.started = Place.ELSEWHERE, self.clock()
             return
@@ -139,6 +146,7 @@ class Schedule:
     def _interrupt(self) -> None:
         """The first Ctrl-C lets running cells save; the second does not wait for them."""
         again, self.interrupted = self.interrupted, True
+        self.tell("Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them.")
         self._queue.clear()
         for ticket in self.tickets:
             if ticket.place is Place.RUNNING and again:
@@ -147,6 +155,20 @@ class Schedule:
                 self._stop(ticket, "stopped by Ctrl-C")
             elif ticket.place is not Place.ENDED:
                 ticket.place = Place.ENDED
+
+
+@contextlib.contextmanager
+def _counting_interrupts() -> Iterator[list[int]]:
+    """Note each Ctrl-C instead of raising it: one that came in the middle of a change would leave half of it."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield asked
+        return
+    kept = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, kept)
 
 
 def _how_it_ended(code: int) -> str:

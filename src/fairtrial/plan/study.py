@@ -11,7 +11,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
-from fairtrial.core.specs import seed_list
+from fairtrial.core.specs import MOST_SEED, seed_list
 
 DEFAULT_SEEDS = 15
 
@@ -62,6 +62,19 @@ class Study(BaseModel):
     sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
     alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=1)
 
+    @field_validator("options", mode="before")
+    @classmethod
+    def _empty_options_are_fine(cls, options: Any) -> Any:
+        return {} if options is None else options
+
+    @field_validator("seeds", mode="before")
+    @classmethod
+    def _seeds_are_numbers(cls, seeds: Any) -> Any:
+        listed = seeds if isinstance(seeds, list) else [seeds]
+        if any(type(seed) is not int for seed in listed):
+            raise ValueError(f"must be a whole number, or a list of them, not {seeds!r}")
+        return seeds
+
     @field_validator("variants", mode="before")
     @classmethod
     def _empty_variants_are_fine(cls, variants: Any) -> Any:
@@ -73,8 +86,8 @@ class Study(BaseModel):
         listed = [seeds] if isinstance(seeds, int) else seeds
         if isinstance(seeds, int) and seeds < 1:
             raise ValueError(f"must be at least 1, not {seeds}")
-        if not listed or min(listed) < 0:
-            raise ValueError("must be whole numbers from 0 up")
+        if not listed or min(listed) < 0 or max(listed) > MOST_SEED:
+            raise ValueError("must be whole numbers from 0 up, below 2^63")
         if len(set(listed)) < len(listed):
             twice = sorted({seed for seed in listed if listed.count(seed) > 1})
             raise ValueError(f"the same seed twice is not another run: {', '.join(map(str, twice))}")
@@ -101,7 +114,11 @@ class Study(BaseModel):
 
 def read_study(path: Path) -> Study:
     """A study from a YAML file, or everything that is wrong with the file."""
-    return parse_options(Study, read_mapping(path), where=path.name)
+    study = parse_options(Study, read_mapping(path), where=path.name, noun="key")
+    beside = path.parent / study.recipe
+    if study.recipe.endswith(".py") and beside.is_file():  # a recipe file is looked for beside its study first
+        return study.model_copy(update={"recipe": str(beside)})
+    return study
 
 
 def read_mapping(path: Path) -> dict[str, Any]:
@@ -111,7 +128,7 @@ def read_mapping(path: Path) -> dict[str, Any]:
     from fairtrial.plan.yaml_values import PlainLoader
 
     try:
-        content = yaml.load(path.read_text(), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
+        content = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
     except FileNotFoundError:
         raise UserError(f"no file {path}", hint="Write one with: fairtrial init") from None
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:

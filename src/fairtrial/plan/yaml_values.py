@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Hashable
+from typing import Any
 
 import yaml
 
 
 class PlainLoader(yaml.SafeLoader):
-    """PyYAML's safe loader with the plain values of YAML 1.2."""
+    """PyYAML's safe loader with the plain values of YAML 1.2, and no key twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        seen: set[Any] = set()
+        for key_node, _ in node.value:
+            key = self.construct_object(key_node, deep=True)
+            if isinstance(key, Hashable) and key in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key!r} is there twice", key_node.start_mark
+                )
+            seen.add(key)
+        return super().construct_mapping(node, deep=deep)
 
 
 _PLAIN = {

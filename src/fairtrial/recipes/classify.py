@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from fairtrial.core.options import Role, option
+from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting
 from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, warm_up
@@ -18,7 +18,7 @@ METRIC = Metric("accuracy", "max")
 
 
 class Options(SupervisedOptions):
-    steps: int = option(3000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1)
+    steps: int = option(3000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     model: ModelName = option("mlp", "Model to train.", role=Role.MODEL)
     width: int = option(
         0,

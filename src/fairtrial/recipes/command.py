@@ -17,16 +17,15 @@ import os
 import re
 import shutil
 import signal
-import string
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import IO, Any, ClassVar, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from fairtrial.core.cautions import SEED_NOT_PASSED, SHARED_FILE
 from fairtrial.core.errors import Interrupted, UserError
@@ -40,23 +39,22 @@ REQUIRES = ()
 EXTRA = None
 METRIC = None
 BUILT_IN = ("seed", "run_dir", "variant")
+SUFFIXES = (".jsonl", ".ndjson", ".csv")
 POLL_S = 0.05
 GRACE_S = 5.0
-
-Scalar = bool | int | float | str
 
 
 class Options(BaseOptions):
     free_values: ClassVar[str | None] = "values"
 
     argv: tuple[str, ...] = option((), "The program and its arguments, with {placeholders}.", role=Role.PROGRAM)
-    values: dict[str, Scalar] = option({}, "Values for the placeholders; variants set them.", role=Role.PROGRAM)
+    values: dict[str, str] = option({}, "Values for the placeholders; variants set them.", role=Role.PROGRAM)
     metrics: str | None = option(
         None,
         "JSONL or CSV file that the program writes, relative to its folder; placeholders allowed.",
-        role=Role.OUTPUT,
+        role=Role.PROGRAM,
     )
-    step_column: str = option("step", "The field of that file that counts steps.", role=Role.OUTPUT)
+    step_column: str = option("step", "The field of that file that counts steps.", role=Role.PROGRAM)
     cwd: str | None = option(None, "Folder to run in; default: where the launch was started.", role=Role.PROGRAM)
     best_metric: str | None = option(
         None,
@@ -66,6 +64,19 @@ class Options(BaseOptions):
     best_mode: Literal["max", "min"] | None = option(
         None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
     )
+
+    @field_validator("values", mode="before")
+    @classmethod
+    def _as_text(cls, values: Any) -> Any:
+        """A value is what the program is told: 0.1 in a file and 0.1 on the command line are the same."""
+        return {name: str(value) for name, value in values.items()} if isinstance(values, dict) else values
+
+    @field_validator("metrics")
+    @classmethod
+    def _is_a_file_of_metrics(cls, metrics: str | None) -> str | None:
+        if metrics is not None and Path(metrics).suffix not in SUFFIXES:
+            raise ValueError(f"must end in {' or '.join(SUFFIXES)}, not {metrics!r}")
+        return metrics
 
     @model_validator(mode="after")
     def _placeholders_match(self) -> Options:
@@ -84,13 +95,14 @@ class Options(BaseOptions):
 
 def placeholders(text: str) -> list[str]:
     """The names in braces. `{{` and `}}` stand for the braces themselves."""
-    try:
-        return [name for _, name, _, _ in string.Formatter().parse(text) if name]
-    except ValueError as error:
-        raise ValueError(f"argument {text!r}: {error}; write {{{{ and }}}} for plain braces") from None
+    found = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
+    wrong = next((match[0] for match in found if not (match[1] or "").isidentifier()), None)
+    if wrong:
+        raise ValueError(f"argument {text!r}: {wrong!r} is no placeholder; write {{{{ and }}}} for plain braces")
+    return [match[1] for match in found]
 
 
-_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}")
+_BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
@@ -100,6 +112,8 @@ def fill(text: str, values: Mapping[str, Any]) -> str:
 
 def execute(options: Options, setting: Setting, journal: Journal) -> None:
     folder = Path(options.cwd or Path.cwd())
+    if not folder.is_dir():
+        raise UserError(f"no folder {folder}", hint="Check --cwd.")
     given = {"seed": setting.streams.root, "run_dir": str(setting.run.root), "variant": setting.variant}
     values = {**options.values, **given}
     argv = [fill(part, values) for part in options.argv]
@@ -113,7 +127,8 @@ def execute(options: Options, setting: Setting, journal: Journal) -> None:
         _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
         return
     setting.cautions.append(SHARED_FILE.fill(file=options.metrics))
-    with _turn(path):
+    with _turn(path, setting.should_stop):
+        journal.begin_training()
         _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
         shutil.move(path, setting.run.root / f"program-{path.name}")
 
@@ -133,12 +148,23 @@ def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Se
 
 
 @contextlib.contextmanager
-def _turn(path: Path) -> Iterator[None]:
+def _turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """Programs that write to one and the same file run one after another, whoever launched them."""
     name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:20]
-    with (Path(tempfile.gettempdir()) / f"fairtrial-{name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with (Path(tempfile.gettempdir()) / f"fairtrial-{os.getuid()}-{name}.lock").open("w") as lock:
+        while not _locked(lock):
+            if should_stop():
+                raise Interrupted("stopped while it waited for its turn")
+            time.sleep(POLL_S)
         yield
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class ProgramFailed(UserError):
@@ -160,7 +186,7 @@ def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                start_new_session=True,
+                process_group=0,
                 preexec_fn=_die_with_parent,
             )
     except FileNotFoundError as error:
@@ -215,6 +241,8 @@ class MetricsFile:
         self.rows = 0
         self._offset = 0
         self._header: list[str] | None = None
+        if path.is_dir():
+            raise UserError(f"{path} is a folder, not a file of metrics", hint="Check --metrics.")
         if path.exists():  # what another run or a person left there must not be taken for this run's
             path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
 
@@ -240,7 +268,7 @@ class MetricsFile:
             content = file.read()
         whole = len(content) if ended else content.rfind(b"\n") + 1
         self._offset += whole
-        for line in content[:whole].decode(errors="replace").splitlines():
+        for line in content[:whole].decode("utf-8-sig", errors="replace").splitlines():
             if line.strip():
                 yield from self._parse(line)
 

@@ -23,7 +23,7 @@ from pydantic import model_validator
 
 from fairtrial.core.cautions import FEWER_LABELS, INERT_OPTION, ONE_TEACHER
 from fairtrial.core.errors import UserError
-from fairtrial.core.options import Role, option
+from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting
@@ -58,7 +58,7 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Options(SupervisedOptions):
-    steps: int = option(1000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1)
+    steps: int = option(1000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     labels: int = option(
         1000,
         "Labels that the student sees, a random subset shared by all variants; 0: all.",
@@ -85,7 +85,9 @@ class Options(SupervisedOptions):
     student_width: int = option(0, "Its hidden units or channels; 0: the model's own.", role=Role.MODEL, ge=0)
     teacher: ModelName = option("cnn", "Model of the teacher.", role=Role.TEACHER)
     teacher_width: int = option(50, "Its hidden units or channels; 0: the model's own.", role=Role.TEACHER, ge=0)
-    teacher_steps: int = option(2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1)
+    teacher_steps: int = option(
+        2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1, le=MOST_STEPS
+    )
     teacher_learning_rate: float = option(1e-2, "Its learning rate, cosine-annealed.", role=Role.TEACHER, gt=0)
     teacher_weight_decay: float = option(
         0.3,

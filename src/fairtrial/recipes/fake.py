@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fairtrial.core.options import LoopOptions, Role, option
+from fairtrial.core.options import MOST_STEPS, LoopOptions, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Split, Watch
@@ -25,7 +25,7 @@ SYNTHETIC = True
 
 
 class Options(LoopOptions):
-    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1)
+    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     eval_every: int = option(
         25,
         "Evaluate every N steps and at the end; 0: at the end only.",

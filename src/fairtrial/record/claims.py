@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import weakref
 from pathlib import Path
 
 from fairtrial.core.paths import RunPaths
@@ -19,16 +20,29 @@ class ClaimedElsewhere(Exception):
 
 
 class Claim:
-    """Holds a run directory for this process until `release`."""
+    """Holds a run directory for this process until `release`, or until the process ends."""
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
         self._descriptor = _lock(paths)
+        _held.add(self)
 
     def release(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+_held: weakref.WeakSet[Claim] = weakref.WeakSet()
+
+
+def _let_go_in_child() -> None:
+    """A forked child, such as a worker that loads data, must not hold its parent's runs when the parent is gone."""
+    for claim in list(_held):
+        claim.release()
+
+
+os.register_at_fork(after_in_child=_let_go_in_child)
 
 
 def _lock(paths: RunPaths) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import platform
@@ -31,8 +32,9 @@ def _untracked(folder: Path) -> bytes:
     names = (_git(top, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
     told = []
     for path in (top / name for name in names if name):
-        size = path.stat().st_size if path.is_file() else -1
-        told += [f"{path.relative_to(top)} {size}".encode(), path.read_bytes() if 0 <= size < 1 << 20 else b""]
+        with contextlib.suppress(OSError):  # gone again, or not ours to read
+            size = path.stat().st_size
+            told += [f"{path.relative_to(top)} {size}".encode(), path.read_bytes() if size < 1 << 20 else b""]
     return b"\n".join(told)
 
 

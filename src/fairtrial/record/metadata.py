@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
-from fairtrial.core.specs import RunSpec
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import is_claimed
+
+if TYPE_CHECKING:
+    from fairtrial.core.specs import RunSpec
 
 BEST_KEYS = (
     "best_metric_value",
@@ -23,6 +24,16 @@ BEST_KEYS = (
     "best_checkpoint_path",
     "best_checkpoint_sha256",
 )
+
+
+REQUIRED = frozenset(
+    {
+        "run_id", "study", "variant", "seed", "attempt", "recipe", "recipe_file", "synthetic", "options", "identity",
+        "data", "fingerprint", "status", "reason", "hint", "metric", "direction", "best_metric_name",
+        "best_metric_mode", *BEST_KEYS, "best_pending", "final", "lineage", "environment", "timings", "resources",
+        "cautions", "schema",
+    }
+)  # fmt: skip
 
 
 def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> dict[str, Any]:
@@ -43,6 +54,7 @@ def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bo
         "fingerprint": spec.fingerprint,
         "status": Status.RUNNING.value,
         "reason": None,
+        "hint": None,
         "metric": None,
         "direction": None,
         "best_metric_name": None,
@@ -69,11 +81,23 @@ def load_metadata(paths: RunPaths) -> dict[str, Any] | None:
         content = paths.metadata.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return settle_best(paths, parse_metadata(content, str(paths.metadata)))
+
+
+def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
+    """Metadata of the current schema, or one sentence on why the file holds none."""
+    hint = "The file was changed or damaged; 'fairtrial runs rm' removes such a run."
     try:
-        metadata = upgrade(orjson.loads(content), where=str(paths.metadata))
+        metadata = orjson.loads(content)
     except orjson.JSONDecodeError:
-        raise StoreError(f"{paths.metadata} is not JSON", hint="The file was changed or damaged.") from None
-    return settle_best(paths, metadata)
+        raise StoreError(f"{where} is not JSON", hint=hint) from None
+    if not isinstance(metadata, dict):
+        raise StoreError(f"{where} does not describe a run", hint=hint)
+    metadata = upgrade(metadata, where=where)
+    if REQUIRED - metadata.keys():
+        missing = ", ".join(sorted(REQUIRED - metadata.keys()))
+        raise StoreError(f"{where} does not describe a run: it lacks {missing}", hint=hint)
+    return metadata
 
 
 def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -84,7 +108,10 @@ def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
     """
     pending = metadata["best_pending"]
     if pending is None:
-        return metadata
+        gone = metadata["best_checkpoint_step"] is not None and not paths.best.is_file()
+        return {**metadata, **dict.fromkeys(BEST_KEYS)} if gone else metadata
+    from fairtrial.core.canonical import file_hash  # hashing is needed after a kill alone
+
     arrived = paths.best.is_file() and file_hash(paths.best) == pending["best_checkpoint_sha256"]
     return {**metadata, **(pending if arrived else {}), "best_pending": None}
 

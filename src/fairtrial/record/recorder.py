@@ -27,11 +27,9 @@ from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
-from fairtrial.record.series import RESERVED, drop_torn_line, read_lines, spell, write_columns
+from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines, spell, write_columns
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-_encode = orjson.dumps
-_NEWLINE = orjson.OPT_APPEND_NEWLINE
 
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
@@ -39,11 +37,14 @@ State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 class Recorder:
     """Writes one run. Use `create` for a new attempt at a cell, `attach` inside a program that a job started."""
 
-    def __init__(self, paths: RunPaths, metadata: dict[str, Any], claim: Claim | None, clock: Clock) -> None:
+    def __init__(
+        self, paths: RunPaths, metadata: dict[str, Any], claim: Claim | None, clock: Clock, *, begun: bool
+    ) -> None:
         self.paths = paths
         self.metadata = metadata
         self._claim = claim
         self._clock = clock
+        self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
         self._torn = drop_torn_line(paths.metrics) | drop_torn_line(paths.events)
         with store_errors(paths.root):
             self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
@@ -58,7 +59,7 @@ class Recorder:
         previous = load_metadata(paths)
         if previous is not None:
             metadata = _carry_over(previous, metadata)
-        recorder = cls(paths, metadata, claim, clock)
+        recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
         write_metadata(paths, metadata)
         recorder.event("run_resumed" if previous else "run_started", pid=os.getpid())
         if recorder._torn:
@@ -71,12 +72,15 @@ class Recorder:
         metadata = load_metadata(paths)
         if metadata is None:
             raise UserError(f"{paths.root} is not a run directory")
-        return cls(paths, metadata, None, clock)
+        begun = paths.metrics.exists() and paths.metrics.stat().st_size > 0
+        return cls(paths, metadata, None, clock, begun=begun)
 
     # What a trainer calls.
 
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat) -> None:
         """Append one line of metrics. It costs microseconds, and a line once logged is never lost."""
+        if self._undecided:
+            self._start_over()
         if metrics:
             values = {**metrics, **values}
         line: dict[str, Any] = {"step": step, "_time": round(self._clock() - self._origin, 6)}
@@ -86,7 +90,7 @@ class Recorder:
             line[name] = value if isfinite(value) else spell(value)
         if len(line) != len(values) + 2 or type(step) is not int:
             line["step"] = _checked_step(step, values)
-        self._append(self._metrics_file, _encode(line, option=_NEWLINE))
+        self._append(self._metrics_file, _line(line))
 
     def evaluated(
         self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None = None, *, save: bool = False
@@ -122,6 +126,8 @@ class Recorder:
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it."""
+        if self._undecided:
+            self._start_over()
         if self._awaiting_state and self._awaiting_state[0] == step:
             self._keep_best(step, self._awaiting_state[1], state)
         self._awaiting_state = None
@@ -134,8 +140,7 @@ class Recorder:
 
     def resume(self) -> Checkpoint | None:
         """The newest checkpoint whose content is the one that was recorded, or None to start afresh."""
-        events = read_lines(self.paths.events).rows
-        saved = {row["step"]: row["sha256"] for row in events if row["event"] == "checkpoint_saved"}
+        saved = saved_checkpoints(self.paths)
         for step in sorted(saved, reverse=True):
             try:
                 checkpoint = read_checkpoint(self.paths.step(step), sha256=saved[step])
@@ -145,12 +150,14 @@ class Recorder:
             link_file(self.paths.step(step), self.paths.last)  # a kill may have come between the two names
             self._continue_from(checkpoint)
             return checkpoint
+        if self._undecided:
+            self._start_over()
         return None
 
     def event(self, event: str, **fields: Any) -> None:
         """Append one line of telemetry."""
         line = {"schema": EVENTS_SCHEMA, "event": event, "at": time.time(), **fields}
-        self._append(self._events_file, _encode(line, option=_NEWLINE))
+        self._append(self._events_file, _line(line))
 
     # What a job calls.
 
@@ -186,20 +193,22 @@ class Recorder:
         if metadata is not None:
             self.metadata = metadata
 
-    def finish(self, status: Status, reason: str | None = None, *, cpu_s: float | None = None) -> Run:
+    def finish(
+        self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None
+    ) -> Run:
         """End the run: columns, last values, timings, status; then give the directory back."""
         self.event("run_ended", status=status.value, reason=reason)
         final = write_columns(self.paths)
         chosen = self.metadata["best_metric_name"]
-        if chosen is not None and chosen not in final:
-            logged = ", ".join(sorted(final)) or "nothing"
+        if chosen is not None and chosen not in final and final and status is Status.COMPLETED:
+            logged = ", ".join(sorted(final))
             self.metadata["cautions"] = [
                 *self.metadata["cautions"], NEVER_JUDGED.fill(metric=chosen, logged=logged)
             ]  # fmt: skip
         spent = self._spent() if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
-        self.update(sync=Sync.FOLDER, status=status.value, reason=reason, final=shown, timings=timings)
+        self.update(sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings)
         self.close()
         run = load_run(self.paths)
         assert run is not None
@@ -257,7 +266,22 @@ class Recorder:
         self.update(sync=Sync.FOLDER, **best, best_pending=None)
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
+    def _start_over(self) -> None:
+        """Nothing of an earlier attempt is continued: its lines stay in the file and no longer count."""
+        self._undecided = False
+        self._rewind(-1)
+        self.paths.best.unlink(missing_ok=True)
+        self.metadata.update(dict.fromkeys(BEST_KEYS))
+        self.update(best_pending=None)
+
+    def _rewind(self, step: int) -> None:
+        """From here on, what was logged and saved after `step` was another attempt's."""
+        self.event("rewound", step=step)
+        self._append(self._metrics_file, _line({REWIND: step}))
+
     def _continue_from(self, checkpoint: Checkpoint) -> None:
+        self._undecided = False
+        self._rewind(checkpoint.step)
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = dict(self.metadata["lineage"])
         lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time()}]
@@ -274,6 +298,8 @@ class Recorder:
 
     def _append(self, descriptor: int, line: bytes) -> None:
         """One write per line. A line that does not fit on the disk is taken back whole."""
+        if self.ended:
+            raise UserError("this run has ended: nothing can be added to it")
         try:
             written = os.write(descriptor, line)
         except OSError as error:
@@ -282,6 +308,24 @@ class Recorder:
         if written != len(line):
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
             self._append(descriptor, line)
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    try:
+        return orjson.dumps(content, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError as error:
+        raise UserError(f"this cannot be recorded: {error}", hint="Names are text, steps are below 2^63.") from None
+
+
+def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
+    """Step → hash of the checkpoints that belong to the run as it stands."""
+    saved: dict[int, str] = {}
+    for row in read_lines(paths.events).rows:
+        if row["event"] == "checkpoint_saved":
+            saved[row["step"]] = row["sha256"]
+        elif row["event"] == "rewound":
+            saved = {step: sha256 for step, sha256 in saved.items() if step <= row["step"]}
+    return saved
 
 
 def _how_a_script_ended(error: BaseException) -> tuple[Status, str | None]:
@@ -300,7 +344,7 @@ def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[s
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise UserError(f"metric '{name}' must be a number, not {type(value).__name__}") from None
 
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     import numpy
 
 RESERVED = ("step", "_time")
+REWIND = "_rewind"
+"""A line with this key takes back what was logged after that step: another attempt goes on from there."""
+
 _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
@@ -93,9 +96,13 @@ Points = dict[str, dict[int, float]]
 
 
 def points(rows: list[dict[str, Any]]) -> Points:
-    """Metric → step → value. A step that was logged twice, after a resume, counts as last written."""
+    """Metric → step → value. A step that was logged twice counts as last written; a rewind takes steps back."""
     found: Points = {}
     for row in rows:
+        if REWIND in row:
+            kept = ((name, {s: v for s, v in series.items() if s <= row[REWIND]}) for name, series in found.items())
+            found = {name: series for name, series in kept if series}
+            continue
         step = row["step"]
         for name, value in row.items():
             if name not in RESERVED:

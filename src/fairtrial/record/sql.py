@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.paths import RunPaths
 from fairtrial.record.index import Row, list_rows
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
@@ -29,7 +28,7 @@ def run_query(store: Store, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]
     with duckdb.connect() as connection:
         connection.register("runs", _runs_table(rows))
         if "metrics" in sql.lower():
-            connection.register("metrics", _metrics_table(rows))
+            connection.register("metrics", _metrics_table(store, rows))
         connection.execute("SET enable_external_access = false")
         return _fetch(connection, sql)
 
@@ -39,11 +38,26 @@ def _fetch(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[list[str], 
 
     try:
         result = connection.execute(sql)
-        return [column[0] for column in result.description or []], result.fetchall()
+        if not result or not result.description:
+            raise UserError("the query has no result", hint="Ask with: select … from runs")
+        names = [column[0] for column in result.description]
+        return _distinct(names), [tuple(_simple(value) for value in row) for row in result.fetchall()]
     except duckdb.Error as error:
         first = str(error).strip().splitlines()[0]
         raise UserError(first, hint=f"Table runs has {', '.join(COLUMNS)}, options; table metrics has "
                         "study, variant, seed, run, metric, step, value.") from None  # fmt: skip
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """Columns of one name are numbered, so that none is lost."""
+    return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]
+
+
+def _simple(value: Any) -> Any:
+    """What every output format can spell: decimals as numbers, whole numbers beyond 64 bits as text."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return str(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
 
 
 def _runs_table(rows: list[Row]) -> pyarrow.Table:
@@ -72,30 +86,26 @@ def _column(name: str, values: list[Any]) -> Any:
     return pyarrow.array(values, kinds.get(name, pyarrow.string()))
 
 
-def _metrics_table(rows: list[Row]) -> pyarrow.Table:
+def _metrics_table(store: Store, rows: list[Row]) -> pyarrow.Table:
+    """One row per value. What belongs to the run is a dictionary column: written once, pointed to by number."""
     import numpy
     import pyarrow
 
-    tables = []
-    for row in rows:
-        for name, (steps, values) in read_series(RunPaths(Path(row["path"]))).items():
-            count = len(steps)
-            fixed = {key: pyarrow.array([row[key]] * count, pyarrow.string()) for key in ("study", "variant", "run")}
-            seed = pyarrow.array(numpy.full(count, row["seed"] if row["seed"] is not None else -1))
-            tables.append(
-                pyarrow.table(
-                    {
-                        **fixed,
-                        "seed": seed,
-                        "metric": pyarrow.array([name] * count),
-                        "step": steps,
-                        "value": values,
-                    }
-                )
-            )
-    if tables:
-        return pyarrow.concat_tables(tables)
-    kinds = {key: pyarrow.string() for key in ("study", "variant", "run", "metric")}
-    return pyarrow.schema(
-        {**kinds, "seed": pyarrow.int64(), "step": pyarrow.int64(), "value": pyarrow.float64()}
-    ).empty_table()
+    empty: list[Any] = [numpy.empty(0, numpy.int32)]
+    run_codes, metric_codes, steps, values = list(empty), list(empty), list(empty), list(empty)
+    metrics: dict[str, int] = {}
+    for code, row in enumerate(rows):
+        for name, (at, found) in read_series(store.paths.run(row["study"], row["run"])).items():
+            run_codes.append(numpy.full(len(at), code, numpy.int32))
+            metric_codes.append(numpy.full(len(at), metrics.setdefault(name, len(metrics)), numpy.int32))
+            steps.append(at)
+            values.append(found)
+    of_run = pyarrow.array(numpy.concatenate(run_codes))
+    named = {name: _column(name, [row[name] for row in rows]) for name in ("study", "variant", "run", "seed")}
+    columns = {name: pyarrow.DictionaryArray.from_arrays(of_run, column) for name, column in named.items()}
+    names = pyarrow.array(list(metrics), pyarrow.string())
+    columns["metric"] = pyarrow.DictionaryArray.from_arrays(pyarrow.array(numpy.concatenate(metric_codes)), names)
+    columns["step"] = pyarrow.array(numpy.concatenate(steps).astype(numpy.int64))
+    columns["value"] = pyarrow.array(numpy.concatenate(values).astype(numpy.float64))
+    columns["seed"] = columns["seed"].dictionary_decode()
+    return pyarrow.table(columns)

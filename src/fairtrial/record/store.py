@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import fnmatch
 import os
-import shutil
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fairtrial.core.errors import StoreError, UserError, nearest
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
-from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_run
+
+if TYPE_CHECKING:
+    from fairtrial.record.cache import StoreCache
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,8 @@ class Store:
 
     @property
     def cache(self) -> StoreCache:
+        from fairtrial.record.cache import StoreCache  # not for those who only list runs
+
         return StoreCache(self.paths.cache)
 
     def check_writable(self) -> None:
@@ -39,9 +43,12 @@ class Store:
         with store_errors(self.root):
             if self.root.exists() and not self.root.is_dir():
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
+            new = not self.root.exists()
             self.root.mkdir(parents=True, exist_ok=True)
             probe.write_bytes(b"writable")
             probe.unlink()
+            if new:  # results are not changes to the code: they must not make the working tree dirty
+                (self.root / ".gitignore").write_text("*\n")
 
     def studies(self) -> list[str]:
         return sorted(entry.name for entry in _folders(self.root))
@@ -65,18 +72,25 @@ class Store:
 
     def match(self, references: Iterable[str]) -> list[Run]:
         """All runs that ids, paths or globs name, each once. A reference that names nothing is an error."""
-        found: dict[Path, Run] = {}
+        return [run for paths in self.match_paths(references) if (run := load_run(paths))]
+
+    def match_paths(self, references: Iterable[str]) -> list[RunPaths]:
+        """The directories of those runs, readable or not."""
+        found: dict[Path, RunPaths] = {}
         for reference in references:
-            runs = list(self._match(reference))
-            if not runs:
+            matches = list(self._match(reference))
+            if not matches:
                 raise UserError(f"no run named '{reference}' in {self.root}", hint=self._hint(reference))
-            found.update({run.path: run for run in runs})
+            found.update({paths.root: paths for paths in matches})
         return list(found.values())
 
-    def remove(self, run: Run) -> None:
+    def remove(self, paths: RunPaths) -> None:
         """Delete a run directory that no process is writing."""
-        claim = self._claim(run.paths, "removed")
-        shutil.rmtree(run.path)
+        claim = self._claim(paths, "removed")
+        import shutil
+
+        with store_errors(paths.root):
+            shutil.rmtree(paths.root)
         claim.release()
 
     def archive(self, paths: RunPaths, study: str) -> Path:
@@ -100,18 +114,16 @@ class Store:
                 hint="Stop its launcher first.",
             ) from None
 
-    def _match(self, reference: str) -> Iterator[Run]:
-        as_path = Path(reference)
-        if as_path.is_dir() and (run := load_run(RunPaths(as_path.absolute()))):
-            yield run
+    def _match(self, reference: str) -> Iterator[RunPaths]:
+        as_path = RunPaths(Path(reference).absolute())
+        if as_path.metadata.is_file():
+            yield as_path
             return
-        _, slash, pattern = reference.rpartition("/")
-        for name, entry in self.directories():
-            wanted = entry.name if not slash else f"{name}/{entry.name}"
-            if fnmatch.fnmatchcase(wanted, reference if slash else pattern) and (
-                found := load_run(RunPaths(Path(entry.path)))
-            ):
-                yield found
+        for study, entry in self.directories():
+            name = f"{study}/{entry.name}" if "/" in reference else entry.name
+            paths = RunPaths(Path(entry.path))
+            if fnmatch.fnmatchcase(name, reference) and paths.metadata.exists():
+                yield paths
 
     def _hint(self, reference: str) -> str:
         names = [entry.name for _, entry in self.directories()]

@@ -12,9 +12,6 @@ import orjson
 
 from fairtrial.core.schema import OUTPUT_SCHEMA
 
-FORMATS = ("text", "json", "csv", "markdown", "latex")
-SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
-
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -70,7 +67,7 @@ def _columns(rows: Rows) -> list[str]:
 
 
 def _csv_cell(value: Any) -> Any:
-    if isinstance(value, (dict, list)):
+    if isinstance(value, (dict, list, tuple)):
         return orjson.dumps(value).decode()
     return "" if value is None else value
 
