@@ -119,7 +119,7 @@ def _record(
     if recipe.synthetic:
         setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
     try:
-        return _carry_out(recipe, options, setting, recorder, Watch(observers))
+        return _Work(recipe, options, setting, recorder, Watch(observers)).carry_out()
     finally:  # where even the ending could not be written, the run stays as it is and can be resumed
         recorder.close()
 
@@ -137,75 +137,66 @@ def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
     }
 
 
-def _carry_out(recipe: LoadedRecipe, options: Options, setting: Setting, recorder: Recorder, watch: Watch) -> Outcome:
-    """Do the work and write down how it ended, whatever happens."""
-    children_before = children_cpu_seconds()
-    resources: dict[str, Any] = {}
-    outcome = _attempt(recipe, options, setting, recorder, watch, resources)
-    if recipe.execute is not None:
-        recorder.refresh()
-    resources["peak_process_bytes"] = peak_process_bytes(of_children=recipe.execute is not None)
-    lineage = {**recorder.metadata["lineage"], **setting.lineage}
-    recorder.metadata.update(resources=resources, lineage=lineage, cautions=list(setting.cautions))
-    used = children_cpu_seconds() - children_before if recipe.execute else None
-    recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
-    return outcome
+@dataclass
+class _Work:
+    """One attempt at a run, with all that it needs at hand."""
 
+    recipe: LoadedRecipe
+    options: Options
+    setting: Setting
+    recorder: Recorder
+    watch: Watch
+    resources: dict[str, Any] = field(default_factory=dict)
 
-def _attempt(
-    recipe: LoadedRecipe,
-    options: Options,
-    setting: Setting,
-    recorder: Recorder,
-    watch: Watch,
-    resources: dict[str, Any],
-) -> Outcome:
-    try:
-        if recipe.execute is None:
-            _train(recipe, options, setting, recorder, watch, resources)
-        else:
-            recipe.execute(options, setting, recorder)
-    except Diverged as end:
-        return Outcome(Status.DIVERGED, str(end))
-    except (Interrupted, StoreError) as end:
-        return Outcome(Status.INTERRUPTED, end.message, end.hint)
-    except KeyboardInterrupt:
-        return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
-    except FairtrialError as error:
-        return Outcome(Status.FAILED, error.message, error.hint)
-    except Exception as error:  # noqa: BLE001 — anything that a recipe raises is how its run ended
-        with contextlib.suppress(OSError), setting.run.log.open("a") as log:
-            traceback.print_exc(file=log)
-        return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
-    return Outcome(Status.COMPLETED)
+    def carry_out(self) -> Outcome:
+        """Do the work and write down how it ended, whatever happens."""
+        is_program = self.recipe.execute is not None
+        children_before = children_cpu_seconds()
+        outcome = self._attempt()
+        if is_program:
+            self.recorder.refresh()
+        self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
+        metadata = self.recorder.metadata
+        metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage}
+        metadata.update(resources=self.resources, cautions=list(self.setting.cautions))
+        used = children_cpu_seconds() - children_before if is_program else None
+        self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
+        return outcome
 
+    def _attempt(self) -> Outcome:
+        try:
+            if self.recipe.execute is None:
+                self._train()
+            else:
+                self.recipe.execute(self.options, self.setting, self.recorder)
+        except Diverged as end:
+            return Outcome(Status.DIVERGED, str(end))
+        except (Interrupted, StoreError) as end:
+            return Outcome(Status.INTERRUPTED, end.message, end.hint)
+        except KeyboardInterrupt:
+            return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
+        except FairtrialError as error:
+            return Outcome(Status.FAILED, error.message, error.hint)
+        except Exception as error:  # noqa: BLE001 — anything that a recipe raises is how its run ended
+            with contextlib.suppress(OSError), self.setting.run.log.open("a") as log:
+                traceback.print_exc(file=log)
+            return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
+        return Outcome(Status.COMPLETED)
 
-def _train(
-    recipe: LoadedRecipe,
-    options: Options,
-    setting: Setting,
-    recorder: Recorder,
-    watch: Watch,
-    resources: dict[str, Any],
-) -> None:
-    assert isinstance(options, LoopOptions)
-    if isinstance(options, TorchOptions):
-        _set_threads(options.threads)
-    trainable = recipe.build(options, setting)
-    resources |= step_expense(trainable, 1)
-    _check_best_metric(trainable, options)
-    recorder.begin_training()
-    saved = recorder.resume()
-    if saved:
-        trainable.load_state(saved.state)
-    train(
-        trainable,
-        options,
-        recorder,
-        done=saved.step if saved else 0,
-        watch=watch,
-        should_stop=setting.should_stop,
-    )
+    def _train(self) -> None:
+        options = self.options
+        assert isinstance(options, LoopOptions)
+        if isinstance(options, TorchOptions):
+            _set_threads(options.threads)
+        trainable = self.recipe.build(options, self.setting)
+        self.resources |= step_expense(trainable, 1)
+        _check_best_metric(trainable, options)
+        self.recorder.begin_training()
+        saved = self.recorder.resume()
+        if saved:
+            trainable.load_state(saved.state)
+        done = saved.step if saved else 0
+        train(trainable, options, self.recorder, done=done, watch=self.watch, should_stop=self.setting.should_stop)
 
 
 def _check_best_metric(trainable: Trainable, options: LoopOptions) -> None:

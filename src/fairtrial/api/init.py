@@ -13,17 +13,6 @@ from fairtrial.core.paths import check_name
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.study import DEFAULT_SEEDS, Study
 
-EXAMPLES: dict[str, dict[str, dict[str, Any]]] = {
-    "distill": {"none": {"strategy": "none"}, "kd": {"strategy": "kd"}},
-    "classify": {"mlp": {"model": "mlp"}, "cnn": {"model": "cnn"}},
-    "fake": {"control": {}, "candidate": {"effect": 0.03}},
-    "command": {"base": {"lr": 0.1}, "new": {"lr": 0.2}},
-}
-COMMAND = {
-    "argv": ["python", "train.py", "--lr", "{lr}", "--seed", "{seed}"],
-    "metrics": "{run_dir}/out.jsonl",
-}
-
 
 def init(path: Path, *, recipe: str = "distill", study: str | None = None, force: bool = False) -> Path:
     """Write a study file for a recipe, with every key and every option explained in place."""
@@ -40,7 +29,7 @@ def init(path: Path, *, recipe: str = "distill", study: str | None = None, force
 
 def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     described = {key: field.description for key, field in Study.model_fields.items()}
-    variants = EXAMPLES.get(recipe.name, {"control": {}, "candidate": {}})
+    variants = recipe.example["variants"]
     metric = recipe.metric.on("report") if recipe.metric else None
     direction = recipe.metric.direction if recipe.metric else "max"
     return "\n".join(
@@ -73,11 +62,10 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
 
 
 def _options(recipe: LoadedRecipe) -> list[str]:
-    if recipe.name == "command":
-        lines = [f"  {key}: {_yaml(value)}" for key, value in COMMAND.items()]
-        return ["options:", *lines]
-    rows = [_option_line(info) for info in describe_options(recipe.options)]
-    return ["options: {}", "# Every option with its default; move those that you change into options:", *rows]
+    given = recipe.example.get("options", {})
+    lines = ["options:", *(f"  {key}: {_yaml(value)}" for key, value in given.items())] if given else ["options: {}"]
+    rows = [_option_line(info) for info in describe_options(recipe.options) if info.name not in given]
+    return [*lines, "# Every other option with its default; move those that you change into options:", *rows]
 
 
 def _option_line(info: OptionInfo) -> str:

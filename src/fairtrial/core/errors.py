@@ -67,12 +67,6 @@ class StoreError(UserError):
     """The store cannot be read or written: read-only, full, not a store."""
 
 
-class CheckFailed(FairtrialError):
-    """A required verdict or check was not met."""
-
-    exit_code = EXIT_CHECK
-
-
 class RunsFailed(FairtrialError):
     """Some runs failed, diverged or were stopped; everything recorded is intact."""
 

@@ -59,6 +59,12 @@ class LoadedRecipe:
         return model
 
     @property
+    def example(self) -> Mapping[str, Any]:
+        """Variants, and options where they are needed, that a study file may start from."""
+        example: Mapping[str, Any] = getattr(self.module, "EXAMPLE", {"variants": {"control": {}, "candidate": {}}})
+        return example
+
+    @property
     def execute(self) -> Callable[[Options, Setting, Journal], None] | None:
         return getattr(self.module, "execute", None)
 

@@ -10,8 +10,9 @@ A recipe is a module with
 
 and either `build(options, setting) -> Trainable`, which the loop drives (its Options then derive from
 `LoopOptions`), or `execute(options, setting, journal)`, which does the whole run itself. Optional:
-`data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, and `warm()`, which is called
-once in the process that jobs are forked from, to load what is slow to import.
+`data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, `EXAMPLE` (variants and options
+that `init` starts a study file with), and `warm()`, which is called once in the process that jobs are forked from,
+to load what is slow to import.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ SUMMARY = "Classify small signals with a linear model, MLP, CNN, GRU or transfor
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
 EXTRA = "train"
 METRIC = Metric("accuracy", "max")
+EXAMPLE = {"variants": {"mlp": {"model": "mlp"}, "cnn": {"model": "cnn"}}}
 
 
 class Options(SupervisedOptions):

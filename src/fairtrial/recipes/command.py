@@ -38,6 +38,13 @@ SUMMARY = "Run any program, with its arguments filled in per variant and seed."
 REQUIRES = ()
 EXTRA = None
 METRIC = None
+EXAMPLE = {
+    "variants": {"base": {"lr": 0.1}, "new": {"lr": 0.2}},
+    "options": {
+        "argv": ["python", "train.py", "--lr", "{lr}", "--seed", "{seed}"],
+        "metrics": "{run_dir}/out.jsonl",
+    },
+}
 BUILT_IN = ("seed", "run_dir", "variant")
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 POLL_S = 0.05

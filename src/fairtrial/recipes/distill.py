@@ -40,6 +40,7 @@ SUMMARY = "Distil a teacher into a student: kd, mse, attention, progressive, com
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
 EXTRA = "train"
 METRIC = Metric("accuracy", "max")
+EXAMPLE = {"variants": {"none": {"strategy": "none"}, "kd": {"strategy": "kd"}}}
 
 TERMS = ("soft_targets", "logit_regression", "attention_loss", "layer_matching")
 STRATEGIES: Mapping[str, tuple[str, ...]] = {

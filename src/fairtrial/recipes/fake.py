@@ -21,6 +21,7 @@ SUMMARY = "Synthetic: made-up numbers with a known effect, noise and step time."
 REQUIRES = ()
 EXTRA = None
 METRIC = Metric("accuracy", "max")
+EXAMPLE = {"variants": {"control": {}, "candidate": {"effect": 0.03}}}
 SYNTHETIC = True
 
 
