@@ -182,10 +182,24 @@ def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
     return commands
 
 
-def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[tuple[RunSpec, str]]:
-    """Every cell with the command that would make it alone. Starts nothing and writes nothing."""
+@dataclass(frozen=True)
+class PlannedRun:
+    """A cell, the command that would make it alone, and how it stands in the store, if it is there."""
+
+    spec: RunSpec
+    command: str
+    status: Status | None
+
+
+def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[PlannedRun]:
+    """Every cell of a study. Starts nothing and writes nothing."""
     recipe = load_checked_recipe(study.recipe)
-    return [(spec, command_line(spec, recipe, store)) for spec in plan_study(study, recipe)]
+    place = Store(default_store(store))
+    planned = []
+    for spec in plan_study(study, recipe):
+        there = place.run(spec.study, spec.run_id)
+        planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
+    return planned
 
 
 def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:

@@ -20,7 +20,7 @@ from fairtrial.core.registry import LoadedRecipe
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.launch import Launched
+    from fairtrial.api.launch import Launched, PlannedRun
     from fairtrial.core.runs import Run
     from fairtrial.plan.study import Study
 
@@ -125,15 +125,20 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
 
 
-def _give_dry_run(out: Output, planned: Sequence[tuple[Any, str]]) -> None:
-    rows = [{"run": spec.name, "seed": spec.seed, "variant": spec.variant, "command": line} for spec, line in planned]
+def _give_dry_run(out: Output, planned: Sequence[PlannedRun]) -> None:
+    rows = [
+        {"run": p.spec.name, "seed": p.spec.seed, "variant": p.spec.variant, "status": p.status, "command": p.command}
+        for p in planned
+    ]
 
     def show(console: Console) -> None:
         for row in rows:
-            console.print(row["command"], markup=False)
+            note = f"  # {row['status']}" if row["status"] else ""
+            console.print(f"{row['command']}{note}", markup=False, soft_wrap=True)
 
     out.give({"runs": rows}, rows, show)
-    out.say(f"{len(rows)} runs; nothing was started.")
+    there = sum(row["status"] is not None for row in rows)
+    out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
 
 
 def _document(launched: Launched) -> dict[str, Any]:

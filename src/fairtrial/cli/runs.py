@@ -16,6 +16,7 @@ from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
     from fairtrial.api.runs import Shown
 
@@ -152,19 +153,27 @@ def _show_run(console: Console, shown: Shown) -> None:
         + (" (dirty)" if environment.get("git_dirty") else ""),
         "path": str(run.path),
     }  # fmt: skip
-    for name, fact in facts.items():
-        if fact:
-            console.print(f"  {name:<8} {fact}", markup=False)
+    console.print(_two_columns({name: fact for name, fact in facts.items() if fact}))
     for name, brief in shown.metrics.items():
         console.print(f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
                       f"{counted(brief['points'], 'point')}", markup=False)  # fmt: skip
-    for caution in metadata["cautions"]:
-        console.print(f"  caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
-    if shown.torn:
-        torn = TORN_LINE.fill(file=run.paths.metrics.name)
-        console.print(f"  caution: {torn['text']} {torn['remedy']}", style="yellow", markup=False)
+    torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
+    for caution in [*metadata["cautions"], *torn]:
+        console.print(_two_columns({"caution": f"{caution['text']} {caution['remedy']}"}, style="yellow"))
     for line in shown.log_tail:
         console.print(f"  │ {line}", style="dim", markup=False)
+
+
+def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
+    """Names on the left, and what belongs to them on the right, however long it is."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 1), pad_edge=True)
+    grid.add_column(width=9, no_wrap=True)
+    for name, fact in facts.items():
+        grid.add_row(Text(f" {name}"), Text(str(fact)), style=style)
+    return grid
 
 
 def _memory(resources: Mapping[str, Any]) -> str | None:
