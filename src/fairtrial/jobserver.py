@@ -158,6 +158,8 @@ class Server:
 
     def _living_spare(self) -> Child | None:
         if self.spare and os.waitpid(self.spare.pid, os.WNOHANG)[0]:
+            os.close(self.spare.command)
+            os.close(self.spare.outcome)
             return None
         return self.spare
 
@@ -186,6 +188,9 @@ class Server:
             with os.fdopen(command_read, "rb") as pipe:
                 line = pipe.read()
             code = _do_and_tell(json.loads(line), outcome_write) if line else 0
+        except BaseException as error:  # noqa: BLE001 — a child that cannot even begin must say why
+            traceback.print_exc()
+            tell(outcome_write, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
@@ -236,7 +241,8 @@ class Server:
                     os.kill(pid, signal_number)
             deadline = time.monotonic() + GRACE_S
             while self.jobs and time.monotonic() < deadline:
-                select.select([self.wake], [], [], 0.05)
+                if select.select([self.wake], [], [], 0.05)[0]:
+                    os.read(self.wake, 4096)
                 with contextlib.suppress(BrokenPipeError):
                     self._reap()
         os._exit(0)

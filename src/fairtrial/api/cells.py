@@ -137,7 +137,9 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
     if needs:
-        _refuse_failed_needs(_run(list(needs.values()), store, launcher, terms))
+        _run(list(needs.values()), store, launcher, terms)
+    for cell in missing:
+        require_needs(cell, store)
     return _run(missing, store, launcher, terms)
 
 
@@ -147,6 +149,8 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     def look(key: str) -> Outcome | None:
         spec = by_key[key].spec
         run = load_run(store.paths.run(spec.study, spec.run_id))
+        if run and run.metadata["fingerprint"] != spec.fingerprint:
+            return Outcome(Status.FAILED, "another launcher made this cell with other options")
         return Outcome(run.status, run.reason, already_done=True) if run else None
 
     def settle(key: str, status: Status, reason: str) -> None:
@@ -178,14 +182,15 @@ def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None
         claim.release()
 
 
-def _refuse_failed_needs(tickets: Sequence[Ticket]) -> None:
-    for ticket in tickets:
-        outcome = ticket.outcome
-        if outcome is None or outcome.status is not Status.COMPLETED:
-            reason = outcome.reason if outcome else "it was stopped"
+def require_needs(cell: Cell, store: Store) -> None:
+    """What a run needs must be complete: a diverged teacher is a result, but it teaches nothing."""
+    for need in cell.needs:
+        run = store.run(need.spec.study, need.spec.run_id)
+        if run is None or run.status is not Status.COMPLETED:
+            how = f"{run.status}: {run.reason}" if run else "never begun"
             raise RunsFailed(
-                f"{ticket.key}, which the runs need, did not complete: {reason}",
-                hint=f"See: fairtrial runs show '{ticket.key}'",
+                f"{need.key}, which {cell.key} needs, is not complete ({how})",
+                hint=f"See: fairtrial runs show '{need.key}'",
             )
 
 

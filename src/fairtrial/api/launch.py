@@ -113,6 +113,8 @@ def stand(
 ) -> Launched:
     """Read the study's cells back from the store and put its table together."""
     found = {cell.key: store.run(cell.spec.study, cell.spec.run_id) for cell in cells}
+    wanted = {cell.key: cell.spec.fingerprint for cell in cells}
+    found = {key: run if run and run.metadata["fingerprint"] == wanted[key] else None for key, run in found.items()}
     runs = [run for run in found.values() if run]
     metric, direction = _judged_by(study, recipe, runs)
     strange = [METRIC_NOT_LOGGED.fill(wanted=study.metric, shown=metric)] if study.metric not in (None, metric) else []

@@ -24,10 +24,11 @@ from typing import Any, Literal, NoReturn
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CellConflict, UserError
 from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name, default_store
+from fairtrial.core.runs import Run
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
-from fairtrial.record.metadata import load_run, new_metadata
+from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 
@@ -68,6 +69,8 @@ def run(
 def _join(folder: Path, judged: Mapping[str, Any]) -> Recorder:
     recorder = Recorder.attach(RunPaths(folder))
     chosen = {key: value for key, value in judged.items() if value is not None}
+    if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
+        chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best
     if chosen:
         recorder.update(**chosen)
     return recorder
@@ -118,20 +121,27 @@ def _script_name() -> str:
 
 
 def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:
-    existing = load_run(paths)
-    if existing and replace:
+    if replace and paths.metadata.exists():
         store.archive(paths, spec.study)
-    elif existing and existing.metadata["fingerprint"] != spec.fingerprint:
-        raise CellConflict(
-            f"run {spec.name} exists with another config",
-            hint="Use another variant, or replace=True to archive it.",
-        )
-    elif existing and existing.status.is_result:
-        raise UserError(f"run {spec.name} is already done", hint="Use another seed, or replace=True to archive it.")
     try:
-        return Claim(paths)
+        claim = Claim(paths)
     except ClaimedElsewhere:
         raise UserError(f"run {spec.name} is being written by another process") from None
+    try:
+        _refuse_finished(load_run(paths), spec)
+    except BaseException:
+        claim.release()
+        raise
+    return claim
+
+
+def _refuse_finished(existing: Run | None, spec: RunSpec) -> None:
+    if existing and existing.metadata["fingerprint"] != spec.fingerprint:
+        raise CellConflict(
+            f"run {spec.name} exists with another config", hint="Use another variant, or replace=True to archive it."
+        )
+    if existing and existing.status.is_result:
+        raise UserError(f"run {spec.name} is already done", hint="Use another seed, or replace=True to archive it.")
 
 
 _exit_codes: list[Any] = []

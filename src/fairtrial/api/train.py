@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing
+from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing, require_needs
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, RunPaths, check_name, default_store
 from fairtrial.core.runs import Run, Status
@@ -95,6 +95,7 @@ def _train_cell(cell: Cell, observe: Observing, should_stop: Callable[[], bool])
     for need in cell.needs:
         if not need.is_done(retry_failed=True):
             _perform(need, observe, should_stop)
+    require_needs(cell, Store(cell.request.store))
     return _perform(cell, observe, should_stop)
 
 

@@ -127,4 +127,5 @@ def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
+    arguments = list(itertools.takewhile(lambda word: word != "--", arguments))
     return "--format=json" in arguments or ("--format", "json") in itertools.pairwise(arguments)

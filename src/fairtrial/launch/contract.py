@@ -1,8 +1,9 @@
 """What every launcher guarantees.
 
-`submit` starts a cell and returns at once; `poll` gives each submitted cell's exit exactly once; `stop` asks a
-cell to save and leave, or kills it. A launcher never decides what to run, never retries and never reads the
-store: `schedule.py` does the first two and its caller the third.
+`submit` starts a cell and returns at once; `poll` gives each submitted cell's exit exactly once; `has_started`
+says whether its process is there; `stop` asks a cell to save and leave, or kills it, also one that has not started
+yet. A launcher never decides what to run, never retries and never reads the store: `schedule.py` does the first two
+and its caller the third.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ class Launcher(Protocol):
     def submit(self, key: str, request: Mapping[str, Any]) -> None: ...
 
     def poll(self, timeout: float) -> list[Exit]: ...
+
+    def has_started(self, key: str) -> bool: ...
 
     def stop(self, key: str, *, kill: bool) -> None: ...
 

@@ -34,5 +34,8 @@ class InlineLauncher:
     def stop(self, key: str, *, kill: bool) -> None:  # noqa: ARG002 — a running cell holds this very thread
         self._waiting = [item for item in self._waiting if item[0] != key]
 
+    def has_started(self, key: str) -> bool:
+        return all(waiting != key for waiting, _ in self._waiting)
+
     def close(self) -> None:
         self._waiting.clear()

@@ -25,6 +25,7 @@ class LocalLauncher:
         self.slots = slots
         self._fresh = fresh
         self._pids: dict[str, int] = {}
+        self._to_stop: dict[str, bool] = {}
         self._pending = b""
         argv = [sys.executable, "-m", "fairtrial.jobserver", "serve", *([] if fresh else preload)]
         self._server = subprocess.Popen(
@@ -45,6 +46,8 @@ class LocalLauncher:
         for message in self._messages(timeout):
             if "pid" in message:
                 self._pids[message["id"]] = message["pid"]
+                if message["id"] in self._to_stop:  # it was stopped before it had begun
+                    self.stop(message["id"], kill=self._to_stop.pop(message["id"]))
             elif "exit" in message:
                 pid = self._pids.pop(message["id"], None)
                 if pid and message["exit"] < 0:  # it could not end what it had started
@@ -57,12 +60,16 @@ class LocalLauncher:
         """The job leads a session of its own: a kill takes everything in it along."""
         pid = self._pids.get(key)
         if pid is None:
+            self._to_stop[key] = kill
             return
         with contextlib.suppress(ProcessLookupError):
             if kill:
                 kill_session(pid)
             else:
                 os.kill(pid, signal.SIGTERM)
+
+    def has_started(self, key: str) -> bool:
+        return key in self._pids
 
     def close(self) -> None:
         assert self._server.stdin is not None and self._server.stdout is not None

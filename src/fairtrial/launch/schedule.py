@@ -100,7 +100,7 @@ class Schedule:
     def _take_back(self, end: Exit) -> None:
         ticket = self._by_key[end.key]
         if end.code == EXIT_CLAIMED:
-            ticket.place, ticket.started = Place.ELSEWHERE, self.clock()
+            ticket.place, ticket.started, ticket.tries = Place.ELSEWHERE, self.clock(), ticket.tries - 1
             return
         outcome = end.outcome or Outcome(Status.INTERRUPTED, _how_it_ended(end.code))
         if ticket.stopping and outcome.status is Status.INTERRUPTED:
@@ -120,6 +120,8 @@ class Schedule:
     def _watch_time(self) -> None:
         now = self.clock()
         for ticket in self._running():
+            if not ticket.stopping and not self.launcher.has_started(ticket.key):
+                ticket.started = now  # waiting for a process is not running
             if ticket.stop_at is not None and now > ticket.stop_at:
                 self.launcher.stop(ticket.key, kill=True)
             elif self.timeout and not ticket.stopping and now - (ticket.started or now) > self.timeout:

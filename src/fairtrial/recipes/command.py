@@ -148,6 +148,8 @@ def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Se
     finally:
         _end(process)
         journal.event("program_ended", status=process.returncode)
+    if process.returncode in (-signal.SIGKILL, -signal.SIGTERM):
+        raise Interrupted(f"{argv[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
         raise ProgramFailed(argv[0], process.returncode)
     if metrics and not metrics.rows:
@@ -263,6 +265,8 @@ class MetricsFile:
                     f"row {self.rows} of {self.path} has no '{self.step_column}'",
                     hint=f"It has: {', '.join(row)}. Name the right one with --step-column.",
                 )
+            if not step.is_integer():
+                raise UserError(f"row {self.rows} of {self.path} has the step {step}", hint="Steps are whole numbers.")
             if "step" in values:  # each line has its own
                 values["program_step"] = values.pop("step")
             journal.log(int(step), values)

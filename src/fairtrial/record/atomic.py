@@ -72,6 +72,7 @@ def link_file(source: Path, path: Path) -> None:
         temporary.unlink(missing_ok=True)
         os.link(source, temporary)
         os.replace(temporary, path)  # noqa: PTH105
+        temporary.unlink(missing_ok=True)  # two names of one file are not renamed onto each other
         _sync(path.parent)
 
 

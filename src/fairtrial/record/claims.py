@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 import weakref
 from pathlib import Path
 
@@ -53,14 +54,24 @@ def _lock(paths: RunPaths) -> int | None:
                 descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
             except FileNotFoundError:
                 continue  # archived or removed between the two calls
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _try_lock(descriptor):
             os.close(descriptor)
-            raise ClaimedElsewhere(str(paths.root)) from None
+            raise ClaimedElsewhere(str(paths.root))
         if _is_current(descriptor, paths.lock):
             return descriptor
         os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    """A reader that asks whether a run is claimed holds the lock for a moment: that is no claim."""
+    for _ in range(5):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(0.02)
+        else:
+            return True
+    return False
 
 
 def _is_current(descriptor: int, path: Path) -> bool:

@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable, Mapping
 from math import isfinite
 from operator import index
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, SupportsFloat
 
 import orjson
 
+from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NEVER_JUDGED
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import RunPaths
@@ -31,6 +33,7 @@ from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
+HELD = "held-best-"
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
@@ -44,6 +47,7 @@ class Recorder:
         self.metadata = metadata
         self._claim = claim
         self._clock = clock
+        self._pid = os.getpid()
         self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
         self._torn = drop_torn_line(paths.metrics) | drop_torn_line(paths.events)
         with store_errors(paths.root):
@@ -59,6 +63,9 @@ class Recorder:
         previous = load_metadata(paths)
         if previous is not None:
             metadata = _carry_over(previous, metadata)
+            _sweep(paths)
+            if metadata["best_checkpoint_step"] is None:
+                paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
         write_metadata(paths, metadata)
         recorder.event("run_resumed" if previous else "run_started", pid=os.getpid())
@@ -80,7 +87,7 @@ class Recorder:
     def log(self, step: int, metrics: Mapping[str, SupportsFloat] | None = None, /, **values: SupportsFloat) -> None:
         """Append one line of metrics. It costs microseconds, and a line once logged is never lost."""
         if self._undecided:
-            self._start_over()
+            self._decide()
         if metrics:
             values = {**metrics, **values}
         line: dict[str, Any] = {"step": step, "_time": round(self._clock() - self._origin, 6)}
@@ -127,13 +134,14 @@ class Recorder:
     def save(self, step: int, state: Mapping[str, Any]) -> None:
         """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it."""
         if self._undecided:
-            self._start_over()
+            self._decide()
         if self._awaiting_state and self._awaiting_state[0] == step:
             self._keep_best(step, self._awaiting_state[1], state)
         self._awaiting_state = None
         path = self.paths.step(step)
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
-        sha256 = write_checkpoint(path, step, state, **self._spent())
+        best = self._hold_best(step)
+        sha256 = write_checkpoint(path, step, state, best=best, **self._spent())
         self.event("checkpoint_saved", step=step, sha256=sha256)
         os.fsync(self._events_file)
         link_file(path, self.paths.last)
@@ -151,7 +159,7 @@ class Recorder:
             self._continue_from(checkpoint)
             return checkpoint
         if self._undecided:
-            self._start_over()
+            self._decide()
         return None
 
     def event(self, event: str, **fields: Any) -> None:
@@ -191,7 +199,7 @@ class Recorder:
         """Take over what an attached program wrote into the metadata."""
         metadata = load_metadata(self.paths)
         if metadata is not None:
-            self.metadata = metadata
+            self.metadata = {**metadata, "timings": self.metadata["timings"]}
 
     def finish(
         self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None
@@ -229,7 +237,7 @@ class Recorder:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.ended:
+        if self.ended or os.getpid() != self._pid:  # a forked child leaves the run to its parent
             return
         if self._claim is None:
             self.close()
@@ -266,13 +274,41 @@ class Recorder:
         self.update(sync=Sync.FOLDER, **best, best_pending=None)
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
-    def _start_over(self) -> None:
-        """Nothing of an earlier attempt is continued: its lines stay in the file and no longer count."""
+    def _decide(self) -> None:
+        """This attempt starts over, unless someone else who writes this run has already decided."""
         self._undecided = False
-        self._rewind(-1)
+        if not _was_decided(self.paths):
+            self._rewind(-1)
+            self._forget_best()
+
+    def _forget_best(self) -> None:
         self.paths.best.unlink(missing_ok=True)
         self.metadata.update(dict.fromkeys(BEST_KEYS))
         self.update(best_pending=None)
+
+    def _hold_best(self, step: int) -> dict[str, Any] | None:
+        """Keep the best of this moment beside its checkpoint, so that a resume from there has it back."""
+        if self.best_step is None:
+            return None
+        for old in self.paths.checkpoints.glob(f".{HELD}*"):
+            old.unlink()
+        os.link(self.paths.best, self._held(step))
+        return {key: self.metadata[key] for key in BEST_KEYS}
+
+    def _held(self, step: int) -> Path:
+        return self.paths.checkpoints / f".{HELD}{step}.pt"
+
+    def _return_to_best_of(self, checkpoint: Checkpoint) -> None:
+        """A best that came after the step that is resumed from belongs to an attempt that is taken back."""
+        best, held = checkpoint.details.get("best"), self._held(checkpoint.step)
+        if self.best_step is None or self.best_step <= checkpoint.step:
+            return
+        if not best or not held.exists() or file_hash(held) != best["best_checkpoint_sha256"]:
+            self._forget_best()
+            return
+        self.update(best_pending=best)
+        link_file(held, self.paths.best)
+        self.update(**best, best_pending=None)
 
     def _rewind(self, step: int) -> None:
         """From here on, what was logged and saved after `step` was another attempt's."""
@@ -282,6 +318,7 @@ class Recorder:
     def _continue_from(self, checkpoint: Checkpoint) -> None:
         self._undecided = False
         self._rewind(checkpoint.step)
+        self._return_to_best_of(checkpoint)
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = dict(self.metadata["lineage"])
         lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time()}]
@@ -317,6 +354,23 @@ def _line(content: Mapping[str, Any]) -> bytes:
         raise UserError(f"this cannot be recorded: {error}", hint="Names are text, steps are below 2^63.") from None
 
 
+def _was_decided(paths: RunPaths) -> bool:
+    """Whether this attempt has already resumed or started over, or is the first one."""
+    for row in reversed(read_lines(paths.events).rows):
+        if row["event"] in ("rewound", "run_started"):
+            return True
+        if row["event"] == "run_resumed":
+            return False
+    return False
+
+
+def _sweep(paths: RunPaths) -> None:
+    """Remove what a kill left half-done: files under temporary names, and a best that was never announced."""
+    leftovers = [*paths.root.glob(".*.tmp"), *paths.checkpoints.glob(".*.tmp"), *paths.checkpoints.glob(".best-*.pt")]
+    for path in leftovers:
+        path.unlink(missing_ok=True)
+
+
 def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
     """Step → hash of the checkpoints that belong to the run as it stands."""
     saved: dict[int, str] = {}
@@ -336,9 +390,14 @@ def _how_a_script_ended(error: BaseException) -> tuple[Status, str | None]:
 
 
 def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-    """What an interrupted run hands to the attempt that continues it."""
+    """What an interrupted run hands to the attempt that continues it. A best by another metric is not the best."""
+    judged = ("best_metric_name", "best_metric_mode")
+    if metadata["best_metric_name"] is None:  # a program that joins has named it
+        metadata = {**metadata, **{key: previous[key] for key in judged}}
+    same = all(metadata[key] == previous[key] for key in judged)
+    best = {key: previous[key] if same else None for key in BEST_KEYS}
     timings = {**metadata["timings"], "created": previous["timings"]["created"]}
-    return {**metadata, **{key: previous[key] for key in (*BEST_KEYS, "lineage")}, "timings": timings}
+    return {**metadata, **best, "lineage": previous["lineage"], "timings": timings}
 
 
 def _number(name: str, value: Any) -> float:

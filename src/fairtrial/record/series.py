@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,6 +92,10 @@ def last_row(path: Path) -> dict[str, Any] | None:
     return row
 
 
+LINES_BYTES = b"fairtrial.lines_bytes"
+"""In the columnar copy: the size of the lines that it was made of. Times of files do not survive copying."""
+
+Series = dict[str, tuple["numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]"]]
 Points = dict[str, dict[int, float]]
 
 
@@ -129,7 +133,8 @@ def write_columns(paths: RunPaths) -> dict[str, float]:
         pyarrow.array(codes, pyarrow.int32()), pyarrow.array(names, pyarrow.string())
     )
     columns = [metric, pyarrow.array(steps, pyarrow.int64()), pyarrow.array(values, pyarrow.float64())]
-    table = pyarrow.Table.from_arrays(columns, names=["metric", "step", "value"])
+    made_of = {LINES_BYTES: str(paths.metrics.stat().st_size).encode()} if found else None
+    table = pyarrow.Table.from_arrays(columns, names=["metric", "step", "value"]).replace_schema_metadata(made_of)
     replace_file(paths.columns, lambda path: pyarrow.parquet.write_table(table, path), sync=Sync.NOTHING)
     return _last_values(found)
 
@@ -138,15 +143,16 @@ def _last_values(found: Points) -> dict[str, float]:
     return {name: series[max(series)] for name, series in found.items()}
 
 
-def read_series(paths: RunPaths) -> dict[str, tuple[numpy.ndarray[Any, Any], numpy.ndarray[Any, Any]]]:
+def read_series(paths: RunPaths) -> Series:
     """Metric → (steps, values), in the order of steps."""
     import numpy
 
-    if _columns_are_current(paths):
-        try:
-            return dict(_from_columns(paths.columns))
-        except (OSError, ValueError):  # a damaged copy; the lines are the truth
-            pass
+    try:
+        columns = _from_columns(paths)
+    except (OSError, ValueError):  # none, or a damaged one; the lines are the truth
+        columns = None
+    if columns is not None:
+        return columns
     found: Mapping[str, Mapping[int, float]] = points(read_lines(paths.metrics).rows)
     return {
         name: (
@@ -157,19 +163,17 @@ def read_series(paths: RunPaths) -> dict[str, tuple[numpy.ndarray[Any, Any], num
     }
 
 
-def _columns_are_current(paths: RunPaths) -> bool:
-    try:
-        return paths.columns.stat().st_mtime_ns >= paths.metrics.stat().st_mtime_ns
-    except FileNotFoundError:
-        return False
-
-
-def _from_columns(path: Path) -> Iterator[tuple[str, Any]]:
+def _from_columns(paths: RunPaths) -> Series | None:
+    """The columnar copy, or None where it was not made of the lines as they are now."""
+    if not paths.columns.exists():
+        return None
     import pyarrow.parquet
 
-    table = pyarrow.parquet.ParquetFile(path, read_dictionary=["metric"]).read()
+    table = pyarrow.parquet.ParquetFile(paths.columns, read_dictionary=["metric"]).read()
+    made_of = (table.schema.metadata or {}).get(LINES_BYTES)
+    if made_of != str(paths.metrics.stat().st_size).encode():
+        return None
     metric = table["metric"].combine_chunks()
     steps, values, codes = table["step"].to_numpy(), table["value"].to_numpy(), metric.indices.to_numpy()
-    for code, name in enumerate(metric.dictionary.to_pylist()):
-        chosen = codes == code
-        yield name, (steps[chosen], values[chosen])
+    found = enumerate(metric.dictionary.to_pylist())
+    return {name: (steps[codes == code], values[codes == code]) for code, name in found}
