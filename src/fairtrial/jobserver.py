@@ -133,8 +133,7 @@ class Server:
             ready, _, _ = select.select([self.commands, self.wake, *outcomes], [], [])
             if self.wake in ready:
                 os.read(self.wake, 4096)
-            for pid in [outcomes[descriptor] for descriptor in ready if descriptor in outcomes]:
-                self._hear(pid)
+            self.leaving.update(pid for descriptor, pid in outcomes.items() if descriptor in ready and self._hear(pid))
             self._reap()
             if self.commands in ready:
                 going_on = self._read_commands()
@@ -196,30 +195,23 @@ class Server:
             sys.stderr.flush()
             os._exit(code)
 
-    def _hear(self, pid: int) -> None:
-        """A job has said how it ended. Its process may take a while to go; the next job need not wait for that."""
+    def _hear(self, pid: int) -> bool:
+        """Pass on how a job ended, if it has said so; the next job need not wait for its process to go."""
         identity, child = self.jobs[pid]
+        if not select.select([child.outcome], [], [], 0)[0]:
+            return False
         line = os.read(child.outcome, select.PIPE_BUF)
         if line:
             self._forget(pid)
-            self.leaving.add(pid)
             self._say({"id": identity, **json.loads(line)})
+        return bool(line)
 
     def _reap(self) -> None:
         """Collect processes that are gone; one that said nothing has only its exit status to tell."""
-        for pid in list(self.leaving):
-            if os.waitpid(pid, os.WNOHANG)[0]:
-                self.leaving.discard(pid)
-        for pid, (identity, child) in list(self.jobs.items()):
+        self.leaving = {pid for pid in self.leaving if not os.waitpid(pid, os.WNOHANG)[0]}
+        for pid, (identity, _) in list(self.jobs.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
-            if (
-                done
-                and select.select([child.outcome], [], [], 0)[0]
-                and (line := os.read(child.outcome, select.PIPE_BUF))
-            ):
-                self._forget(pid)
-                self._say({"id": identity, **json.loads(line)})
-            elif done:
+            if done and not self._hear(pid):
                 self._forget(pid)
                 self._say({"id": identity, "exit": os.waitstatus_to_exitcode(status), "outcome": None})
 

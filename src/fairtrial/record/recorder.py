@@ -145,6 +145,7 @@ class Recorder:
         self.event("checkpoint_saved", step=step, sha256=sha256)
         os.fsync(self._events_file)
         link_file(path, self.paths.last)
+        self._let_go_of_older_best(step)
 
     def resume(self) -> Checkpoint | None:
         """The newest checkpoint whose content is the one that was recorded, or None to start afresh."""
@@ -290,10 +291,14 @@ class Recorder:
         """Keep the best of this moment beside its checkpoint, so that a resume from there has it back."""
         if self.best_step is None:
             return None
-        for old in self.paths.checkpoints.glob(f".{HELD}*"):
-            old.unlink()
-        os.link(self.paths.best, self._held(step))
+        link_file(self.paths.best, self._held(step))
         return {key: self.metadata[key] for key in BEST_KEYS}
+
+    def _let_go_of_older_best(self, step: int) -> None:
+        """Only once the new checkpoint is there: until then a resume goes to the one before, and to its best."""
+        for old in self.paths.checkpoints.glob(f".{HELD}*"):
+            if old != self._held(step):
+                old.unlink()
 
     def _held(self, step: int) -> Path:
         return self.paths.checkpoints / f".{HELD}{step}.pt"
