@@ -5,7 +5,10 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 
-.PHONY: setup demo test lint evidence benchmarks docs clean
+ORACLE := .venv-rliable
+ORACLE_STAMP := $(ORACLE)/.installed
+
+.PHONY: setup demo test lint evidence benchmarks golden docs clean
 
 setup: $(STAMP)
 
@@ -14,6 +17,15 @@ $(STAMP): pyproject.toml constraints.txt tools/install_torch.py
 	$(BIN)/python tools/install_torch.py
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $(STAMP)
+
+# rliable needs older packages than ours, so it has an environment of its own. Tests need only what it once said.
+$(ORACLE_STAMP): benchmarks/oracle/constraints.txt
+	test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
+	$(ORACLE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< rliable
+	touch $(ORACLE_STAMP)
+
+golden: $(STAMP) $(ORACLE_STAMP)
+	$(BIN)/python tools/make_golden.py
 
 demo: $(STAMP)
 	$(BIN)/fairtrial launch examples/demo.yaml
@@ -26,11 +38,11 @@ lint: $(STAMP)
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2
 
-evidence: $(STAMP)
+evidence: $(STAMP) $(ORACLE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks.evidence
 
-benchmarks: $(STAMP)
+benchmarks: $(STAMP) $(ORACLE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks
 
@@ -38,4 +50,4 @@ docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) .pytest_cache .mypy_cache .ruff_cache .hypothesis

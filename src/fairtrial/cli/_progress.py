@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from fairtrial.api.cells import Cell
 from fairtrial.api.runs import last_step
 from fairtrial.cli._output import Output
-from fairtrial.cli._words import counted
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
+from fairtrial.core.words import counted
 from fairtrial.launch.schedule import Place, Ticket
 
 if TYPE_CHECKING:

@@ -13,9 +13,9 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
-from fairtrial.cli._words import counted, shown_change, shown_time, shown_value
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.words import counted, shown_change, shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console

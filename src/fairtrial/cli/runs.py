@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._words import best_line, counted, shown_time, shown_value
+from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import UsageError
+from fairtrial.core.words import counted, shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console

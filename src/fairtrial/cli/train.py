@@ -14,10 +14,11 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
-from fairtrial.cli._words import best_line, shown_time, shown_value
+from fairtrial.cli._words import best_line
 from fairtrial.core.errors import UsageError
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
+from fairtrial.core.words import shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -96,5 +96,92 @@ NOT_FINITE = Caution(
     "{count} completed run(s) ended with a value of {metric} that is not finite; they are not in the means.",
     "Look at them: a NaN is a result, not a gap.",
 )
+ARMS_DIFFER = Caution(
+    "arms differ in shape",
+    "The arms scatter differently: intervals keep their promise only where both arms have noise of the same kind.",
+    "Look at the single runs; --certify shows how far the coverage can fall.",
+)
+UNEQUAL_N = Caution(
+    "unequal n",
+    "The arms have {control} and {candidate} runs: with skewed noise more than 5 % of such comparisons err.",
+    "Fill the smaller arm up to the same number of runs.",
+)
+ONE_ARM = Caution(
+    "one-arm interval",
+    "An interval for one arm alone has no partner to cancel skewed noise: at 3 to 5 seeds it can cover far less "
+    "than it says.",
+    "Judge differences between arms, or run more seeds.",
+)
+BOOTSTRAP_FEW = Caution(
+    "bootstrap at few seeds",
+    "A {method} bootstrap of {n} runs knows only {n} values: its intervals tend to cover less than they say.",
+    "Use the default method, t, or check with --certify.",
+)
+LOST_RUNS = Caution(
+    "lost runs",
+    "{control} run(s) of {first} and {candidate} of {second} ended without a valid number; the verdict must "
+    "hold without them and with each at the worst value seen.",
+    "Find out why: a variant that loses runs is not simply better.",
+)
+MISSING_RUNS = Caution(
+    "missing runs",
+    "{count} planned run(s) are not there yet or were interrupted; they are not scored.",
+    "Launch the study again: it fills what is missing.",
+)
+TOO_FEW_FOR_FAMILY = Caution(
+    "too few seeds for this family",
+    "With {n} seeds, tests pair by pair have little power and uncertain error rates in a family of {pairs}.",
+    "Use --family tukey, or run at least 5 seeds.",
+)
+FAMILY_SEEDS = Caution(
+    "family on shared seeds",
+    "All arms are judged together on the {n} seeds that every one of them completed; {left} run(s) are left out.",
+    "Fill the missing cells.",
+)
+FEW_TASKS = Caution(
+    "few tasks",
+    "Over {tasks} task(s) a bootstrap of the {statistic} covers less than it says; from 20 on it holds.",
+    "Use the mean over tasks, whose interval comes from Student's t.",
+)
+TASK_SCALES = Caution(
+    "tasks on different scales",
+    "Scores of the tasks lie between {low} and {high} on average: the largest decide the aggregate.",
+    "Normalize the scores, or read the probability of improvement, which knows no scale.",
+)
+UNDECLARED = Caution(
+    "undeclared difference",
+    "The arms also differ in {what}: {values}. A difference in results may come from that.",
+    "Make both arms alike in all but the change on trial, or declare it in the variants.",
+)
+OTHER_SIZE = Caution(
+    "other size",
+    "{candidate} has {ratio} of the {what} of {control}: part of a difference may come from that.",
+    "Match the sizes, or read the verdict as one about both changes.",
+)
+SEEDS_AFTER_LOOK = Caution(
+    "seeds added after looking",
+    "Seeds were added after this comparison was first looked at: the error rate is above the one stated.",
+    "Confirm it on fresh seeds, or plan the number of seeds first.",
+)
+LOOK_NOT_NOTED = Caution(
+    "look not noted",
+    "The store cannot be written, so this look at the comparison could not be noted.",
+    "Analyse where the study can be written.",
+)
+STILL_MOVING = Caution(
+    "still improving",
+    "{variant} was still changing at the end of its runs: the order may be another with more steps.",
+    "Train longer, or say that the verdict is about this budget.",
+)
+DUPLICATE_SEEDS = Caution(
+    "repeated attempts",
+    "{count} repeated attempt(s) at a seed were left out: they are not further seeds.",
+    "Nothing to do; give --control-run-ids to compare chosen runs.",
+)
+CHANCE_PAIRS = Caution(
+    "pairs share nothing known",
+    "The runs are paired by seed, but what the pairs share is unknown; the test is valid all the same.",
+    "Record the runs with Fairtrial to have the shared streams named.",
+)
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

@@ -1,0 +1,331 @@
+"""Candidate against control: the one place where a method, a verdict rule and the lost runs come together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse import effects
+from fairtrial.analyse.bootstrap import infer_bca, infer_percentile, infer_studentized
+from fairtrial.analyse.diagnostics import diagnose, differ_in_shape
+from fairtrial.analyse.inference import SIDES, Inference
+from fairtrial.analyse.permutation import infer_mann_whitney, infer_permutation, infer_sign_flip, infer_wilcoxon
+from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
+from fairtrial.analyse.samples import Arms, Array, Seed, as_sample, canonical
+from fairtrial.analyse.student import infer_t
+from fairtrial.analyse.verdicts import Decision, decide, stand_both
+from fairtrial.core.cautions import (
+    ARMS_DIFFER,
+    BOOTSTRAP_FEW,
+    LOST_RUNS,
+    UNEQUAL_N,
+)
+from fairtrial.core.errors import InvalidOptions, UserError, unknown
+from fairtrial.core.findings import Attrition, Comparison, Estimate, FilledCaution, Reason, SeedsNeeded, Verdict
+
+Method = Callable[[Arms, int, np.random.Generator], Inference]
+POWER = 0.8
+ASSURANCE = 0.8
+RESAMPLES = 10_000
+BOOTSTRAP_SAFE = 15
+
+
+def _of_student(arms: Arms, _count: int, _rng: np.random.Generator) -> Inference:
+    return infer_t(arms)
+
+
+PAIRED_METHODS: dict[str, Method] = {
+    "t": _of_student,
+    "bca": infer_bca,
+    "percentile": infer_percentile,
+    "studentized": infer_studentized,
+    "sign-flip": infer_sign_flip,
+    "wilcoxon": lambda arms, _count, _rng: infer_wilcoxon(arms),
+}
+UNPAIRED_METHODS: dict[str, Method] = {
+    "t": _of_student,
+    "bca": infer_bca,
+    "percentile": infer_percentile,
+    "studentized": infer_studentized,
+    "permutation": infer_permutation,
+    "mann-whitney": lambda arms, _count, _rng: infer_mann_whitney(arms),
+}
+METHODS = tuple(dict.fromkeys([*PAIRED_METHODS, *UNPAIRED_METHODS]))
+BOOTSTRAPS = ("bca", "percentile", "studentized")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What was decided about a comparison before its numbers were seen."""
+
+    paired: bool
+    alpha: float = 0.05
+    side: str = "two-sided"
+    sesoi: float | None = None
+    method: str = "t"
+    direction: str = "max"
+    resamples: int = RESAMPLES
+    power: float = POWER
+
+    def check(self) -> Terms:
+        """Everything that is wrong with these terms, at once."""
+        own, other = (PAIRED_METHODS, "unpaired") if self.paired else (UNPAIRED_METHODS, "paired")
+        problems = []
+        if not 0 < self.alpha < 0.5:
+            problems.append(f"alpha must lie between 0 and 0.5, not {self.alpha!r}")
+        if not 0 < self.power < 1:
+            problems.append(f"power must lie between 0 and 1, not {self.power!r}")
+        if self.side not in SIDES:
+            problems.append(unknown("side", str(self.side), SIDES))
+        if self.sesoi is not None and not 0 < self.sesoi < math.inf:
+            problems.append(f"sesoi must be a positive number, not {self.sesoi!r}")
+        if self.method not in METHODS:
+            problems.append(unknown("method", str(self.method), METHODS))
+        elif self.method not in own:
+            problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(own)}")
+        if self.direction not in ("max", "min"):
+            problems.append(unknown("direction", str(self.direction), ("max", "min")))
+        if self.resamples < 100:
+            problems.append(f"resamples must be at least 100, not {self.resamples}")
+        if problems:
+            raise InvalidOptions(problems[0], problems=problems[1:])
+        return self
+
+    @property
+    def design(self) -> Design:
+        return Design(self.paired, self.alpha, self.power, self.side)
+
+    def on_difference(self, side: str | None = None) -> str:
+        """The side as it applies to candidate − control: less is better where the metric is minimized."""
+        side = side or self.side
+        return side if self.direction == "max" else {"greater": "less", "less": "greater"}.get(side, side)
+
+    def infer(self, arms: Arms, seed: Seed, method: str | None = None) -> Inference:
+        """About candidate − control, whichever of them came first in the canonical order."""
+        methods = PAIRED_METHODS if self.paired else UNPAIRED_METHODS
+        found = methods[method or self.method](arms, self.resamples, arms.stream(seed))
+        if arms.symmetric:
+            return found.symmetric()
+        return found.negated() if arms.swapped else found
+
+
+def compare_samples(
+    control: Sequence[float] | Array,
+    candidate: Sequence[float] | Array,
+    *,
+    paired: bool,
+    alpha: float = 0.05,
+    side: str = "two-sided",
+    sesoi: float | None = None,
+    method: str = "t",
+    rng: Seed = None,
+    direction: str = "max",
+    resamples: int = RESAMPLES,
+    names: tuple[str, str] = ("control", "candidate"),
+) -> Comparison:
+    """Did the candidate do better than the control? One number per run; paired by position.
+
+    Values that are not finite are runs without a result (diverged, NaN): the verdict must hold without them and
+    with each set to the worst value seen. `side="greater"` asks only whether the candidate is better. `rng` is a
+    seed or a generator; without one, seed 0, so that the same input gives the same answer.
+    """
+    terms = Terms(paired, alpha, side, sesoi, method, direction, resamples).check()
+    return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), terms, names=names, seed=rng)
+
+
+def compare(control: Array, candidate: Array, terms: Terms, *, names: tuple[str, str], seed: Seed = None) -> Comparison:
+    """The same on arrays and checked terms."""
+    if terms.paired and len(control) != len(candidate):
+        raise UserError(
+            f"{len(control)} runs of {names[0]} and {len(candidate)} of {names[1]} cannot be paired one to one",
+            hint="Give one value per seed in both, in the same order, or compare them unpaired.",
+        )
+    kept = _kept(control, candidate, paired=terms.paired)
+    seed = int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else seed
+    judged = judge(*kept, terms, seed)
+    lost = tuple(int((~np.isfinite(sample)).sum()) for sample in (control, candidate))
+    decision, attrition = judged.decision, None
+    if any(lost):
+        decision, attrition = _under_attrition(control, candidate, judged, terms, seed, lost)
+    return assemble(*kept, judged, decision, attrition, terms, names)
+
+
+def _kept(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
+    if paired:
+        both = np.isfinite(control) & np.isfinite(candidate)
+        return control[both], candidate[both]
+    return control[np.isfinite(control)], candidate[np.isfinite(candidate)]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a method said about two finite samples, and what follows from it."""
+
+    inference: Inference | None
+    decision: Decision
+
+
+def judge(control: Array, candidate: Array, terms: Terms, seed: Seed = None) -> Judged:
+    """Infer and decide; refuse where the numbers cannot carry a conclusion."""
+    nothing = _cannot(control, candidate, terms)
+    if nothing is not None:
+        return Judged(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
+    inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
+    return Judged(inference, decide_by(inference, terms))
+
+
+def decide_by(inference: Inference, terms: Terms) -> Decision:
+    """What an inference about candidate − control means under these terms."""
+    wide = _gain(inference.interval(terms.alpha, terms.on_difference()), terms)
+    narrow = _gain(inference.interval(2 * terms.alpha), terms)
+    if math.isnan(wide[0]) or math.isnan(wide[1]) or wide == (-math.inf, math.inf):
+        return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.METHOD_NEEDS_MORE.value)
+    return decide(wide, narrow, terms.sesoi)
+
+
+def _gain(interval: tuple[float, float], terms: Terms) -> tuple[float, float]:
+    return interval if terms.direction == "max" else (-interval[1], -interval[0])
+
+
+def _cannot(control: Array, candidate: Array, terms: Terms) -> Reason | None:
+    """Why these samples carry no conclusion, if they do not."""
+    if min(len(control), len(candidate)) < 2:
+        return Reason.TOO_FEW
+    scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
+    still = 16 * np.finfo(float).eps * scale  # differences of equal size differ in their last digits
+    spreads = [np.ptp(candidate - control)] if terms.paired else [np.ptp(control), np.ptp(candidate)]
+    return Reason.NO_VARIATION if all(spread <= still for spread in spreads) else None
+
+
+def _under_attrition(
+    control: Array, candidate: Array, judged: Judged, terms: Terms, seed: Seed, lost: tuple[int, ...]
+) -> tuple[Decision, Attrition]:
+    seen = np.concatenate([control[np.isfinite(control)], candidate[np.isfinite(candidate)]])
+    worst = None if not len(seen) else float(seen.min() if terms.direction == "max" else seen.max())
+    filled = [
+        np.where(np.isfinite(sample), sample, np.nan if worst is None else worst) for sample in (control, candidate)
+    ]
+    scored = judge(filled[0], filled[1], terms, seed) if worst is not None else judged
+    decision = stand_both(judged.decision, scored.decision)
+    return decision, Attrition(lost[0], lost[1], worst, judged.decision.verdict, scored.decision.verdict)
+
+
+def assemble(
+    control: Array, candidate: Array, judged: Judged, decision: Decision, attrition: Attrition | None,
+    terms: Terms, names: tuple[str, str],
+) -> Comparison:  # fmt: skip
+    n = len(control) if terms.paired else len(control) + len(candidate)
+    known = judged.inference
+    checks = diagnose(control, candidate, paired=terms.paired) if known else {}
+    comparison = Comparison(
+        control=names[0], candidate=names[1],
+        pairing="paired" if terms.paired else "unpaired",
+        method=known.method if known else terms.method,
+        side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+        n_control=len(control), n_candidate=len(candidate),
+        mean_control=_mean(control), mean_candidate=_mean(candidate),
+        sd_control=_sd(control), sd_candidate=_sd(candidate),
+        effect=_effect(control, candidate, known, decision, terms, n, terms.alpha, terms.on_difference()),
+        equivalence=_effect(control, candidate, known, decision, terms, n, 2 * terms.alpha, "two-sided"),
+        p_value=known.p_value(terms.on_difference()) if known else None,
+        verdict=decision.verdict, reason=decision.reason,
+        significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
+        attrition=attrition, diagnostics=checks, tests=dict(known.detail) if known else {},
+        cautions=_cautions(control, candidate, checks, attrition, terms, names),
+    )  # fmt: skip
+    return _with_sizes(comparison, control, candidate, terms) if known else comparison
+
+
+def _mean(sample: Array) -> float | None:
+    return float(np.sort(sample).mean()) if len(sample) else None
+
+
+def _sd(sample: Array) -> float | None:
+    return float(np.sort(sample).std(ddof=1)) if len(sample) > 1 else None
+
+
+def _effect(
+    control: Array, candidate: Array, known: Inference | None, decision: Decision, terms: Terms, n: int,
+    alpha: float, side: str,
+) -> Estimate:  # fmt: skip
+    samples = np.sort(candidate - control) if terms.paired else None
+    if known is not None:
+        return known.estimate(alpha, side, n, samples)
+    low, high = _mean(control), _mean(candidate)
+    value = None if low is None or high is None else high - low
+    told = None if samples is None else tuple(samples.tolist())
+    return Estimate(value, None, None, 1 - alpha, terms.method, n, samples=told, reason=decision.reason)
+
+
+def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms: Terms) -> Comparison:
+    """Standardized effects, the chance to win, the correlation of pairs, and what so few runs can see."""
+    alpha, paired = terms.alpha, terms.paired
+    arms = canonical(control, candidate, paired=paired)
+    worse, better = (control, candidate) if terms.direction == "max" else (-control, -candidate)
+    sd, runs = _noise(arms), min(arms.runs)
+    g = effects.hedges_g(arms.first, arms.second, paired=paired, alpha=alpha)
+    d_z = effects.d_z(arms.differences, alpha) if paired else None
+    return replace(
+        comparison,
+        hedges_g=g.negated() if arms.swapped else g,
+        d_z=d_z.negated() if d_z and arms.swapped else d_z,
+        superiority=effects.paired_superiority(better - worse, alpha) if paired
+        else effects.unpaired_superiority(worse, better, alpha),
+        correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
+        detectable=detectable(runs, sd, terms.design),
+        seeds_needed=_seeds_needed(comparison, sd, runs, terms),
+    )  # fmt: skip
+
+
+def _noise(arms: Arms) -> float:
+    """The standard deviation that power is planned with."""
+    if arms.paired:
+        return float(arms.differences.std(ddof=1))
+    return math.sqrt((float(arms.first.var(ddof=1)) + float(arms.second.var(ddof=1))) / 2)
+
+
+def _seeds_needed(comparison: Comparison, sd: float, runs: int, terms: Terms) -> SeedsNeeded | None:
+    """For an open question: how many runs per arm would settle it, planned on the upper bound of the noise."""
+    if comparison.verdict is not Verdict.INCONCLUSIVE or comparison.reason != Reason.NOT_COVERED:
+        return None
+    upper = sd_upper(sd, terms.design.freedom(runs), ASSURANCE)
+    seen = abs(comparison.effect.value or 0.0)
+    if terms.sesoi is not None:
+        counts = [
+            seeds_for(terms.sesoi / upper, terms.design),
+            seeds_for_equivalence(terms.sesoi / upper, terms.design),
+        ]
+        per_arm = None if None in counts else max(count for count in counts if count is not None)
+        effect, basis = terms.sesoi, "sesoi"
+    else:
+        per_arm, effect, basis = seeds_for(seen / upper, terms.design), seen, "observed difference"
+    more = None if per_arm is None else max(1, per_arm - runs)
+    return SeedsNeeded(per_arm, more, effect, terms.power, ASSURANCE, basis)
+
+
+def _cautions(
+    control: Array,
+    candidate: Array,
+    checks: Mapping[str, Any],
+    attrition: Attrition | None,
+    terms: Terms,
+    names: tuple[str, str],
+) -> tuple[FilledCaution, ...]:
+    found = []
+    if attrition is not None:
+        found.append(
+            LOST_RUNS.fill(control=attrition.control, candidate=attrition.candidate, first=names[0], second=names[1])
+        )
+    if not checks:
+        return tuple(found)
+    if not terms.paired and abs(len(control) - len(candidate)) > 1:
+        found.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
+    if differ_in_shape(checks, control, candidate):
+        found.append(ARMS_DIFFER.fill())
+    if terms.method in BOOTSTRAPS and min(len(control), len(candidate)) < BOOTSTRAP_SAFE:
+        found.append(BOOTSTRAP_FEW.fill(n=min(len(control), len(candidate)), method=terms.method))
+    return tuple(found)

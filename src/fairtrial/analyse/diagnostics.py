@@ -1,0 +1,66 @@
+"""Looks at the assumptions. What is found is shown; it never switches or hides a test."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from fairtrial.analyse.samples import Array
+
+BIMODAL = 5 / 9
+"""The bimodality coefficient of the uniform distribution; peaks apart from each other lie above it."""
+
+
+def diagnose(control: Array, candidate: Array, *, paired: bool) -> dict[str, Any]:
+    """Shapiro–Wilk on what the test assumes to be normal, Levene across the arms, bimodality per arm."""
+    judged = {"differences": candidate - control} if paired else {"control": control, "candidate": candidate}
+    control, candidate = np.sort(control), np.sort(candidate)
+    return {
+        "shapiro_wilk_p": {name: shapiro_wilk(np.sort(sample)) for name, sample in judged.items()},
+        "levene_p": levene(control, candidate),
+        "bimodality": {"control": bimodality(control), "candidate": bimodality(candidate)},
+    }
+
+
+def shapiro_wilk(sample: Array) -> float | None:
+    from scipy import stats
+
+    return float(stats.shapiro(sample).pvalue) if len(sample) >= 3 and np.ptp(sample) > 0 else None
+
+
+def levene(first: Array, second: Array) -> float | None:
+    """Brown and Forsythe's form, around medians: p-value of equal spread; None where there is none at all."""
+    n, m = len(first), len(second)
+    if min(n, m) < 3:
+        return None
+    deviations = [np.abs(sample - np.median(sample)) for sample in (first, second)]
+    means = [float(d.mean()) for d in deviations]
+    grand = (n * means[0] + m * means[1]) / (n + m)
+    within = sum(float(((d - mean) ** 2).sum()) for d, mean in zip(deviations, means, strict=True))
+    between = n * (means[0] - grand) ** 2 + m * (means[1] - grand) ** 2
+    if within == 0:
+        return None
+    return float(special.fdtrc(1, n + m - 2, (n + m - 2) * between / within))
+
+
+def bimodality(sample: Array) -> float | None:
+    """Sarle's coefficient with its small-sample correction; above 5/9 hints at two groups of runs."""
+    n = len(sample)
+    if n < 5 or np.ptp(sample) == 0:
+        return None
+    centred = sample - sample.mean()
+    m2, m3, m4 = (float((centred**k).mean()) for k in (2, 3, 4))
+    skew = m3 / m2**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
+    kurtosis = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
+    return float(skew**2 + 1) / (kurtosis + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
+
+
+def differ_in_shape(found: Mapping[str, Any], control: Array, candidate: Array) -> bool:
+    """Whether the arms' spreads differ by more than chance, or only one of them has any."""
+    constant = [np.ptp(sample) == 0 for sample in (control, candidate)]
+    levene_p = found["levene_p"]
+    return constant[0] != constant[1] or (levene_p is not None and levene_p < 0.05)

@@ -1,0 +1,58 @@
+"""The panel of noise shapes that intervals are held against: the kinds that seeds of real trainings show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairtrial.analyse.samples import Array
+
+Draw = Callable[[np.random.Generator, tuple[int, ...]], Array]
+COLLAPSE = 0.2
+LOG_SIGMA = 0.8
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A distribution of runs around what a variant can do, and its true mean."""
+
+    name: str
+    text: str
+    mean: float
+    draw: Draw
+
+
+def _normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.standard_normal(size)
+
+
+def _log_normal(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return np.exp(LOG_SIGMA * rng.standard_normal(size))
+
+
+def _heavy(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.standard_t(3, size)
+
+
+def _peaks(apart: float) -> Draw:
+    def draw(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+        return apart * (2 * rng.integers(0, 2, size) - 1) + rng.standard_normal(size)
+
+    return draw
+
+
+def _collapsing(rng: np.random.Generator, size: tuple[int, ...]) -> Array:
+    return rng.standard_normal(size) - 10.0 * (rng.random(size) < COLLAPSE)
+
+
+SHAPES = (
+    Shape("normal", "normal noise", 0.0, _normal),
+    Shape("log-normal", "a long tail to one side", math.exp(LOG_SIGMA**2 / 2), _log_normal),
+    Shape("heavy tails", "now and then far out, t with 3 degrees of freedom", 0.0, _heavy),
+    Shape("two peaks", "runs that end in one of two near places", 0.0, _peaks(2.0)),
+    Shape("far peaks", "runs that end in one of two far places", 0.0, _peaks(10.0)),
+    Shape("collapsing", "one run in five collapses", -10.0 * COLLAPSE, _collapsing),
+)

@@ -1,0 +1,85 @@
+"""Numbers of two arms in one canonical order.
+
+Results must not depend on the order in which runs were made or on which arm is called the control: A against B is
+exactly minus B against A. So values are sorted, the arms are put in an order that only their content decides, the
+computation is done once in that order, and its result is turned round if need be. Random streams are keyed by the
+same content.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from fairtrial.core.errors import UserError
+
+Array = npt.NDArray[np.float64]
+Seed = int | np.random.Generator | None
+
+
+def as_sample(values: Sequence[float] | Array, name: str) -> Array:
+    """One-dimensional floats, or a sentence on why these values are none. NaN and infinity are let through."""
+    try:
+        sample = np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise UserError(f"{name} holds something that is not a number") from None
+    if sample.ndim != 1:
+        raise UserError(f"{name} must be a list of numbers, one per run, not an array of {sample.ndim} dimensions")
+    return sample
+
+
+@dataclass(frozen=True)
+class Arms:
+    """Two samples in canonical order. `swapped`: the second one is the control. All values are finite."""
+
+    first: Array
+    second: Array
+    paired: bool
+    swapped: bool
+    symmetric: bool
+
+    @property
+    def differences(self) -> Array:
+        """second − first, pair by pair."""
+        return self.second - self.first
+
+    @property
+    def runs(self) -> tuple[int, int]:
+        return len(self.first), len(self.second)
+
+    @property
+    def n(self) -> int:
+        """Independent pieces of evidence: pairs, or runs of both arms."""
+        return len(self.first) if self.paired else len(self.first) + len(self.second)
+
+    def stream(self, seed: Seed) -> np.random.Generator:
+        """A generator that depends on the seed and on the values, and on nothing else."""
+        root = int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else int(seed or 0)
+        content = self.first.tobytes() + b"|" + self.second.tobytes() + (b"paired" if self.paired else b"")
+        digest = int.from_bytes(hashlib.sha256(content).digest()[:16], "big")
+        return np.random.default_rng([root, digest])
+
+
+def canonical(control: Array, candidate: Array, *, paired: bool) -> Arms:
+    """Put two finite samples into the order that their content decides."""
+    forward, backward = _ordered(control, candidate, paired), _ordered(candidate, control, paired)
+    swapped = _key(backward) < _key(forward)
+    first, second = backward if swapped else forward
+    return Arms(first, second, paired, swapped, symmetric=_key(forward) == _key(backward))
+
+
+def _ordered(first: Array, second: Array, paired: bool) -> tuple[Array, Array]:
+    first, second = first + 0.0, second + 0.0  # −0 and 0 are one value
+    if not paired:
+        return np.sort(first), np.sort(second)
+    order = np.lexsort((second, first))
+    return first[order], second[order]
+
+
+def _key(arms: tuple[Array, Array]) -> tuple[Any, ...]:
+    return len(arms[0]), arms[0].tolist(), arms[1].tolist()

@@ -1,0 +1,50 @@
+"""The verdict: what two intervals and a smallest effect of interest allow to be said."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairtrial.core.findings import Reason, Verdict
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class Decision:
+    verdict: Verdict
+    significant: bool | None
+    equivalent: bool | None
+    exceeds_sesoi: bool | None
+    reason: str | None = None
+
+
+def decide(wide: Interval, narrow: Interval, sesoi: float | None) -> Decision:
+    """From the 1 − α interval and the 1 − 2α interval of the gain (positive is good).
+
+    `equivalent` when the narrow one lies inside ± SESOI, else `better` or `worse` when the wide one excludes zero.
+    """
+    if wide is None:
+        return Decision(Verdict.INCONCLUSIVE, None, None, None)
+    low, high = wide
+    significant = low > 0 or high < 0
+    equivalent = None if sesoi is None or narrow is None else -sesoi < narrow[0] and narrow[1] < sesoi
+    exceeds = None if sesoi is None else low > sesoi or high < -sesoi
+    return conclude(significant, low > 0, equivalent, exceeds)
+
+
+def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bool | None) -> Decision:
+    """The word for what was found; `good` is the sign of a significant gain."""
+    if equivalent:
+        return Decision(Verdict.EQUIVALENT, significant, equivalent, exceeds)
+    if significant:
+        return Decision(Verdict.BETTER if good else Verdict.WORSE, significant, equivalent, exceeds)
+    return Decision(Verdict.INCONCLUSIVE, significant, equivalent, exceeds, Reason.NOT_COVERED.value)
+
+
+def stand_both(without: Decision, with_worst: Decision) -> Decision:
+    """A verdict must hold without the lost runs and with each of them at its worst."""
+    if without.verdict is with_worst.verdict:
+        return without
+    return Decision(
+        Verdict.INCONCLUSIVE, without.significant, without.equivalent, without.exceeds_sesoi, Reason.ATTRITION.value
+    )

@@ -1,0 +1,99 @@
+"""A comparison in one sentence: the verdict first, then by how much, how sure, and what would settle it."""
+
+from __future__ import annotations
+
+from fairtrial.core.findings import Comparison, Reason, Verdict
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+
+REASONS = {
+    Reason.TOO_FEW: "fewer than two usable runs on a side",
+    Reason.NO_VARIATION: "the runs do not vary at all, so chance cannot be judged",
+    Reason.METHOD_NEEDS_MORE: "this method gives no interval for so few runs",
+    Reason.CENSORED: "some runs never reached the threshold",
+}
+
+
+def verdict_sentence(found: Comparison) -> str:
+    said = {
+        Verdict.BETTER: _ordered,
+        Verdict.WORSE: _ordered,
+        Verdict.EQUIVALENT: _equivalent,
+        Verdict.INCONCLUSIVE: _inconclusive,
+    }[found.verdict](found)
+    return f"{said} {found.label[0].upper()}{found.label[1:]}." if found.label else said
+
+
+def difference_words(found: Comparison) -> str:
+    """`accuracy +0.0522 [+0.0249, +0.0795]`"""
+    effect = found.effect
+    if effect.value is None:
+        return found.metric or "the difference is unknown"
+    width = effect.high - effect.low if effect.low is not None and effect.high is not None else None
+    decimals = decimals_for(width)
+    interval = shown_interval(effect.low, effect.high, decimals)
+    return " ".join(filter(None, [found.metric, shown_change(effect.value, decimals), interval]))
+
+
+def evidence_words(found: Comparison) -> str:
+    """`95 % interval, paired t over 5 pairs, p = 0.006`"""
+    runs = (
+        counted(found.n_control, "pair")
+        if found.pairing == "paired"
+        else f"{found.n_control} and {found.n_candidate} runs"
+    )
+    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    adjusted = " adjusted" if found.adjusted_p is not None else ""
+    told = f"p = {shown_p(p)}{adjusted}".replace("= <", "<") if p is not None else ""
+    level = f"{100 * (1 - found.alpha):g} % interval"
+    return ", ".join(filter(None, [level, f"{found.method} over {runs}", told]))
+
+
+def _ordered(found: Comparison) -> str:
+    enough = {True: " That exceeds the smallest difference of interest.", False: "", None: ""}[found.exceeds_sesoi]
+    return (
+        f"{found.candidate} is {found.verdict} than {found.control}: {difference_words(found)} "
+        f"({evidence_words(found)}).{enough}"
+    )
+
+
+def _equivalent(found: Comparison) -> str:
+    small = " The difference is real but too small to matter." if found.significant else ""
+    return (
+        f"{found.candidate} and {found.control} are equivalent: {difference_words(found)} lies within "
+        f"±{shown_value(found.sesoi)} ({evidence_words(found)}).{small}"
+    )
+
+
+def _inconclusive(found: Comparison) -> str:
+    names = f"{found.candidate} − {found.control}"
+    if found.reason == Reason.ATTRITION and found.attrition is not None:
+        lost = found.attrition.control + found.attrition.candidate
+        return (
+            f"Inconclusive (attrition): {names}, {difference_words(found)} ({evidence_words(found)}) is "
+            f"'{found.attrition.without}' without {counted(lost, 'lost run')}, but "
+            f"'{found.attrition.with_worst}' with each at the worst value seen."
+        )
+    why = next((text for reason, text in REASONS.items() if found.reason == reason), None)
+    if why is not None:
+        return f"Inconclusive: {names}, {difference_words(found)}; {why}."
+    return f"Inconclusive: {names}, {difference_words(found)} ({evidence_words(found)}).{_outlook(found)}"
+
+
+def _outlook(found: Comparison) -> str:
+    """What so few runs could have seen, and how many more would settle the question."""
+    told = ""
+    if found.detectable is not None:
+        told = f" So few runs would see a true difference of {shown_value(found.detectable)} four times in five."
+    needed = found.seeds_needed
+    if needed is None or needed.effect == 0:
+        return told
+    if needed.per_arm is None:
+        return (
+            f"{told} No affordable number of seeds would settle a difference as small as {shown_value(needed.effect)}."
+        )
+    what = (
+        f"settle it against ±{shown_value(needed.effect)}"
+        if needed.basis == "sesoi"
+        else "settle it if the true difference is the one seen"
+    )
+    return f"{told} About {counted(needed.more, 'more seed')} ({needed.per_arm:,} in all) would {what}."

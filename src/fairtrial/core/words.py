@@ -1,0 +1,60 @@
+"""Numbers, counts and times as a person reads them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+
+def shown_value(value: Any) -> str:
+    """A number as a person reads it; nothing where it is unknown."""
+    if value is None:
+        return ""
+    if not isinstance(value, float):
+        return str(value)
+    return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10_000 else f"{value:.4g}"
+
+
+def shown_change(value: float, decimals: int | None = None) -> str:
+    """A difference, always with its sign."""
+    sign = "+" if value >= 0 else "−"
+    if math.isinf(value):
+        return f"{sign}∞"
+    return sign + (shown_value(abs(value)) if decimals is None else f"{abs(value):,.{decimals}f}")
+
+
+def decimals_for(width: float | None) -> int | None:
+    """As many decimals as an interval of this width makes worth reading."""
+    if width is None or not 0 < width < math.inf:
+        return None
+    decimals = 2 - math.floor(math.log10(width / 2))
+    return max(0, decimals) if decimals <= 8 else None
+
+
+def shown_interval(low: float | None, high: float | None, decimals: int | None = None) -> str:
+    """Both limits with their signs, or nothing where there is no interval."""
+    if low is None or high is None:
+        return ""
+    return f"[{shown_change(low, decimals)}, {shown_change(high, decimals)}]"
+
+
+def shown_p(p: float | None) -> str:
+    if p is None:
+        return ""
+    return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.1e}" if p >= 1e-9 else "< 1e-9"
+
+
+def counted(number: Any, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def shown_time(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return (
+        f"{seconds:.1f} s"
+        if seconds < 120
+        else f"{seconds / 60:.1f} min"
+        if seconds < 7200
+        else f"{seconds / 3600:.1f} h"
+    )
