@@ -157,7 +157,8 @@ class _Work:
             self.recorder.refresh()
         self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
         metadata = self.recorder.metadata
-        metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage}
+        streams = sorted({*metadata["lineage"].get("streams", []), *self.setting.streams.used})
+        metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage, "streams": streams}
         metadata.update(resources=self.resources, cautions=list(self.setting.cautions))
         used = children_cpu_seconds() - children_before if is_program else None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)

@@ -173,6 +173,9 @@ def probability_of_improvement(
     generator = _generator(rng)
     drawn = [_multiplicities(len(table), table.shape[1], resamples, generator) for table in (second, first)]
     draws = np.einsum("bti,tij,btj->b", drawn[0], wins, drawn[1], optimize="optimal") / (n * m * wins.shape[0])
+    if np.ptp(draws) == 0:  # every task is won or lost by all runs: nothing is left to resample
+        name, why = "probability of improvement", Reason.NO_VARIATION.value
+        return Estimate(value, None, None, level, name, n + m, reason=why)
     ordered = np.clip(value + _widening(min(n, m)) * (draws - value), 0, 1)
     low, high = (float(x) for x in np.quantile(ordered, [(1 - level) / 2, (1 + level) / 2]))
     return Estimate(value, low, high, level, "probability of improvement, stratified bootstrap", n + m)
@@ -291,7 +294,7 @@ def _task_cautions(control: Array, candidate: Array, name: str) -> list[FilledCa
         found.append(FEW_TASKS.fill(tasks=tasks, statistic=name))
     sizes = np.abs(np.concatenate([control, candidate])).mean(axis=0)
     if tasks > 1 and len(control) and sizes.min() * 10 < sizes.max():
-        found.append(TASK_SCALES.fill(low=f"{sizes.min():.3g}", high=f"{sizes.max():.3g}"))
+        found.append(TASK_SCALES.fill())
     return found
 
 

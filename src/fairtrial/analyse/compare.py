@@ -276,9 +276,16 @@ def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms:
         superiority=effects.paired_superiority(better - worse, alpha) if paired
         else effects.unpaired_superiority(worse, better, alpha),
         correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
-        detectable=detectable(runs, sd, terms.design),
-        seeds_needed=_seeds_needed(comparison, sd, runs, terms),
+        **outlook(comparison, sd, runs, terms),
     )  # fmt: skip
+
+
+def outlook(comparison: Comparison, sd: float, runs: int, terms: Terms) -> dict[str, Any]:
+    """What so few runs can see, and how many more would settle an open question."""
+    return {
+        "detectable": detectable(runs, sd, terms.design),
+        "seeds_needed": _seeds_needed(comparison, sd, runs, terms),
+    }
 
 
 def _noise(arms: Arms) -> float:

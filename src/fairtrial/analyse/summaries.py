@@ -59,6 +59,16 @@ class Rule:
         """Which way is good for the number, given which way is good for the metric: sooner is always better."""
         return "min" if self.type == "time_to" else of_metric
 
+    def label(self, metric: str) -> str:
+        """What the number is, in a few words: `AUC of accuracy`."""
+        return {
+            "auc": f"AUC of {metric}",
+            "last": metric,
+            "best": f"best {metric}",
+            "slope": f"slope of {metric}",
+            "time_to": f"steps until {metric} reaches {self.threshold:g}" if self.threshold is not None else metric,
+        }[self.type]
+
     def __str__(self) -> str:
         where = ""
         if self.window is not None:
@@ -83,6 +93,11 @@ class Summarised:
     reason: str | None = None
     censored: bool = False
     horizon: float | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the run takes part: with its number, or ranked last because it never reached the threshold."""
+        return self.value is not None or self.censored
 
     @property
     def number(self) -> float:

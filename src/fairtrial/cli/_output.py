@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.core.errors import UsageError, UserError, unknown
-from fairtrial.core.formats import FORMATS, SUFFIXES
+from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 from fairtrial.core.paths import default_store
 
 if TYPE_CHECKING:
@@ -28,11 +28,13 @@ class Output:
     store: str | None
     quiet: bool
     color: bool
+    chart: Path | None = None
 
     def check_path(self) -> None:
         """Refuse before the work what could not be written after it."""
-        if self.path is not None and not self.path.absolute().parent.is_dir():
-            raise UserError(f"cannot write {self.path}: no such folder", hint="Choose another --output.")
+        for path in (self.path, self.chart):
+            if path is not None and not path.absolute().parent.is_dir():
+                raise UserError(f"cannot write {path}: no such folder", hint="Choose another --output.")
 
     @property
     def live(self) -> bool:
@@ -100,6 +102,15 @@ class Output:
 
 def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adds the options that all commands share; the command gets an `Output` as its first argument."""
+    return _with_output(function, charts=False)
+
+
+def with_chart_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for commands that can draw: `--output` may also name a picture, and the text is still printed."""
+    return _with_output(function, charts=True)
+
+
+def _with_output(function: Callable[..., Any], *, charts: bool) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(
@@ -112,7 +123,9 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
         **options: Any,
     ) -> Any:
         path = Path(output) if output else None
-        out = Output(_format(output_format, path), path, store, quiet, color)
+        chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
+        path = None if chart else path
+        out = Output(_format(output_format, path), path, store, quiet, color, chart)
         out.check_path()
         return function(out, *arguments, **options)
 

@@ -30,6 +30,9 @@ COMMANDS = {
     "train": "Train a recipe once, recorded; resume; keep the best checkpoint.",
     "launch": "Run variants × seeds, only what is missing.",
     "runs": "List, show, tail, export, query and remove runs.",
+    "variance": "Say how noisy it is and how many seeds are enough.",
+    "analyze": "Say whether a change made it better, and how sure that is.",
+    "power": "Say how many seeds, hours and dollars a question needs.",
     "doctor": "Show what is installed and what this machine can measure.",
 }
 

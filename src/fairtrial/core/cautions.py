@@ -130,8 +130,8 @@ MISSING_RUNS = Caution(
 )
 TOO_FEW_FOR_FAMILY = Caution(
     "too few seeds for this family",
-    "With {n} seeds, tests pair by pair have little power and uncertain error rates in a family of {pairs}.",
-    "Use --family tukey, or run at least 5 seeds.",
+    "With {n} seeds, {method} on tests pair by pair has little power and an uncertain error rate.",
+    "Use --family tukey, which pools the noise of all arms, or run at least 5 seeds.",
 )
 FAMILY_SEEDS = Caution(
     "family on shared seeds",
@@ -145,7 +145,7 @@ FEW_TASKS = Caution(
 )
 TASK_SCALES = Caution(
     "tasks on different scales",
-    "Scores of the tasks lie between {low} and {high} on average: the largest decide the aggregate.",
+    "Scores of some tasks are more than ten times as large as those of others: they decide the aggregate.",
     "Normalize the scores, or read the probability of improvement, which knows no scale.",
 )
 UNDECLARED = Caution(

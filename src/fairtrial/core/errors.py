@@ -67,6 +67,12 @@ class StoreError(UserError):
     """The store cannot be read or written: read-only, full, not a store."""
 
 
+class CheckFailed(FairtrialError):
+    """A verdict or check that was required was not met."""
+
+    exit_code = EXIT_CHECK
+
+
 class RunsFailed(FairtrialError):
     """Some runs failed, diverged or were stopped; everything recorded is intact."""
 

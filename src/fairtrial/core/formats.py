@@ -2,3 +2,4 @@
 
 FORMATS = ("text", "json", "csv", "markdown", "latex")
 SUFFIXES = {".json": "json", ".csv": "csv", ".md": "markdown", ".tex": "latex", ".txt": "text"}
+CHART_SUFFIXES = (".png", ".svg", ".pdf")

@@ -51,6 +51,9 @@ class Lineage(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     resumed: list[Resumption]
+    streams: list[str] = Field(
+        default=[], description="Random streams that the run asked for; known once it has ended."
+    )
 
 
 class Environment(_Part):

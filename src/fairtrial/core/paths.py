@@ -101,6 +101,9 @@ class StorePaths:
     def study_plan(self, study: str) -> Path:
         return self.root / study / "study.json"
 
+    def looks(self, study: str) -> Path:
+        return self.root / study / "looks.jsonl"
+
     def run(self, study: str, run: str) -> RunPaths:
         return RunPaths(self.root / study / run)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fairtrial.core.findings import Comparison, Reason, Verdict
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
 
@@ -21,6 +23,33 @@ def verdict_sentence(found: Comparison) -> str:
         Verdict.INCONCLUSIVE: _inconclusive,
     }[found.verdict](found)
     return f"{said} {found.label[0].upper()}{found.label[1:]}." if found.label else said
+
+
+def family_sentence(found: Sequence[Comparison]) -> str:
+    """Several candidates against one control: who is better, who worse, and who is still open."""
+    said = []
+    for verdict in Verdict:
+        names = [each.candidate for each in found if each.verdict is verdict]
+        if names:
+            verb = "is" if len(names) == 1 else "are"
+            said.append(f"{_listed(names)} {verb} {_RELATION[verdict].format(control=found[0].control)}")
+    how = f"{found[0].adjustment} over a family of {len(found)}" if found[0].adjustment else f"{len(found)} comparisons"
+    text = "; ".join(said)
+    labels = {each.label for each in found if each.label}
+    told = "".join(f" {label[0].upper()}{label[1:]}." for label in sorted(labels))
+    return f"{text} ({found[0].metric}, {100 * (1 - found[0].alpha):g} % intervals, {how}).{told}"
+
+
+_RELATION = {
+    Verdict.BETTER: "better than {control}",
+    Verdict.WORSE: "worse than {control}",
+    Verdict.EQUIVALENT: "equivalent to {control}",
+    Verdict.INCONCLUSIVE: "inconclusive against {control}",
+}
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def difference_words(found: Comparison) -> str:
@@ -83,17 +112,20 @@ def _outlook(found: Comparison) -> str:
     """What so few runs could have seen, and how many more would settle the question."""
     told = ""
     if found.detectable is not None:
-        told = f" So few runs would see a true difference of {shown_value(found.detectable)} four times in five."
+        told = f" So few runs would see a true difference of {_sized(found.detectable)} four times in five."
     needed = found.seeds_needed
     if needed is None or needed.effect == 0:
         return told
     if needed.per_arm is None:
-        return (
-            f"{told} No affordable number of seeds would settle a difference as small as {shown_value(needed.effect)}."
-        )
+        return f"{told} No affordable number of seeds would settle a difference as small as {_sized(needed.effect)}."
     what = (
-        f"settle it against ±{shown_value(needed.effect)}"
+        f"settle it against ±{_sized(needed.effect)}"
         if needed.basis == "sesoi"
         else "settle it if the true difference is the one seen"
     )
     return f"{told} About {counted(needed.more, 'more seed')} ({needed.per_arm:,} in all) would {what}."
+
+
+def _sized(value: float) -> str:
+    """Three digits: these are planning figures."""
+    return f"{value:,.3g}" if value < 1000 else f"{value:,.0f}"

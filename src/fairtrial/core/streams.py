@@ -8,7 +8,7 @@ whatever they both ask for: the same initial weights, the same order of data, th
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,14 +20,16 @@ STREAMS = ("init", "order", "subset", "augment", "env", "eval", "report")
 
 @dataclass(frozen=True)
 class Streams:
-    """The random streams of one run."""
+    """The random streams of one run. `used` remembers which were asked for: what pairs of runs have shared."""
 
     root: int
+    used: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def seed(self, name: str, *index: int | str) -> int:
         """63 bits for the stream `name`, or for one numbered or named part of it."""
         if name not in STREAMS:
             raise ValueError(f"no stream named {name!r}; there are {', '.join(STREAMS)}")
+        self.used.add(name)
         label = "/".join(["fairtrial", str(self.root), name, *map(str, index)])
         return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
 

@@ -12,7 +12,11 @@ def shown_value(value: Any) -> str:
         return ""
     if not isinstance(value, float):
         return str(value)
-    return f"{value:.4f}" if value == 0 or 0.001 <= abs(value) < 10_000 else f"{value:.4g}"
+    size = abs(value)
+    if size >= 1e9 or 0 < size < 0.001 or not math.isfinite(value):
+        return f"{value:.4g}"
+    decimals = 4 if size < 100 else 2 if size < 1000 else 1 if size < 10_000 else 0
+    return f"{value:,.{decimals}f}"
 
 
 def shown_change(value: float, decimals: int | None = None) -> str:

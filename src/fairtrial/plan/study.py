@@ -29,16 +29,28 @@ class Summary(BaseModel):
         default="last", description="Rule that turns a run's series into one number."
     )
     window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
+    percent: float | None = Field(default=None, description="Share of the steps it looks at instead.", gt=0, le=1)
+    percent_window: Literal["first", "last"] = Field(default="last", description="Which end that share is taken from.")
+    points: int = Field(default=1, description="For last: how many points are averaged.", ge=1)
+    threshold: float | None = Field(default=None, description="For time_to: the value to be reached.")
 
-    @field_validator("window")
+    @field_validator("window", mode="before")
     @classmethod
     def _is_a_range(cls, window: str | None) -> str | None:
         if window is None:
             return None
-        first, colon, last = window.partition(":")
+        first, colon, last = str(window).partition(":")
         if not (colon and first.isdigit() and last.isdigit() and int(first) < int(last)):
             raise ValueError(f"must be FIRST:LAST in steps, such as 1000:5000, not {window!r}")
         return window
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Summary:
+        if self.window is not None and self.percent is not None:
+            raise ValueError("summary: a window is given in steps or as a share of them, not both")
+        if (self.type == "time_to") != (self.threshold is not None):
+            raise ValueError("summary: time_to needs a threshold, and nothing else takes one")
+        return self
 
 
 class Study(BaseModel):

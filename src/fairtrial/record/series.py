@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -135,8 +137,15 @@ def write_columns(paths: RunPaths) -> dict[str, float]:
     columns = [metric, pyarrow.array(steps, pyarrow.int64()), pyarrow.array(values, pyarrow.float64())]
     made_of = {LINES_BYTES: str(paths.metrics.stat().st_size).encode()} if found else None
     table = pyarrow.Table.from_arrays(columns, names=["metric", "step", "value"]).replace_schema_metadata(made_of)
-    replace_file(paths.columns, lambda path: pyarrow.parquet.write_table(table, path), sync=Sync.NOTHING)
+    replace_file(paths.columns, lambda path: _write_table(table, path), sync=Sync.NOTHING)
     return _last_values(found)
+
+
+def _write_table(table: Any, path: Path) -> None:
+    """Without statistics and dictionaries of values that do not repeat: smaller, and read a third faster."""
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(table, path, write_statistics=False, use_dictionary=["metric"])
 
 
 def _last_values(found: Points) -> dict[str, float]:
@@ -164,16 +173,25 @@ def read_series(paths: RunPaths) -> Series:
 
 
 def _from_columns(paths: RunPaths) -> Series | None:
-    """The columnar copy, or None where it was not made of the lines as they are now."""
-    if not paths.columns.exists():
-        return None
+    """The columnar copy, or None where it was not made of the lines as they are now.
+
+    The file is small: read at once and decoded in this thread, a thousand of them take a third of the time.
+    """
+    import numpy
+    import pyarrow
     import pyarrow.parquet
 
-    table = pyarrow.parquet.ParquetFile(paths.columns, read_dictionary=["metric"]).read()
+    with open(paths.columns, "rb") as file:  # noqa: PTH123 — as above, a thousand times
+        content = pyarrow.py_buffer(file.read())
+    table = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(content), read_dictionary=["metric"]).read(
+        use_threads=False
+    )
     made_of = (table.schema.metadata or {}).get(LINES_BYTES)
-    if made_of != str(paths.metrics.stat().st_size).encode():
+    if made_of != str(os.stat(paths.metrics).st_size).encode():  # noqa: PTH116
         return None
     metric = table["metric"].combine_chunks()
-    steps, values, codes = table["step"].to_numpy(), table["value"].to_numpy(), metric.indices.to_numpy()
-    found = enumerate(metric.dictionary.to_pylist())
-    return {name: (steps[codes == code], values[codes == code]) for code, name in found}
+    names = metric.dictionary.to_pylist()
+    # The rows of a metric stand together, in the order of its code.
+    ends = numpy.searchsorted(metric.indices.to_numpy(), range(len(names) + 1))
+    steps, values = table["step"].to_numpy(), table["value"].to_numpy()
+    return {name: (steps[a:b], values[a:b]) for name, (a, b) in zip(names, pairwise(ends), strict=True)}

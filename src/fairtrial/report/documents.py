@@ -6,10 +6,12 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import orjson
 
+from fairtrial.core.errors import UserError
 from fairtrial.core.schema import OUTPUT_SCHEMA
 
 Rows = Sequence[Mapping[str, Any]]
@@ -53,6 +55,13 @@ def as_latex(rows: Rows) -> str:
         r"\end{tabular}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def write_text(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
 
 
 def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:

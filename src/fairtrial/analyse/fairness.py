@@ -1,0 +1,150 @@
+"""Is this fair? Every way in which two arms differ beside the change that is on trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.core.cautions import OTHER_SIZE, UNDECLARED
+from fairtrial.core.findings import FilledCaution
+
+Facts = Sequence[Mapping[str, Any]]
+SIZE_LIMIT = 0.1
+BUDGET = ("steps", "batch_size", "epochs")
+"""Options that decide how much training a run gets, whatever their role."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An option whose values differ between the arms. `declared`: a variant of the study sets it."""
+
+    option: str
+    role: str | None
+    control: Any
+    candidate: Any
+    declared: bool
+
+
+@dataclass(frozen=True)
+class Fairness:
+    """What the arms differ in, and how large they are. None: nobody recorded it."""
+
+    options: tuple[Difference, ...]
+    sizes: Mapping[str, tuple[float | None, float | None]]
+    cautions: tuple[FilledCaution, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "options": [vars(difference) for difference in self.options],
+            "sizes": {name: list(pair) for name, pair in self.sizes.items()},
+        }
+
+
+def judge_fairness(
+    control: Facts,
+    candidate: Facts,
+    *,
+    names: tuple[str, str],
+    declared: Iterable[str] | None,
+    roles: Mapping[str, str],
+) -> Fairness:
+    """Compare what was recorded of both arms. `declared` is None where no study says what is on trial.
+
+    Without a declaration the change on trial can only be guessed: options of the model and the training are taken
+    for it, those that make a trial unfair (data, evaluation, amount of training) are not.
+    """
+    options = tuple(_options(control, candidate, declared, roles))
+    cautions: list[FilledCaution] = []
+    hidden = [d for d in options if not d.declared]
+    if hidden:
+        told = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
+        cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=told))
+    on_trial = {d.role for d in options if d.declared}
+    for what, key in (("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
+        if what == "data" and "data" in on_trial:
+            continue
+        cautions += _undeclared(what, _values(control, key), _values(candidate, key))
+    for what, key in (("library versions", "versions"), ("environment", "machine")):
+        cautions += _undeclared(what, *_parts(control, candidate, key))
+    sizes = {name: (_one(control, name), _one(candidate, name)) for name in ("parameters", "flops_per_step")}
+    for name, pair in sizes.items():
+        cautions += _size(name, pair, names)
+    return Fairness(options, sizes, tuple(cautions))
+
+
+def _options(
+    control: Facts, candidate: Facts, declared: Iterable[str] | None, roles: Mapping[str, str]
+) -> Iterable[Difference]:
+    sides = [[run.get("options") or {} for run in facts] for facts in (control, candidate)]
+    wanted = None if declared is None else set(declared)
+    names = dict.fromkeys(name for side in sides for options in side for name in options)
+    for name in names:
+        values = [_distinct(options.get(name) for options in side) for side in sides]
+        if values[0] != values[1]:
+            role = roles.get(name)
+            known = name in wanted if wanted is not None else role in ("training", "model") and name not in BUDGET
+            yield Difference(name, role, _flat(values[0]), _flat(values[1]), known)
+
+
+def _kinds(hidden: Sequence[Difference]) -> list[str]:
+    kinds = ("training budget" if d.option in BUDGET else d.role or d.option for d in hidden)
+    return list(dict.fromkeys(kinds))
+
+
+def _undeclared(what: str, control: list[Any], candidate: list[Any]) -> list[FilledCaution]:
+    known = [values for values in (control, candidate) if values]
+    if control == candidate or len(known) < 2:
+        return []
+    return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} against {_shown(_flat(candidate))}")]
+
+
+def _parts(control: Facts, candidate: Facts, key: str) -> tuple[list[str], list[str]]:
+    """Only the entries of a mapping (versions, machine) that are not the same on both sides."""
+    sides = [[run.get(key) or {} for run in facts] for facts in (control, candidate)]
+    names = dict.fromkeys(name for side in sides for entry in side for name in entry)
+    told: tuple[list[str], list[str]] = ([], [])
+    for name in names:
+        values = [_distinct(entry.get(name) for entry in side) for side in sides]
+        if values[0] != values[1]:
+            for side, value in zip(told, values, strict=True):
+                side.append(f"{name} {_shown(_flat(value))}")
+    return told
+
+
+def _size(name: str, pair: tuple[float | None, float | None], names: tuple[str, str]) -> list[FilledCaution]:
+    control, candidate = pair
+    if not control or candidate is None or abs(candidate / control - 1) <= SIZE_LIMIT:
+        return []
+    what = {"flops_per_step": "FLOPs per step"}.get(name, name)
+    return [
+        OTHER_SIZE.fill(control=names[0], candidate=names[1], what=what, ratio=f"{100 * candidate / control:.0f} %")
+    ]
+
+
+def _values(facts: Facts, key: str) -> list[Any]:
+    return _distinct(run.get(key) for run in facts)
+
+
+def _distinct(values: Iterable[Any]) -> list[Any]:
+    found: list[Any] = []
+    for value in values:
+        if value is not None and value not in found:
+            found.append(value)
+    return sorted(found, key=str)
+
+
+def _one(facts: Facts, key: str) -> float | None:
+    values = _values(facts, key)
+    return sum(values) / len(values) if values else None
+
+
+def _flat(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values or None
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return " and ".join(_shown(item) for item in value)
+    text = "none" if value is None else str(value)
+    return text[:12] if len(text) == 40 or len(text) == 64 else text  # commits and hashes by their beginning

@@ -1,0 +1,222 @@
+"""Which runs belong to which arm: from a study, chosen runs, pairs, or a file from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.runs import Run, Status, headline
+from fairtrial.core.traces import Trace, likely_direction
+from fairtrial.plan.study import read_study
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
+from fairtrial.record.tables import Columns, Table, read_table
+from fairtrial.record.traces import read_runs, read_traces
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Arms by name, in the order of the study; `planned` has the seeds that each was meant to have."""
+
+    arms: Mapping[str, Sequence[Trace]]
+    metrics: Sequence[str]
+    direction: str
+    planned: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    plan: Mapping[str, Any] | None = None
+    studies: Sequence[str] = ()
+    source: str = ""
+    repeated: int = 0
+    paired_by_hand: bool = False
+
+    @property
+    def metric(self) -> str:
+        return self.metrics[0]
+
+    def planned_seeds(self, arm: str) -> list[str]:
+        seen = [trace.seed for trace in self.arms[arm] if trace.seed is not None]
+        return list(dict.fromkeys([*self.planned.get(arm, ()), *seen]))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a person asked for about the metric: names in order of importance, and which way is good."""
+
+    metrics: Sequence[str] = ()
+    direction: str | None = None
+    curve: bool = False
+    """Without a name: rather the metric that is logged along the way than the one that is reported at the end."""
+
+
+def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[str] = ()) -> Gathered:
+    """The variants of a study, by its name or file; with `variants`, only those."""
+    name = study_name(store, reference)
+    plan = load_plan(store, name)
+    runs = read_runs(store, name)
+    if not runs:
+        raise UserError(f"study '{name}' has no runs yet in {store.root}", hint=f"Launch it: fairtrial launch {name}")
+    order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *(run.variant for run in runs)]))
+    missing = [variant for variant in variants if variant not in order]
+    if missing:
+        raise UserError(f"study '{name}': {unknown('variant', missing[0], order)}")
+    chosen = list(variants) or order
+    first = [run for run in runs if run.attempt == 1 and run.variant in chosen]
+    gathered = _from_runs(first, wanted, {v: [r for r in first if r.variant == v] for v in chosen}, plan)
+    seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
+    planned = {v: seeds for v in chosen if v in (plan or {}).get("variants", {})}
+    repeated = sum(run.attempt > 1 and run.variant in chosen for run in runs)
+    return replace(gathered, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated)
+
+
+def study_name(store: Store, reference: str) -> str:
+    """The study that a person means by its name or by its file."""
+    if reference.endswith((".yaml", ".yml")) and Path(reference).is_file():
+        return read_study(Path(reference)).study
+    known = store.studies()
+    if reference not in known:
+        hint = f"Store: {store.root}" if known else f"The store {store.root} has no studies yet."
+        raise UserError(unknown("study", reference, known) if known else f"no study '{reference}'", hint=hint)
+    return reference
+
+
+def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wanted) -> Gathered:
+    """Chosen runs by arm. A reference is a run's id, path or glob, or STUDY:VARIANT."""
+    arms = {name: _resolve(store, each) for name, each in references.items()}
+    runs = [run for each in arms.values() for run in each]
+    twice = {run.path for run in runs if sum(other.path == run.path for other in runs) > 1}
+    if twice:
+        raise UserError(f"run {sorted(twice)[0].name} was chosen for both arms or twice")
+    gathered = _from_runs(runs, wanted, arms, None)
+    return replace(gathered, studies=sorted({run.study for run in runs}), source="chosen runs")
+
+
+def _resolve(store: Store, references: Sequence[str]) -> list[Run]:
+    runs: list[Run] = []
+    for reference in references:
+        study, colon, variant = reference.partition(":")
+        if colon and study in store.studies():
+            found = [run for run in read_runs(store, study) if run.attempt == 1]
+            names = sorted({run.variant for run in found})
+            if variant not in names:
+                raise UserError(f"study '{study}': {unknown('variant', variant, names)}")
+            runs += [run for run in found if run.variant == variant]
+        elif reference in store.studies():
+            runs += [run for run in read_runs(store, reference) if run.attempt == 1]
+        else:
+            runs += store.match([reference])
+    return list({run.path: run for run in runs}.values())
+
+
+def _from_runs(
+    runs: Sequence[Run], wanted: Wanted, arms: Mapping[str, Sequence[Run]], plan: Mapping[str, Any] | None
+) -> Gathered:
+    metrics = _metrics(runs, wanted, plan)
+    direction = _direction(metrics[0], runs, wanted, plan)
+    traces = {name: [replace(t, variant=name) for t in read_traces(each, metrics)] for name, each in arms.items()}
+    return Gathered(traces, metrics, direction)
+
+
+def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
+    logged = sorted({name for run in runs for name in run.final})
+    given = list(wanted.metrics) or ([plan["metric"]] if plan and plan.get("metric") else [])
+    if given:
+        problems = [unknown("metric", name, logged) for name in given if logged and name not in logged]
+        if problems:
+            raise UserError(problems[0], problems=problems[1:])
+        return given
+    ended = next((run for run in runs if run.final), None)
+    found = _default_metric(ended, curve=wanted.curve) if ended else None
+    if found is None:
+        raise UserError("none of these runs has logged a metric yet", hint="Look at them: fairtrial runs list")
+    return [found]
+
+
+def _default_metric(run: Run, *, curve: bool) -> str | None:
+    along = run.metadata["best_metric_name"]
+    return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
+
+
+def _direction(metric: str, runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> str:
+    if wanted.direction:
+        return wanted.direction
+    if plan and plan.get("direction") and plan.get("metric") in (None, metric):
+        return str(plan["direction"])
+    for run in runs:
+        own = run.metadata["metric"]
+        if own and run.metadata["direction"] and own.partition("_")[2] == metric.partition("_")[2]:
+            return str(run.metadata["direction"])
+    return likely_direction(metric)
+
+
+def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted) -> Gathered:
+    """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
+    problems = [
+        f"pair {i}: needs 'control' and 'candidate'" for i, pair in enumerate(pairs, 1)
+        if not (isinstance(pair, Mapping) and {"control", "candidate"} <= set(pair) <= {"control", "candidate", "seed"})
+    ]  # fmt: skip
+    if problems or not pairs:
+        told = problems or ["--pairs names no pair"]
+        raise UserError(told[0], problems=told[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
+    sides = {side: [store.find(str(pair[side])) for pair in pairs] for side in ("control", "candidate")}
+    runs = [run for side in sides.values() for run in side]
+    if len({run.path for run in runs}) < len(runs):
+        raise UserError("a run occurs in more than one pair")
+    gathered = _from_runs(runs, wanted, sides, None)
+    labels = _pair_labels(pairs, sides)
+    arms = {
+        name: [replace(trace, seed=label) for trace, label in zip(traces, labels, strict=True)]
+        for name, traces in gathered.arms.items()
+    }
+    studies = sorted({run.study for run in runs})
+    return replace(gathered, arms=arms, studies=studies, source="pairs", paired_by_hand=True)
+
+
+def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Run]]) -> list[str]:
+    labels = []
+    for number, (pair, first, second) in enumerate(zip(pairs, *sides.values(), strict=True), 1):
+        shared = first.seed if first.seed == second.seed else f"pair {number}"
+        labels.append(str(pair.get("seed", shared)))
+    return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
+
+
+def from_file(path: Path, columns: Columns, wanted: Wanted, variants: Sequence[str] = ()) -> Gathered:
+    """The rows of a CSV or JSONL file; variants in the order in which they first occur."""
+    table = read_table(path, columns)
+    metrics = _file_metrics(table, wanted)
+    traces = table.traces(metrics)
+    order = list(dict.fromkeys(trace.variant for trace in traces))
+    missing = [name for name in variants if name not in order]
+    if missing:
+        raise UserError(f"{path.name}: {unknown('variant', missing[0], order)}")
+    chosen = list(variants) or order
+    arms = {name: [trace for trace in traces if trace.variant == name] for name in chosen}
+    return Gathered(arms, metrics, wanted.direction or likely_direction(metrics[0]), source=path.name)
+
+
+def _file_metrics(table: Table, wanted: Wanted) -> list[str]:
+    known = table.metrics()
+    problems = [f"{table.path.name}: {unknown('metric', name, known)}" for name in wanted.metrics if name not in known]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+    if wanted.metrics:
+        return list(wanted.metrics)
+    if len(known) != 1:
+        told = f"{table.path.name} has {len(known)} columns or names that may be metrics: {', '.join(known)}"
+        raise UserError(told if known else f"{table.path.name} has no column of numbers", hint="Choose with --metric.")
+    return known
+
+
+def since(gathered: Gathered, created: float) -> Gathered:
+    """Only runs that were begun at that moment or later."""
+    arms = {
+        name: [trace for trace in traces if trace.facts.get("created", created) >= created]
+        for name, traces in gathered.arms.items()
+    }
+    return replace(gathered, arms=arms, planned={})
+
+
+def is_scored(trace: Trace) -> bool:
+    """Whether a run is an outcome: it ended by itself, well or badly. Others are run again, not scored."""
+    return trace.status in (Status.COMPLETED, Status.DIVERGED, Status.FAILED)

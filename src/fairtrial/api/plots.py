@@ -1,0 +1,191 @@
+"""Charts of an analysis: picks the numbers that each chart needs and writes the files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.aggregate import mean_curve, performance_profile
+from fairtrial.analyse.summaries import tidy
+from fairtrial.api.analysis import Analysis
+from fairtrial.api.gather import is_scored
+from fairtrial.api.variance import Variance
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import Comparison
+from fairtrial.core.traces import Trace
+from fairtrial.core.words import shown_value
+from fairtrial.report import charts
+
+POINTS = 200
+SCALING = (
+    "Each metric as a share of the best variant's; further out is better. Places between 0 and 1 where signs differ."
+)
+PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
+
+
+def main_chart(analysis: Analysis, path: Path) -> None:
+    """The one picture of an analysis: the differences of a pair, or a forest of several."""
+    first, *others = analysis.comparisons
+    charts.save(_forest(analysis) if others or not first.effect.samples else _differences(first), path)
+
+
+def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
+    """Every chart that the analysis has numbers for, as PNG."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write charts to {folder}: {error.strerror}", hint="Choose another --plots.") from None
+    written = []
+    for name, chart in _all(analysis):
+        path = folder / f"{name}.png"
+        charts.save(chart, path)
+        written.append(path)
+    return written
+
+
+def _all(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+    if _has_curves(analysis):
+        yield "learning_curves", _learning_curves(analysis)
+    for found in analysis.comparisons:
+        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
+        if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
+            yield f"paired_differences{suffix}", _pairs(analysis, found)
+        if found.effect.samples:
+            yield f"difference_distribution{suffix}", _differences(found)
+    if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
+        yield "forest", _forest(analysis)
+    if len({found.metric for found in [*analysis.comparisons, *analysis.secondary]}) >= 3:
+        yield "radial_profile", charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
+    if analysis.tasks:
+        yield "performance_profiles", charts.performance_profiles(_profile_rows(analysis), score=analysis.metric)
+
+
+def _has_curves(analysis: Analysis) -> bool:
+    """A curve needs more than one point, and one task."""
+    traces = [trace for each in analysis.curves.values() for trace in each]
+    return not analysis.tasks and any(len(t.curves.get(analysis.metric, ((),))[0]) > 1 for t in traces)
+
+
+def _learning_curves(analysis: Analysis) -> Any:
+    bands = [_band(name, traces, analysis) for name, traces in analysis.curves.items()]
+    window = analysis.summary["window"] if analysis.summary["type"] in ("auc", "slope") else None
+    level = analysis.comparisons[0].effect.level
+    return charts.learning_curves(
+        [band for band in bands if band is not None], metric=analysis.metric, level=level,
+        window=tuple(window) if window else None,
+    )  # fmt: skip
+
+
+def _band(name: str, traces: Sequence[Trace], analysis: Analysis) -> charts.Band | None:
+    """The mean of whole runs on common steps, as far as every run goes."""
+    metric, level = analysis.metric, analysis.comparisons[0].effect.level
+    curves = [tidy(*t.curves[metric]) for t in traces if metric in t.curves and is_scored(t)]
+    curves = [(s[np.isfinite(v)], v[np.isfinite(v)]) for s, v in curves]
+    curves = [(s, v) for s, v in curves if len(s) > 1]
+    if not curves:
+        return None
+    first, last = max(s[0] for s, _ in curves), min(s[-1] for s, _ in curves)
+    steps = np.unique(np.concatenate([s for s, _ in curves]))
+    steps = steps[(steps >= first) & (steps <= last)]
+    steps = steps if len(steps) <= POINTS else np.linspace(first, last, POINTS)
+    table = np.array([np.interp(steps, s, v) for s, v in curves])
+    middle, low, high = mean_curve(table, level=level)
+    runs = [(s.tolist(), v.tolist()) for s, v in curves]
+    return charts.Band(name, steps.tolist(), middle.tolist(), low.tolist(), high.tolist(), runs)
+
+
+def _pairs(analysis: Analysis, found: Comparison) -> Any:
+    arms = {arm.variant: arm.values for arm in analysis.arms}
+    sides = arms[found.control], arms[found.candidate]
+    seeds = [s for s in sides[0] if sides[0][s] is not None and sides[1].get(s) is not None]
+    values = [[float(side[seed] or 0.0) for seed in seeds] for side in sides]
+    return charts.paired_differences(
+        seeds, values[0], values[1], names=(found.control, found.candidate), metric=analysis.metric,
+        title=_title(found), direction=found.direction,
+    )  # fmt: skip
+
+
+def _differences(found: Comparison) -> Any:
+    return charts.difference_distribution(
+        list(found.effect.samples or ()), value=found.effect.value, low=found.effect.low, high=found.effect.high,
+        level=found.effect.level, sesoi=found.sesoi, metric=found.metric or "", title=_title(found),
+    )  # fmt: skip
+
+
+def _title(found: Comparison) -> str:
+    return str(found).partition(":")[0] if found.verdict != "inconclusive" else (
+        f"Inconclusive: {found.candidate} against {found.control}"
+    )  # fmt: skip
+
+
+def _forest(analysis: Analysis) -> Any:
+    first = analysis.comparisons[0]
+    rows = [
+        {"name": f"{c.candidate} − {c.control}", "value": c.effect.value, "low": c.effect.low, "high": c.effect.high,
+         "verdict": c.verdict.value}
+        for c in analysis.comparisons
+    ]  # fmt: skip
+    settled = sum(c.verdict != "inconclusive" for c in analysis.comparisons)
+    title = f"{settled} of {len(rows)} differences from {analysis.control} are settled"
+    return charts.forest(rows, metric=first.metric or "", level=first.effect.level, sesoi=first.sesoi, title=title)
+
+
+def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """Means per variant and metric, scaled by the best variant of each metric."""
+    means: dict[str, dict[str, float]] = {}
+    directions: dict[str, str] = {}
+    for found in [*analysis.comparisons, *analysis.secondary]:
+        metric = found.metric or ""
+        directions[metric] = found.direction
+        for name, value in ((found.control, found.mean_control), (found.candidate, found.mean_candidate)):
+            if value is not None:
+                means.setdefault(metric, {})[name] = value
+    return [
+        {"variant": variant, "metric": metric, "score": _scaled(value, values, directions[metric]),
+         "text": shown_value(value)}
+        for metric, values in means.items() for variant, value in values.items()
+    ]  # fmt: skip
+
+
+def _scaled(value: float, among: Mapping[str, float], direction: str) -> float:
+    """As a share of the best variant; where signs forbid that, as a place between the worst and the best."""
+    low, high = min(among.values()), max(among.values())
+    if low > 0:
+        return value / high if direction == "max" else low / value
+    share = 1.0 if high == low else (value - low) / (high - low)
+    return share if direction == "max" or high == low else 1 - share
+
+
+def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    assert analysis.tasks is not None
+    tables = {name: np.array(scores) for name, scores in analysis.tasks["scores"].items()}
+    tables = {name: table[np.isfinite(table).all(axis=1)] for name, table in tables.items()}
+    every = np.concatenate([table.ravel() for table in tables.values()])
+    taus = np.unique(np.quantile(every, np.linspace(0, 1, 101)))
+    level = analysis.comparisons[0].effect.level
+    rows = []
+    for name, table in tables.items():
+        for tau, value, low, high in zip(taus, *performance_profile(table, taus, level=level), strict=True):
+            rows.append(
+                {"variant": name, "tau": float(tau), "value": float(value), "low": float(low), "high": float(high)}
+            )
+    return rows
+
+
+def variance_chart(found: Variance, path: Path) -> None:
+    """Half-width over the number of seeds, a panel per summary."""
+    panels = {PANELS[name]: [vars(point) for point in each.curve] for name, each in found.spreads.items() if each.curve}
+    if not panels:
+        reason = next(iter(found.spreads.values())).reason
+        raise UserError(f"there is no curve to draw: {reason}")
+    charts.save(
+        charts.variance_panels(
+            panels, threshold=found.threshold, relative=found.relative, metric=found.metric, n=found.n,
+            n_min={PANELS[name]: each.n_min for name, each in found.spreads.items()},
+        ),
+        path,
+    )  # fmt: skip

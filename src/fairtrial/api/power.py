@@ -1,0 +1,225 @@
+"""power: how many seeds, hours and money a question needs, before anything is started."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.power import (
+    Design,
+    detectable,
+    paired_sd,
+    power_of,
+    sd_upper,
+    seeds_for,
+    seeds_for_superiority,
+)  # fmt: skip
+from fairtrial.analyse.summaries import Rule
+from fairtrial.api.gather import Wanted, from_runs
+from fairtrial.api.numbers import align, number_runs
+from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.core.paths import default_store
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
+from fairtrial.record.store import Store
+
+ASSURANCE = 0.8
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What earlier runs say about the noise of single runs, and of the differences where two arms share seeds."""
+
+    n: int
+    arms: int
+    sd_of_runs: float
+    sd_of_pairs: float | None
+    hours_per_run: float | None
+
+    def noise(self, paired: bool, correlation: float | None) -> tuple[float, int]:
+        """The standard deviation that the test will meet, and its degrees of freedom."""
+        if paired and correlation is None and self.sd_of_pairs is not None:
+            return self.sd_of_pairs, self.n - 1
+        sd = paired_sd(self.sd_of_runs, correlation or 0.0) if paired else self.sd_of_runs
+        return sd, self.arms * (self.n - 1)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many runs per arm, at the standard deviation as given and at its upper bound, which is planned on."""
+
+    design: str
+    alpha: float
+    power: float
+    side: str
+    sesoi: float | None
+    probability: float | None
+    sd: float | None
+    sd_upper: float | None
+    assurance: float | None
+    pilot_n: int | None
+    seeds_at_sd: int | None
+    seeds: int | None
+    arms: int
+    hours_per_run: float | None
+    price_per_hour: float | None
+    curve: Sequence[dict[str, float | int | None]]
+
+    @property
+    def runs(self) -> int | None:
+        return None if self.seeds is None else self.seeds * self.arms
+
+    @property
+    def hours(self) -> float | None:
+        return None if self.runs is None or self.hours_per_run is None else self.runs * self.hours_per_run
+
+    @property
+    def cost(self) -> float | None:
+        return None if self.hours is None or self.price_per_hour is None else self.hours * self.price_per_hour
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "runs": self.runs, "hours": self.hours, "cost": self.cost, "curve": list(self.curve)}
+
+
+def power(
+    *,
+    sesoi: float | None = None,
+    sd: float | None = None,
+    pilot: Sequence[str] = (),
+    design: str | None = None,
+    correlation: float | None = None,
+    superiority: float | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    side: str | None = None,
+    assurance: float = ASSURANCE,
+    hours_per_run: float | None = None,
+    price_per_hour: float | None = None,
+    metric: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+) -> Plan:
+    """Seeds per arm that see a difference of `sesoi`, or P(candidate > control) ≥ `superiority`."""
+    _check(sesoi, sd, pilot, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
+    if superiority is not None:
+        return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
+    assert sesoi is not None
+    found = _pilot(list(pilot), metric, Store(default_store(store))) if pilot else None
+    paired = _is_paired(design, found, correlation)
+    asked = Design(paired, alpha, power, side or "two-sided")
+    noise, upper = _noise(sd, found, paired, correlation, assurance)
+    hours = hours_per_run if hours_per_run is not None else (found.hours_per_run if found else None)
+    seeds = seeds_for(sesoi / upper, asked)
+    return Plan(
+        design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
+        sd=noise, sd_upper=upper if found else None, assurance=assurance if found else None,
+        pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise, asked), seeds=seeds, arms=2,
+        hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, upper, seeds, asked),
+    )  # fmt: skip
+
+
+def _check(
+    sesoi: float | None, sd: float | None, pilot: Sequence[str], design: str | None, correlation: float | None,
+    superiority: float | None, alpha: float, power: float, assurance: float, hours: float | None, price: float | None,
+) -> None:  # fmt: skip
+    rules = [
+        (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
+        (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
+        (superiority is not None or (sd is None) != (not pilot), "give the noise as --sd or by --pilot runs, not both"),
+        (superiority is None or (sd is None and not pilot), "--superiority needs no --sd and no --pilot"),
+        (sesoi is None or sesoi > 0, f"--sesoi must be positive, not {sesoi}"),
+        (sd is None or sd > 0, f"--sd must be positive, not {sd}"),
+        (superiority is None or 0.5 < superiority < 1, f"--superiority must lie between 0.5 and 1, not {superiority}"),
+        (design in (None, "paired", "unpaired"), f"--design is paired or unpaired, not {design}"),
+        (correlation is None or -1 < correlation < 1, f"--correlation must lie between -1 and 1, not {correlation}"),
+        (correlation is None or design != "unpaired", "--correlation is for the paired design"),
+        (0 < alpha < 0.5, f"--alpha must lie between 0 and 0.5, not {alpha}"),
+        (0 < power < 1, f"--power must lie between 0 and 1, not {power}"),
+        (0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
+        (hours is None or hours > 0, f"--hours-per-run must be positive, not {hours}"),
+        (price is None or price > 0, f"--price-per-hour must be positive, not {price}"),
+    ]  # fmt: skip
+    problems = [told for holds, told in rules if not holds]
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | None) -> bool:
+    """A pilot of one arm says nothing about pairs: without a correlation it is planned as unpaired."""
+    if design == "paired" and pilot and pilot.arms == 1 and correlation is None:
+        raise UserError(
+            "a pilot of one arm does not say how well pairs match",
+            hint="Give --correlation, a pilot of two variants, or --design unpaired.",
+        )
+    if design is not None:
+        return design == "paired"
+    return correlation is not None or (pilot is not None and pilot.arms == 2)
+
+
+def _noise(
+    sd: float | None, pilot: Pilot | None, paired: bool, correlation: float | None, assurance: float
+) -> tuple[float, float]:
+    """The standard deviation that the test will meet, and the upper bound of it that is planned on."""
+    if pilot is not None:
+        noise, freedom = pilot.noise(paired, correlation)
+        return noise, sd_upper(noise, freedom, assurance)
+    assert sd is not None
+    # With a correlation --sd is that of runs; without one, of whatever the design compares.
+    noise = paired_sd(sd, correlation) if paired and correlation is not None else sd
+    return noise, noise
+
+
+def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot:
+    """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
+    gathered = from_runs(store, {"pilot": references}, Wanted([metric] if metric else []))
+    traces = gathered.arms["pilot"]
+    names = list(dict.fromkeys(trace.run.rpartition(".seed")[0] for trace in traces))
+    if len(names) > 2:
+        raise UserError(f"the pilot has {len(names)} variants; it takes one or two")
+    arms = {name: [t for t in traces if t.run.rpartition(".seed")[0] == name] for name in names}
+    numbers, _ = number_runs(
+        type(gathered)(arms, gathered.metrics, gathered.direction), gathered.metric, gathered.direction, Rule()
+    )
+    samples = list(align(numbers, paired=len(names) == 2).values())
+    whole = np.all([np.isfinite(sample) for sample in samples], axis=0)
+    samples = [sample[whole] for sample in samples]
+    n = int(whole.sum())
+    spreads = [float(sample.std(ddof=1)) for sample in samples] if n > 1 else [0.0]
+    if min(spreads) == 0:
+        raise UserError(
+            f"a pilot of {n} usable runs per variant says nothing about noise", hint="It needs two or more."
+        )
+    pairs = float((samples[1] - samples[0]).std(ddof=1)) if len(samples) == 2 else None
+    return Pilot(n, len(samples), math.sqrt(float(np.mean(np.square(spreads)))), pairs, _hours(gathered.arms["pilot"]))
+
+
+def _hours(traces: Sequence[Trace]) -> float | None:
+    """Mean measured time of the pilot's completed runs."""
+    times = [trace.facts.get("wall_s") for trace in traces if trace.status is Status.COMPLETED]
+    known = [float(seconds) for seconds in times if seconds is not None]
+    return sum(known) / len(known) / 3600 if known else None
+
+
+def _for_superiority(
+    probability: float, alpha: float, power: float, side: str, hours: float | None, price: float | None
+) -> Plan:
+    asked = Design(False, alpha, power, side)
+    seeds = seeds_for_superiority(probability, asked)
+    return Plan(
+        design="unpaired", alpha=alpha, power=power, side=side, sesoi=None, probability=probability, sd=None,
+        sd_upper=None, assurance=None, pilot_n=None, seeds_at_sd=None, seeds=seeds, arms=2,
+        hours_per_run=hours, price_per_hour=price, curve=(),
+    )  # fmt: skip
+
+
+def _curve(sesoi: float, sd: float, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:
+    """Power and detectable difference for some numbers of seeds around the answer."""
+    last = min(seeds or 100, 100_000)
+    counts = sorted({3, 5, 10, 15, *(max(2, round(last * share)) for share in (0.5, 0.75, 1, 1.5))})
+    return [
+        {"seeds": n, "power": power_of(sesoi / sd, n, design), "detectable": detectable(n, sd, design)} for n in counts
+    ]

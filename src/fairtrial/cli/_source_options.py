@@ -1,0 +1,94 @@
+"""Options of the commands that read runs for an analysis: from a file, over a window."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from fairtrial.analyse.summaries import Rule
+    from fairtrial.record.tables import Columns
+
+ROLES = ("run", "seed", "variant", "step", "metric", "value", "task")
+TYPES = ("auc", "last", "best", "slope", "time_to")
+
+_FILE_OPTIONS = (
+    click.option("--from", "source", metavar="FILE", help="Read results from a CSV or JSONL file, not from the store."),
+    *(
+        click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file that holds the {role}.")
+        for role in ROLES
+    ),
+)  # fmt: skip
+_WINDOW_OPTIONS = (
+    click.option("--summary.window", "window", metavar="FIRST:LAST", help="Steps that the summary looks at."),
+    click.option(
+        "--summary.percent", "percent", type=click.FloatRange(0, 1, min_open=True), metavar="SHARE",
+        help="Share of the steps that it looks at instead.",
+    ),
+    click.option(
+        "--summary.percent-window", "percent_window", type=click.Choice(["first", "last"]),
+        help="Which end that share is taken from.  [default: last]",
+    ),
+)  # fmt: skip
+
+
+def with_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --from and the options that name its columns; the command gets `source` and `columns`."""
+
+    @functools.wraps(function)
+    def command(*arguments: Any, source: str | None, **options: Any) -> Any:
+        from fairtrial.record.tables import Columns
+
+        given = {role: options.pop(f"{role}_column") for role in ROLES}
+        if source is None and any(given.values()):
+            raise UsageError("a column option needs --from FILE")
+        columns: Columns = Columns(**given)
+        return function(*arguments, source=source, columns=columns, **options)
+
+    return _add(command, _FILE_OPTIONS)
+
+
+def with_window(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options of the summary's window."""
+    return _add(function, _WINDOW_OPTIONS)
+
+
+def _add(function: Callable[..., Any], options: tuple[Callable[..., Any], ...]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def rule_from(
+    kind: str | None, window: str | None, percent: float | None, percent_window: str | None,
+    points: int | None = None, threshold: float | None = None,
+) -> Rule | None:  # fmt: skip
+    """The summary that the options ask for; None where they ask for none, so that the study's own applies."""
+    from fairtrial.analyse.summaries import Rule
+
+    if percent_window is not None and percent is None:
+        raise UsageError("--summary.percent-window needs --summary.percent")
+    given = {
+        "type": kind, "window": _steps(window), "percent": percent, "percent_window": percent_window,
+        "points": points, "threshold": threshold,
+    }  # fmt: skip
+    chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Rule(**chosen).check() if chosen else None
+
+
+def _steps(window: str | None) -> tuple[float, float] | None:
+    if window is None:
+        return None
+    first, colon, last = window.partition(":")
+    try:
+        steps = (float(first), float(last))
+    except ValueError:
+        colon = ""
+    if not colon:
+        raise UsageError(f"--summary.window must be FIRST:LAST in steps, such as 1000:5000, not '{window}'")
+    return steps

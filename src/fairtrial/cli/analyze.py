@@ -1,0 +1,349 @@
+"""fairtrial analyze"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._source_options import TYPES, rule_from, with_file, with_window
+from fairtrial.core.errors import UsageError
+from fairtrial.core.words import decimals_for, shown_change, shown_interval, shown_p, shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.analysis import Analysis
+    from fairtrial.core.findings import Comparison, Estimate
+
+METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
+PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
+CSV_HELP = "Also write the number of every run to a CSV file."
+PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profiles."
+TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
+
+
+@click.command("analyze")
+@click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
+@click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial; repeat it for more.")
+@click.option("--pairs", multiple=True, metavar="JSON", help=PAIRS_HELP)
+@click.option("--control-run-ids", multiple=True, metavar="RUN", help="Runs of the control, by name or glob.")
+@click.option("--candidate-run-ids", multiple=True, metavar="RUN", help="Runs of the candidate, by name or glob.")
+@with_file
+@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are shown beside it.")
+@click.option("--direction", type=click.Choice(["max", "min"]), help="Whether more or less of it is better.")
+@click.option("--summary.type", "kind", type=click.Choice(TYPES), help="How a run becomes a number.  [default: last]")
+@with_window
+@click.option("--summary.points", "points", type=click.IntRange(min=1), help="For last: points to average.")
+@click.option("--summary.threshold", "threshold", type=float, help="For time_to: the value to be reached.")
+@click.option("--method", type=click.Choice(METHODS), help="How the difference is judged.  [default: t]")
+@click.option(
+    "--bootstrap.method",
+    "bootstrap",
+    type=click.Choice(["bca", "percentile", "studentized"]),
+    help="The same as --method, for a bootstrap.",
+)
+@click.option(
+    "--bootstrap.n_resamples",
+    "resamples",
+    type=click.IntRange(min=100),
+    default=10_000,
+    show_default=True,
+    help="Resamples of a bootstrap.",
+)
+@click.option("--alpha", type=float, help="Error rate.  [default: the study's, or 0.05]")
+@click.option(
+    "--side",
+    type=click.Choice(["two-sided", "greater", "less"]),
+    default="two-sided",
+    show_default=True,
+    help="greater asks only whether the candidate is better.",
+)
+@click.option("--sesoi", type=float, help="Smallest difference of interest.  [default: the study's]")
+@click.option(
+    "--require",
+    "required",
+    type=click.Choice(["better", "not-worse", "equivalent"]),
+    help="Exit with 3 unless this is the verdict.",
+)
+@click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
+@click.option(
+    "--family",
+    type=click.Choice(["tukey", "holm", "bh"]),
+    help="How several candidates are judged together.  [default: tukey if paired]",
+)
+@click.option("--ttest.enabled", "ttest", is_flag=True, help="Show Student's t beside another method.")
+@click.option("--power.enabled", "with_power", is_flag=True, help="Show what this design can see.")
+@click.option("--certify", is_flag=True, help="Simulate how often intervals of this design cover the truth.")
+@click.option("--tasks", is_flag=True, help=TASKS_HELP)
+@click.option(
+    "--statistic",
+    type=click.Choice(["iqm", "mean", "median", "optimality_gap"]),
+    help="With --tasks.  [default: iqm from 20 tasks on, else mean]",
+)
+@click.option("--since", metavar="RUN", help="Only runs begun when this one was, or later.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of resampling.")
+@click.option("--output.csv_path", "csv_path", metavar="FILE", help=CSV_HELP)
+@click.option("--plots", metavar="DIR", help=PLOTS_HELP)
+@with_chart_output
+def command(
+    out: Output, *, studies: Sequence[str], control: str | None, candidate: Sequence[str], pairs: Sequence[str],
+    control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: str | None, columns: Any,
+    required: str | None, csv_path: str | None, plots: str | None, **asked: Any,
+) -> None:  # fmt: skip
+    """Say whether a candidate is better than the control, by how much, and how sure that is.
+
+    Compares the variants of a study, chosen runs, or results from a file, seed by seed where the seeds match.
+    The first line is the verdict: better, worse, equivalent or inconclusive.
+    """
+    from fairtrial.api.analysis import require
+    from fairtrial.api.analyze import analyze
+
+    question = _question(**asked)
+    out.name_store() if source is None else None
+    analysis = analyze(
+        studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
+        candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
+    )  # fmt: skip
+    _write_files(out, analysis, csv_path, plots)
+    out.give(analysis.to_dict(), _rows(analysis), lambda console: _show(console, analysis))
+    if required:
+        require(analysis, required)
+
+
+def _question(
+    *, metrics: Sequence[str], direction: str | None, kind: str | None, window: str | None, percent: float | None,
+    percent_window: str | None, points: int | None, threshold: float | None, method: str | None,
+    bootstrap: str | None, resamples: int, alpha: float | None, side: str, sesoi: float | None, unpaired: bool,
+    family: str | None, ttest: bool, with_power: bool, certify: bool, tasks: bool, statistic: str | None,
+    since: str | None, seed: int,
+) -> Any:  # fmt: skip
+    from fairtrial.api.analysis import Question
+
+    if method and bootstrap and method != bootstrap:
+        raise UsageError(f"--method {method} and --bootstrap.method {bootstrap} contradict each other")
+    if statistic and not tasks:
+        raise UsageError("--statistic needs --tasks")
+    return Question(
+        metrics=list(metrics), direction=direction,
+        summary=rule_from(kind, window, percent, percent_window, points, threshold),
+        alpha=alpha, side=side, sesoi=sesoi, method=method or bootstrap or "t", resamples=resamples,
+        unpaired=unpaired, family=family, certify=certify, tasks=tasks, statistic=statistic, power=with_power,
+        ttest=ttest, since=since, seed=seed,
+    )  # fmt: skip
+
+
+def _pairs(given: Sequence[str]) -> list[Mapping[str, Any]] | None:
+    """One JSON list, or several objects."""
+    if not given:
+        return None
+    try:
+        parsed = [json.loads(text) for text in given]
+    except json.JSONDecodeError as error:
+        raise UsageError(f"--pairs is not JSON: {error}") from None
+    return parsed[0] if len(parsed) == 1 and isinstance(parsed[0], list) else parsed
+
+
+def _write_files(out: Output, analysis: Analysis, csv_path: str | None, plots: str | None) -> None:
+    if csv_path:
+        from fairtrial.report.documents import as_csv, write_text
+
+        write_text(Path(csv_path), as_csv(_run_rows(analysis)))
+        out.say(f"Wrote {csv_path}")
+    if plots or out.chart:
+        from fairtrial.api.plots import main_chart, write_plots
+
+        for path in write_plots(analysis, Path(plots)) if plots else ():
+            out.say(f"Wrote {path}")
+        if out.chart:
+            main_chart(analysis, out.chart)
+            out.say(f"Wrote {out.chart}")
+
+
+def _run_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    return [
+        {"variant": arm.variant, "seed": seed, "metric": analysis.metric, "value": value}
+        for arm in analysis.arms
+        for seed, value in arm.values.items()
+    ]
+
+
+def _rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """A line per comparison, for spreadsheets and papers."""
+    return [_row(found) for found in [*analysis.comparisons, *analysis.secondary]]
+
+
+def _row(found: Comparison) -> dict[str, Any]:
+    return {
+        "control": found.control, "candidate": found.candidate, "metric": found.metric,
+        "verdict": found.verdict.value, "difference": found.effect.value, "low": found.effect.low,
+        "high": found.effect.high, "level": found.effect.level, "p": found.p_value, "p_adjusted": found.adjusted_p,
+        "hedges_g": found.hedges_g.value if found.hedges_g else None,
+        "superiority": found.superiority.value if found.superiority else None,
+        "n_control": found.n_control, "n_candidate": found.n_candidate, "pairing": found.pairing,
+        "method": found.method, "reason": found.reason, "label": found.label,
+    }  # fmt: skip
+
+
+def _show(console: Console, analysis: Analysis) -> None:
+    """Verdict, tables, what they rest on, cautions: in that order."""
+    console.print(analysis.headline, style="bold", markup=False)
+    console.print()
+    console.print(_arms_table(analysis))
+    console.print()
+    console.print(_differences_table(analysis.comparisons))
+    if analysis.secondary:
+        console.print("\nFurther metrics, each by itself and not part of the verdict:", markup=False)
+        console.print(_differences_table(analysis.secondary))
+    console.print()
+    for line in _notes(analysis):
+        console.print(line, markup=False)
+    for caution in _cautions(analysis):
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+
+
+def _table(*headings: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
+    return table
+
+
+def _arms_table(analysis: Analysis) -> Any:
+    from rich.text import Text
+
+    table = _table("variant", "planned", "started", "completed", "used", "mean", "sd")
+    for arm in analysis.arms:
+        counts = [str(count) for count in (arm.planned, arm.started, arm.completed, arm.used)]
+        table.add_row(Text(arm.variant), *counts, shown_value(arm.mean), shown_value(arm.sd))
+    return table
+
+
+def _differences_table(found: Sequence[Comparison]) -> Any:
+    """A row per comparison; standardized effects with their intervals only where there is room for them."""
+    from rich.text import Text
+
+    adjusted = any(each.adjusted_p is not None for each in found)
+    several = len({each.metric for each in found}) > 1
+    level = f"{100 * found[0].effect.level:g} % interval"
+    table = _table(
+        f"minus {found[0].control}", "difference", level, "p", *(["adjusted p"] if adjusted else []), "g", "P(better)",
+        "verdict",
+    )  # fmt: skip
+    for each in found:
+        name = each.candidate + (f", {each.metric}" if several else "")
+        width = None if each.effect.low is None or each.effect.high is None else each.effect.high - each.effect.low
+        decimals = decimals_for(width)
+        difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
+        cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals), shown_p(each.p_value)]
+        cells += [shown_p(each.adjusted_p)] if adjusted else []
+        cells += [_brief(size, limits=len(found) == 1) for size in (each.hedges_g, each.superiority)]
+        table.add_row(Text(name), *(Text(cell) for cell in [*cells, each.verdict.value]))
+    return table
+
+
+def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
+    if estimate is None or estimate.value is None:
+        return ""
+    known = limits and estimate.low is not None and estimate.high is not None
+    return f"{estimate.value:.2f}" + (f" [{estimate.low:.2f}, {estimate.high:.2f}]" if known else "")
+
+
+def _notes(analysis: Analysis) -> list[str]:
+    first = analysis.comparisons[0]
+    better = "lower" if first.direction == "min" else "higher"
+    lines = [f"A run's number: {analysis.summary['text']} of {analysis.metric} ({better} is better)."]
+    if first.pairing == "paired":
+        r = f"; correlation within pairs {_brief(first.correlation)}" if _brief(first.correlation) else ""
+        lines.append(f"Pairs share these random streams: {first.streams}{r}.")
+    else:
+        lines.append("Runs are not paired.")
+    lines += [line for each in analysis.comparisons for line in _arrivals(each)]
+    for name, fairness in analysis.fairness.items():
+        lines += _fairness_lines(analysis.control, name, fairness)
+    for arm in analysis.arms:
+        lines += [f"Left out: {each['run']}: {each['reason']}." for each in arm.left_out]
+    if analysis.certificate:
+        lines += _certificate_lines(analysis.certificate)
+    if analysis.power:
+        lines += _power_lines(analysis.power)
+    if analysis.tasks:
+        lines += _task_lines(analysis.tasks)
+    return lines
+
+
+def _arrivals(found: Comparison) -> list[str]:
+    """Of times to a threshold that some runs never reached: how many did, and the means up to the horizon."""
+    if "horizon" not in found.tests:
+        return []
+    sides = (
+        (found.control, found.tests["reached_control"], found.n_control, found.mean_control),
+        (found.candidate, found.tests["reached_candidate"], found.n_candidate, found.mean_candidate),
+    )
+    return [
+        f"{name} reached it in {round(share * n)} of {n} runs, on average at step {shown_value(mean)} (the others "
+        f"counted as {found.tests['horizon']:g})."
+        for name, share, n, mean in sides
+        if share is not None
+    ]
+
+
+def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
+    differing = ", ".join(f"{d.option} ({d.control} → {d.candidate})" for d in fairness.options)
+    sizes = [
+        f"{label} {pair[0]:,.0f} against {pair[1]:,.0f}" if pair[0] != pair[1] else f"{label} {pair[0]:,.0f} in both"
+        for label, pair in zip(("parameters", "FLOPs per step"), fairness.sizes.values(), strict=True)
+        if None not in pair
+    ]
+    told = [f"{candidate} differs from {control} in {differing}" if differing else "", *sizes]
+    line = "; ".join(part for part in told if part)
+    return [f"Is this fair? {line}."] if line else []
+
+
+def _certificate_lines(certificate: Any) -> list[str]:
+    lines = [f"Certificate: {certificate}"]
+    for row in certificate.covered:
+        out = "  (ruled out by the data)" if row.ruled_out else ""
+        lines.append(
+            f"  {row.shape:<12} both arms {100 * row.both_arms:5.1f} %   one arm {100 * row.one_arm:5.1f} %{out}"
+        )
+    return lines
+
+
+def _power_lines(power: Mapping[str, Any]) -> list[str]:
+    lines = [f"Power, with {power['n']} runs per arm and a standard deviation of {shown_value(power['sd'])}:"]
+    for row in power["rows"]:
+        needed = f"; {row['seeds_for_sesoi']} seeds see {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
+        lines.append(
+            f"  {100 * row['power']:g} %: a true difference of {shown_value(row['detectable'])} is seen{needed}"
+        )
+    return lines
+
+
+def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
+    lines = [f"Over {len(tasks['tasks'])} tasks:"]
+    for arm, found in tasks["aggregates"].items():
+        parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in found.items()]
+        lines.append(f"  {arm}: " + ", ".join(parts))
+    for arm, e in tasks["probability_of_improvement"].items():
+        lines.append(f"  P({arm} beats the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())
+    return lines
+
+
+def _limits(estimate: Mapping[str, Any]) -> str:
+    if estimate["low"] is None or estimate["high"] is None:
+        return ""
+    return f"[{shown_value(estimate['low'])}, {shown_value(estimate['high'])}]"
+
+
+def _cautions(analysis: Analysis) -> list[Mapping[str, str]]:
+    """Each once, however many comparisons carry it."""
+    found = [caution for each in analysis.comparisons for caution in each.cautions]
+    return list({caution["text"]: caution for caution in [*found, *analysis.cautions]}.values())

@@ -1,0 +1,51 @@
+"""A run as an analysis sees it: who it was, how it ended, and its curves. From a store or from anyone's file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.core.runs import Status
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Curve = tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """`curves` maps a metric to its steps and values. `facts` is what fairness is judged by: options, versions …
+
+    `seed` is None where the source does not say; such runs cannot be paired.
+    """
+
+    run: str
+    variant: str
+    seed: str | None
+    curves: Mapping[str, Curve]
+    status: Status = Status.COMPLETED
+    reason: str | None = None
+    task: str | None = None
+    study: str | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+    @property
+    def streams(self) -> frozenset[str] | None:
+        """The random streams that the run asked for; None where nobody recorded them."""
+        streams = self.facts.get("streams")
+        return frozenset(streams) if streams else None
+
+
+_LOWER = ("loss", "error", "perplexity", "ppl", "mse", "mae", "rmse", "nll", "bpc", "wer", "cer", "fid", "regret")
+_TIMES = ("time", "seconds", "latency", "_s", "_ms")
+
+
+def likely_direction(metric: str) -> str:
+    """Which way is good, by the metric's name, where nobody said: losses, errors and times are to be small."""
+    name = metric.lower().replace("/", "_").replace("-", "_").replace(".", "_")
+    words = set(name.split("_"))
+    small = bool(words & set(_LOWER)) or name.endswith(("loss", "error")) or name.endswith(_TIMES)
+    return "min" if small else "max"

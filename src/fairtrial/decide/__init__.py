@@ -1,0 +1,1 @@
+"""What to choose? Prices, and what hours on a device come to."""

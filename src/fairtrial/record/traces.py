@@ -1,0 +1,62 @@
+"""Reads runs of a store for an analysis: their curves, and the facts that fairness is judged by."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.runs import Run
+from fairtrial.core.traces import Trace
+from fairtrial.record.metadata import load_run
+from fairtrial.record.series import read_series
+from fairtrial.record.store import Store
+
+_MACHINE = ("python", "platform", "cpu", "gpu")
+
+
+def read_runs(store: Store, study: str) -> list[Run]:
+    """Every readable run of a study, by name."""
+    found = (load_run(RunPaths(store.paths.study(study) / entry.name)) for _, entry in store.directories(study))
+    return sorted((run for run in found if run), key=lambda run: run.id)
+
+
+def read_traces(runs: Iterable[Run], metrics: Sequence[str]) -> list[Trace]:
+    """One trace per run with the curves of these metrics, where they were logged."""
+    return [_trace(run, metrics) for run in runs]
+
+
+def _trace(run: Run, metrics: Sequence[str]) -> Trace:
+    series = read_series(run.paths)
+    return Trace(
+        run=run.name,
+        variant=run.variant,
+        seed=str(run.seed),
+        curves={name: series[name] for name in metrics if name in series},
+        status=run.status,
+        reason=run.reason,
+        study=run.study,
+        facts=_facts(run),
+    )
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    metadata = run.metadata
+    environment, resources = metadata["environment"], metadata["resources"]
+    return {
+        "recipe": metadata["recipe"],
+        "recipe_file": metadata["recipe_file"],
+        "options": metadata["identity"],
+        "data": (metadata["data"] or {}).get("sha256"),
+        "commit": environment.get("git_commit"),
+        "changes": environment.get("git_dirty_hash"),
+        "versions": environment.get("versions") or {},
+        "machine": {name: environment.get(name) for name in _MACHINE},
+        "parameters": resources.get("parameters"),
+        "flops_per_step": resources.get("flops_per_step"),
+        "streams": metadata["lineage"].get("streams"),
+        "synthetic": metadata["synthetic"],
+        "cautions": metadata["cautions"],
+        "created": metadata["timings"]["created"],
+        "wall_s": metadata["timings"]["wall_s"],
+    }

@@ -1,0 +1,27 @@
+"""Charts: plain data in, an object out that `save` writes as PNG, SVG or PDF.
+
+A chart is one function that makes rows, draws them as layers on a `Frame`, and gives its finding as the title.
+"""
+
+from __future__ import annotations
+
+from fairtrial.report.charts.curves import Band, learning_curves
+from fairtrial.report.charts.differences import difference_distribution
+from fairtrial.report.charts.families import forest
+from fairtrial.report.charts.noise import variance_panels
+from fairtrial.report.charts.pairs import paired_differences
+from fairtrial.report.charts.profiles import performance_profiles
+from fairtrial.report.charts.radial import radial_profile
+from fairtrial.report.charts.rendering import save
+
+__all__ = [
+    "Band",
+    "difference_distribution",
+    "forest",
+    "learning_curves",
+    "paired_differences",
+    "performance_profiles",
+    "radial_profile",
+    "save",
+    "variance_panels",
+]

@@ -1,0 +1,90 @@
+"""The differences of paired runs, each as a dot, with their mean and its interval below."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval
+from fairtrial.report.charts.frame import Axis, Frame, finished
+from fairtrial.report.charts.grammar import Chart
+from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small
+from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
+from fairtrial.report.charts.style import BLUE, INK, SHADE
+
+WIDTH = 420
+MEAN_ROW = 50
+SWARM = 170
+
+
+def difference_distribution(
+    samples: Sequence[float],
+    *,
+    value: float | None,
+    low: float | None,
+    high: float | None,
+    level: float,
+    sesoi: float | None,
+    metric: str,
+    title: str,
+) -> Chart:
+    """Where the single differences lie, and the mean with its interval below them."""
+    differences = sorted(finite(samples))
+    if not differences:
+        raise UserError(f"there is nothing to draw: no difference in {metric} is a finite number")
+    mean, interval = known(value), open_interval(low, high)
+    margin = [] if sesoi is None else [-sesoi, sesoi]
+    x = Axis(
+        f"difference in {metric}, candidate − control",
+        domain_of([*differences, 0.0, mean], [*(interval or ()), *margin], room=2),
+    )
+    swarm = _Swarm(x, differences)
+    frame = Frame(x, Axis("", (swarm.height + MEAN_ROW, 0), drawn=False), WIDTH, swarm.height + MEAN_ROW)
+    bar = swarm.height + MEAN_ROW / 2
+    names = [(swarm.height / 2, counted(len(differences), "difference")), (bar, _mean_name(interval, level))]
+    numbers = {"x": frame.x_at(WIDTH + 14), "y": bar, "text": _numbers(mean, interval)}
+    layers = [
+        *([frame.shade(-sesoi, sesoi, color=SHADE)] if sesoi else []),
+        frame.across(0, color=INK, strokeWidth=1),
+        frame.draw("circle", swarm.rows(), color=BLUE, size=swarm.dot**2, fillOpacity=0.65),
+        *interval_layers(frame, [{"value": mean, "interval": interval, "y": bar, "colour": INK}]),
+        frame.write([{"x": frame.x_at(-12), "y": y, "text": name} for y, name in names], align="right"),
+        frame.write([numbers], fontWeight="bold"),
+    ]
+    return finished(frame.layered(layers), title, [f"{too_small(sesoi)} {goes_on(frame, [interval])}"])
+
+
+class _Swarm:
+    """Dots for differences; those near each other are stacked about a middle line, so that each can be seen."""
+
+    def __init__(self, x: Axis, differences: Sequence[float]) -> None:
+        count = len(differences)
+        self.differences = differences
+        self.dot = 8 if count <= 100 else 5 if count <= 400 else 3.5
+        self.columns = [round(x.share(value) * WIDTH / self.dot) for value in differences]
+        self.stacks = Counter(self.columns)
+        highest = max(self.stacks.values())
+        self.step = min(self.dot, SWARM / highest)
+        self.height = round(highest * self.step) + 50
+
+    def rows(self) -> list[dict[str, Any]]:
+        placed: Counter[int] = Counter()
+        rows = []
+        for value, column in zip(self.differences, self.columns, strict=True):
+            offset = (placed[column] - (self.stacks[column] - 1) / 2) * self.step
+            placed[column] += 1
+            rows.append({"x": value, "y": self.height / 2 + offset})
+        return rows
+
+
+def _mean_name(interval: Interval | None, level: float) -> str:
+    return f"mean, {100 * level:g} % interval" if interval else "mean, no interval"
+
+
+def _numbers(mean: float | None, interval: Interval | None) -> str:
+    if mean is None:
+        return "no mean"
+    decimals = decimals_for(interval[1] - interval[0]) if interval else None
+    return " ".join(filter(None, [shown_change(mean, decimals), shown_interval(*interval or (None, None), decimals)]))

@@ -1,0 +1,127 @@
+"""The one grammar of all charts: a frame with two axes, and layers of marks drawn on it from plain rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.report.charts.grammar import Chart, alt
+from fairtrial.report.charts.places import Interval
+from fairtrial.report.charts.style import CONFIG, HEIGHT, QUIET, WIDTH, tick_format, wrapped
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One direction of a frame: what it measures, from where to where, and which ticks it has."""
+
+    title: str
+    domain: Interval
+    format: str | None = None
+    log: bool = False
+    ticks: Sequence[float] | None = None
+    grid: bool = True
+    drawn: bool = True
+
+    def share(self, value: float) -> float:
+        """How far along the axis a value lies, from 0 to 1."""
+        low, high, value = (math.log(x) if self.log else x for x in (*self.domain, value))
+        return (value - low) / (high - low)
+
+    def value(self, share: float) -> float:
+        """The value at a share of the axis; also beyond its ends, which is where labels go."""
+        low, high = (math.log(x) if self.log else x for x in self.domain)
+        value = low + share * (high - low)
+        return math.exp(value) if self.log else value
+
+    def scale(self) -> alt.Scale:
+        return alt.Scale(domain=list(self.domain), type="log" if self.log else "linear", nice=False, zero=False)
+
+    def shape(self) -> alt.Axis | None:
+        if not self.drawn:
+            return None
+        chosen = {"values": list(self.ticks)} if self.ticks is not None else {}
+        format_ = self.format or tick_format(self.domain)
+        return alt.Axis(title=self.title, grid=self.grid, **({"format": format_} if format_ else {}), **chosen)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A plot area. Rows have `x` and `y`, and if they like `x2`, `y2`, `colour`, `dash`, `text`, `group`, `order`."""
+
+    x: Axis
+    y: Axis
+    width: int = WIDTH
+    height: int = HEIGHT
+
+    def x_at(self, pixel: float) -> float:
+        """The value that is so many pixels from the left edge."""
+        return self.x.value(pixel / self.width)
+
+    def y_at(self, pixel: float) -> float:
+        """The value that is so many pixels below the top edge."""
+        return self.y.value(1 - pixel / self.height)
+
+    def pixel_of(self, y: float) -> float:
+        """How many pixels below the top edge a value lies."""
+        return self.height * (1 - self.y.share(y))
+
+    def draw(self, mark: str, rows: Rows, **look: Any) -> alt.Chart:
+        """One layer: a mark for each row, or for each group of rows."""
+        data = alt.Data(values=[dict(row) for row in rows])
+        return alt.Chart(data, mark=alt.MarkDef(type=mark, **look)).encode(**self._channels(rows))
+
+    def write(self, rows: Rows, **look: Any) -> alt.Chart:
+        """Words at places; quiet and to the right of them unless told otherwise."""
+        return self.draw("text", rows, **{"align": "left", "baseline": "middle", **look})
+
+    def across(self, x: float, **look: Any) -> alt.Chart:
+        """A line from top to bottom."""
+        bottom, top = self.y.domain
+        return self.draw("rule", [{"x": x, "y": bottom, "y2": top}], **look)
+
+    def along(self, y: float, **look: Any) -> alt.Chart:
+        """A line from left to right."""
+        left, right = self.x.domain
+        return self.draw("rule", [{"x": left, "x2": right, "y": y}], **look)
+
+    def shade(self, left: float, right: float, **look: Any) -> alt.Chart:
+        """A stretch of the horizontal axis, as far as it lies within the frame."""
+        low, high = self.x.domain
+        bottom, top = self.y.domain
+        stretch = {"x": max(left, low), "x2": min(right, high), "y": bottom, "y2": top}
+        return self.draw("rect", [stretch] if left < high and right > low else [], **look)
+
+    def layered(self, layers: Sequence[alt.Chart], *, heading: str | None = None) -> alt.LayerChart:
+        title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8)} if heading else {}
+        return alt.layer(*layers, width=self.width, height=self.height, **title)
+
+    def _channels(self, rows: Rows) -> dict[str, Any]:
+        present = rows[0] if rows else {}
+        channels = {
+            "x": alt.X("x:Q", scale=self.x.scale(), axis=self.x.shape()),
+            "y": alt.Y("y:Q", scale=self.y.scale(), axis=self.y.shape()),
+        }
+        return channels | {name: channel for key, (name, channel) in _optional().items() if key in present}
+
+
+def _optional() -> dict[str, tuple[str, Any]]:
+    return {
+        "x2": ("x2", alt.X2("x2")),
+        "y2": ("y2", alt.Y2("y2")),
+        "colour": ("color", alt.Color("colour:N", scale=None)),
+        "dash": ("strokeDash", alt.StrokeDash("dash:N", scale=None)),
+        "text": ("text", alt.Text("text:N")),
+        "group": ("detail", alt.Detail("group:N")),
+        "order": ("order", alt.Order("order:Q")),
+    }
+
+
+def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: int = 82) -> Chart:
+    """A chart with its finding as the title, what is drawn below it, and the look that all share."""
+    lines = [line for sentence in subtitle if sentence for line in wrapped(sentence, width + 12)]
+    words = alt.TitleParams(text=wrapped(title, width), **({"subtitle": lines} if lines else {}))
+    return chart.properties(title=words, config=CONFIG)

@@ -1,0 +1,39 @@
+"""Names of lines in their colours: beside the ends of the lines, or in a list where the ends have no room for them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairtrial.report.charts.frame import Frame
+from fairtrial.report.charts.grammar import alt
+from fairtrial.report.charts.places import spread_out
+from fairtrial.report.charts.style import LABEL, colour_of, dash_of, short_names
+
+KEY_LINE = 18
+LEAD = 10
+
+
+def end_labels(
+    frame: Frame, ends: Sequence[tuple[float, str, str]], *, left: float, size: int = LABEL
+) -> list[alt.Chart]:
+    """Ends are a y value, a name and a colour. Names that would overlap move apart; a short line leads to each."""
+    wanted = [min(max(frame.pixel_of(y), 0), frame.height) for y, _, _ in ends]
+    placed = spread_out(wanted, size + 2.5, (0, frame.height))
+    names = short_names([name for _, name, _ in ends])
+    near, far, text = (frame.x_at(left + offset) for offset in (0, LEAD, LEAD + 4))
+    leads, words = [], []
+    for at, to, name, (_, _, colour) in zip(wanted, placed, names, ends, strict=True):
+        leads.append({"x": near, "x2": far, "y": frame.y_at(at), "y2": frame.y_at(to), "colour": colour})
+        words.append({"x": text, "y": frame.y_at(to), "text": name, "colour": colour})
+    return [frame.draw("rule", leads, strokeWidth=1), frame.write(words, fontSize=size)]
+
+
+def name_key(frame: Frame, entries: Sequence[tuple[str, int]], *, left: float, top: float = 8) -> list[alt.Chart]:
+    """Entries are names with their places among the colours; `left` and `top` are pixels of the frame."""
+    names = short_names([name for name, _ in entries])
+    samples, words = [], []
+    for line, (name, (_, place)) in enumerate(zip(names, entries, strict=True)):
+        look = {"y": frame.y_at(top + KEY_LINE * line), "colour": colour_of(place)}
+        samples.append({"x": frame.x_at(left), "x2": frame.x_at(left + 22), "dash": dash_of(place), **look})
+        words.append({"x": frame.x_at(left + 28), "text": name, **look})
+    return [frame.draw("rule", samples, strokeWidth=2.2), frame.write(words)]

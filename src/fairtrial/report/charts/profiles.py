@@ -1,0 +1,99 @@
+"""Performance profiles: how large a share of runs scores above each threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.errors import UserError
+from fairtrial.report.charts.frame import Axis, Frame, finished
+from fairtrial.report.charts.grammar import Chart
+from fairtrial.report.charts.labels import KEY_LINE, name_key
+from fairtrial.report.charts.places import Interval, domain_of, finite, known, thinned
+from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of
+
+POINTS = 500
+Profiles = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title: str | None = None) -> Chart:
+    """The share of runs above τ, a line per variant: rows have variant, tau, value, low and high."""
+    profiles = _profiles(rows)
+    if not profiles:
+        raise UserError("there is nothing to draw: no variant has a performance profile")
+    frame = Frame(
+        Axis(f"τ ({score})", _ends(profiles), grid=False),
+        Axis("share of runs that score above τ", (0, 1), format="~%"),
+        height=max(HEIGHT, KEY_LINE * len(profiles)),
+    )
+    bands, lines = _bands(profiles), _lines(profiles)
+    layers = [
+        frame.draw("area", bands, opacity=0.16),
+        frame.draw("line", lines, strokeWidth=2.2),
+        *name_key(frame, _by_height(profiles), left=frame.width + 14),
+    ]
+    reading = "Higher is better at every τ." + (" Bands are pointwise intervals." if bands else "")
+    return finished(frame.layered(layers), title or _finding(profiles), [reading])
+
+
+def _profiles(rows: Sequence[Mapping[str, Any]]) -> Profiles:
+    """Drawable points by variant, in the order of variants given, each along τ."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if known(row["tau"]) is not None and known(row["value"]) is not None:
+            found.setdefault(str(row["variant"]), []).append(row)
+    return {name: _along(points) for name, points in found.items()}
+
+
+def _along(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    ordered = sorted(points, key=lambda point: float(point["tau"]))
+    return [ordered[i] for i in thinned(np.array([float(point["value"]) for point in ordered]), POINTS)]
+
+
+def _ends(profiles: Profiles) -> Interval:
+    taus = finite(point["tau"] for points in profiles.values() for point in points)
+    return (min(taus), max(taus)) if min(taus) < max(taus) else domain_of(taus)
+
+
+def _lines(profiles: Profiles) -> list[dict[str, Any]]:
+    return [
+        {"x": float(point["tau"]), "y": float(point["value"]), "dash": dash_of(place), **_look(place)}
+        for place, points in enumerate(profiles.values())
+        for point in points
+    ]
+
+
+def _bands(profiles: Profiles) -> list[dict[str, Any]]:
+    return [
+        {"x": float(point["tau"]), "y": float(point["low"]), "y2": float(point["high"]), **_look(place)}
+        for place, points in enumerate(profiles.values())
+        for point in points
+        if known(point.get("low")) is not None and known(point.get("high")) is not None
+    ]
+
+
+def _look(place: int) -> dict[str, Any]:
+    return {"colour": colour_of(place), "group": place}
+
+
+def _by_height(profiles: Profiles) -> list[tuple[str, int]]:
+    """Names in the order in which their lines lie, the highest first."""
+    height = {name: float(np.mean([float(point["value"]) for point in points])) for name, points in profiles.items()}
+    places = [(name, place) for place, name in enumerate(profiles)]
+    return sorted(places, key=lambda entry: -height[entry[0]])
+
+
+def _finding(profiles: Profiles) -> str:
+    """Who lies above whom, as far as the lines alone can say."""
+    if len(profiles) == 1:
+        return f"How {next(iter(profiles))} scores over all runs"
+    curves = {
+        name: {float(point["tau"]): float(point["value"]) for point in points} for name, points in profiles.items()
+    }
+    for name, curve in curves.items():
+        others = [other for rival, other in curves.items() if rival != name]
+        if all(other.get(tau, 0.0) <= value for other in others for tau, value in curve.items()):
+            return f"{name} lies at or above {'the other' if len(curves) == 2 else 'all others'} at every τ"
+    return "The profiles cross: none lies above all others at every τ"

@@ -1,0 +1,154 @@
+"""Several metrics at once: a spoke per metric, a polygon per variant, and the plain numbers at the rim."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.core.errors import UserError
+from fairtrial.report.charts.frame import Axis, Frame, finished
+from fairtrial.report.charts.grammar import Chart, alt
+from fairtrial.report.charts.labels import KEY_LINE, name_key
+from fairtrial.report.charts.places import known
+from fairtrial.report.charts.style import FAINT, INK, colour_of, dash_of, short_names
+
+RADIUS, MARGIN = 150, 90
+SIDE = 2 * (RADIUS + MARGIN)
+RINGS = (0.25, 0.5, 0.75, 1.0)
+TEXT_LINE = 15
+TEXTS_PER_SPOKE = 4
+FILLED = 3
+SCALING = "Every metric has a scale of its own, from 0 at the centre to 1 at the rim; further out is better."
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The scores of one variant, and how they are written, along the metrics."""
+
+    name: str
+    scores: Sequence[float | None]
+    texts: Sequence[str]
+
+
+def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = None, scaling: str = SCALING) -> Chart:
+    """Three or more metrics side by side: rows have variant, metric, score (0 to 1) and text (the plain value)."""
+    metrics = list(dict.fromkeys(str(row["metric"]) for row in rows))
+    if not rows:
+        raise UserError("there is nothing to draw: no variant has a score")
+    if len(metrics) < 3:
+        raise UserError(
+            f"a radial profile needs at least three metrics, not {len(metrics)}", hint="Compare them one by one."
+        )
+    profiles = _profiles(rows, metrics)
+    reach = (RADIUS + MARGIN) / RADIUS
+    hidden = Axis("", (-reach, reach), drawn=False)
+    frame = Frame(hidden, hidden, width=SIDE, height=SIDE)
+    layers = [
+        *_web(frame, len(metrics)),
+        *_polygons(frame, profiles),
+        *_rim(frame, metrics, profiles),
+        *_names(frame, profiles),
+    ]
+    return finished(frame.layered(layers), title or _finding(profiles, metrics), [scaling])
+
+
+def _profiles(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[Profile]:
+    found = {(str(row["variant"]), str(row["metric"])): row for row in rows}
+    return [
+        Profile(
+            name,
+            [_score(found.get((name, metric))) for metric in metrics],
+            [str(found.get((name, metric), {}).get("text") or "–") for metric in metrics],
+        )
+        for name in dict.fromkeys(str(row["variant"]) for row in rows)
+    ]
+
+
+def _score(row: Mapping[str, Any] | None) -> float | None:
+    score = known(row["score"]) if row is not None else None
+    return None if score is None else min(1.0, max(0.0, score))
+
+
+def _point(turn: float, radius: float) -> dict[str, float]:
+    """A place so many turns clockwise from the top."""
+    return {"x": radius * math.sin(math.tau * turn), "y": radius * math.cos(math.tau * turn)}
+
+
+def _web(frame: Frame, spokes: int) -> list[alt.Chart]:
+    rings = [{**_point(i / 120, ring), "order": i, "group": ring} for ring in RINGS for i in range(121)]
+    ends = [_point(i / spokes, 1.0) for i in range(spokes)]
+    lines = [{"x": 0, "y": 0, "x2": end["x"], "y2": end["y"]} for end in ends]
+    marks = [{"x": 0.02, "y": ring + 0.045, "text": f"{ring:g}"} for ring in (0.5, 1.0)]
+    return [
+        frame.draw("line", rings, color="#DDDDDD", strokeWidth=1),
+        frame.draw("rule", lines, color="#DDDDDD", strokeWidth=1),
+        frame.write(marks, fontSize=10, color=FAINT),
+    ]
+
+
+def _polygons(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
+    layers = []
+    for place, profile in enumerate(profiles):
+        spokes = len(profile.scores)
+        corners = [
+            {**({"x": None, "y": None} if score is None else _point(i / spokes, score)), "order": i}
+            for i, score in enumerate([*profile.scores, profile.scores[0]])
+        ]
+        colour = colour_of(place)
+        inside = {"fill": colour, "fillOpacity": 0.08} if len(profiles) <= FILLED and None not in profile.scores else {}
+        layers += [
+            frame.draw("line", corners, stroke=colour, strokeWidth=2, strokeDash=dash_of(place), **inside),
+            frame.draw("point", corners[:-1], color=colour, filled=True, size=36, opacity=1),
+        ]
+    return layers
+
+
+def _rim(frame: Frame, metrics: Sequence[str], profiles: Sequence[Profile]) -> list[alt.Chart]:
+    """At each spoke's end the metric, and below it the plain values in the colours of their variants."""
+    aligned: dict[str, list[dict[str, Any]]] = {}
+    names = short_names(metrics, 24)
+    for i, name in enumerate(names):
+        turn = i / len(metrics)
+        lines = [(name, INK), *_texts(profiles, i)]
+        at = _point(turn, 1 + 16 / RADIUS)
+        up = -(len(lines) - 1) * TEXT_LINE * (1 + math.cos(math.tau * turn)) / 2
+        for line, (text, colour) in enumerate(lines):
+            y = at["y"] - (up + line * TEXT_LINE) / RADIUS
+            aligned.setdefault(_side(turn), []).append({"x": at["x"], "y": y, "text": text, "colour": colour})
+    return [frame.write(rows, align=side) for side, rows in aligned.items()]
+
+
+def _side(turn: float) -> str:
+    across = math.sin(math.tau * turn)
+    return "center" if abs(across) < 0.1 else "left" if across > 0 else "right"
+
+
+def _texts(profiles: Sequence[Profile], metric: int) -> list[tuple[str, str]]:
+    if len(profiles) <= TEXTS_PER_SPOKE:
+        return [(profile.texts[metric], colour_of(place)) for place, profile in enumerate(profiles)]
+    best = _leader(profiles, metric)
+    return [] if best is None else [(f"best {profiles[best].texts[metric]}", colour_of(best))]
+
+
+def _leader(profiles: Sequence[Profile], metric: int) -> int | None:
+    """The only variant with the highest score; None where several share it or nobody has one."""
+    scores = [-1.0 if profile.scores[metric] is None else profile.scores[metric] or 0.0 for profile in profiles]
+    top = max(scores)
+    return scores.index(top) if top >= 0 and scores.count(top) == 1 else None
+
+
+def _names(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
+    entries = [(profile.name, place) for place, profile in enumerate(profiles)]
+    return name_key(frame, entries, left=frame.width + 30, top=frame.height / 2 - KEY_LINE * (len(entries) - 1) / 2)
+
+
+def _finding(profiles: Sequence[Profile], metrics: Sequence[str]) -> str:
+    if len(profiles) == 1:
+        return f"{profiles[0].name} over {len(metrics)} metrics"
+    leads = [leader for metric in range(len(metrics)) if (leader := _leader(profiles, metric)) is not None]
+    if not leads:
+        return f"No variant scores highest alone on any of {len(metrics)} metrics"
+    first = max(range(len(profiles)), key=leads.count)
+    return f"{profiles[first].name} scores highest on {leads.count(first)} of {len(metrics)} metrics"

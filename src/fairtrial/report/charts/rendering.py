@@ -1,0 +1,36 @@
+"""Charts as files. The suffix chooses the format; nothing is fetched from anywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.formats import CHART_SUFFIXES
+from fairtrial.report.charts.grammar import Chart, load
+
+PNG_SCALE = 2
+
+
+def save(chart: Chart, path: Path) -> None:
+    """Write a chart as PNG (at twice the size), SVG or PDF."""
+    suffix = path.suffix.lower()
+    if suffix not in CHART_SUFFIXES:
+        raise UserError(
+            f"cannot write a chart as '{path.name}': the suffix must say which format",
+            hint=f"Charts are written as {', '.join(CHART_SUFFIXES)}.",
+        )
+    try:
+        path.write_bytes(rendered(chart, suffix))
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from None
+
+
+def rendered(chart: Chart, suffix: str) -> bytes:
+    """The bytes of a chart's file."""
+    renderer = load("vl_convert")
+    spec = chart.to_json(validate=False)
+    if suffix == ".png":
+        return bytes(renderer.vegalite_to_png(spec, scale=PNG_SCALE, allowed_base_urls=[]))
+    if suffix == ".pdf":
+        return bytes(renderer.vegalite_to_pdf(spec, allowed_base_urls=[]))
+    return str(renderer.vegalite_to_svg(spec, allowed_base_urls=[])).encode()
