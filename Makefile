@@ -29,6 +29,7 @@ golden: $(STAMP) $(ORACLE_STAMP)
 
 demo: $(STAMP)
 	$(BIN)/fairtrial launch examples/demo.yaml
+	$(BIN)/fairtrial analyze demo
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

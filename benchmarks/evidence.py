@@ -1,4 +1,6 @@
-"""`python -m benchmarks.evidence [FILE]`: measures everything from scratch and writes it down with commit and machine.
+"""`python -m benchmarks.evidence [STEP …]`: measures from scratch and writes it down with commit and machine.
+
+Every step of the project has a file, docs/evidence/<step>.json; without arguments all are made anew.
 
 What is written was measured in this very run. A goal that was missed is written as missed.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.figures import Figure, missed, show
@@ -16,18 +18,17 @@ from benchmarks.measure import ROOT
 from benchmarks.registry import BENCHMARKS
 from fairtrial.record.environment import git_state, machine
 
-STEP = 1
 SCHEMA = 1
 
 
-def gather() -> dict[str, Any]:
+def gather(step: int) -> dict[str, Any]:
     git = git_state(ROOT)  # before the evidence itself changes the working tree
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    figures = {name: _measured(name) for name in BENCHMARKS}
+    figures = {name: _measured(name) for name, benchmark in BENCHMARKS.items() if benchmark.step == step}
     changed = git_state(ROOT) != git  # then the figures are not all of one code, and must not look as if they were
     return {
         "schema": SCHEMA,
-        "step": STEP,
+        "step": step,
         "commit": git["git_commit"],
         "dirty": git["git_dirty"] or changed,
         "changed_while_measured": changed,
@@ -57,14 +58,24 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def write(path: Path) -> int:
-    document = gather()
+def write(step: int) -> None:
+    path = ROOT / "docs" / "evidence" / f"{step:02d}.json"
+    document = gather(step)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     print(f"Wrote {path}")
     print("\n".join(f"Missed: {line}" for line in document["missed"]) or "All goals met.")
+
+
+def main(arguments: Sequence[str]) -> int:
+    known = sorted({benchmark.step for benchmark in BENCHMARKS.values()})
+    if any(word not in map(str, known) for word in arguments):
+        print(f"Error: steps with evidence are {', '.join(map(str, known))}", file=sys.stderr)
+        return 2
+    for step in [int(word) for word in arguments] or known:
+        write(step)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(write(Path(sys.argv[1]) if sys.argv[1:] else ROOT / "docs" / "evidence" / f"{STEP:02d}.json"))
+    sys.exit(main(sys.argv[1:]))

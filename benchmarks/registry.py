@@ -7,16 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import accuracies, kill_lines, launching, listing, logging_calls, startup
+from benchmarks import (
+    accuracies,
+    calibration,
+    comparing,
+    kill_lines,
+    launching,
+    listing,
+    logging_calls,
+    resampling,
+    startup,
+)
 from benchmarks.figures import Figure
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A measurement, given an empty folder to work in."""
+    """A measurement, given an empty folder to work in. `step`: the file of evidence that it belongs to."""
 
     title: str
     measure: Callable[[Path], list[Figure]]
+    step: int
     slow: bool = False
 
     def run(self) -> list[Figure]:
@@ -25,10 +36,13 @@ class Benchmark:
 
 
 BENCHMARKS = {
-    "logging_calls": Benchmark(logging_calls.TITLE, logging_calls.measure),
-    "kill_lines": Benchmark(kill_lines.TITLE, kill_lines.measure),
-    "startup": Benchmark(startup.TITLE, startup.measure),
-    "launching": Benchmark(launching.TITLE, launching.measure),
-    "listing": Benchmark(listing.TITLE, listing.measure),
-    "accuracies": Benchmark(accuracies.TITLE, accuracies.measure, slow=True),
+    "logging_calls": Benchmark(logging_calls.TITLE, logging_calls.measure, step=1),
+    "kill_lines": Benchmark(kill_lines.TITLE, kill_lines.measure, step=1),
+    "startup": Benchmark(startup.TITLE, startup.measure, step=1),
+    "launching": Benchmark(launching.TITLE, launching.measure, step=1),
+    "listing": Benchmark(listing.TITLE, listing.measure, step=1),
+    "accuracies": Benchmark(accuracies.TITLE, accuracies.measure, step=1, slow=True),
+    "calibration": Benchmark(calibration.TITLE, calibration.measure, step=2),
+    "resampling": Benchmark(resampling.TITLE, resampling.measure, step=2, slow=True),
+    "comparing": Benchmark(comparing.TITLE, comparing.measure, step=2, slow=True),
 }

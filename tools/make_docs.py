@@ -28,7 +28,7 @@ from fairtrial.core.schema import METADATA_SCHEMA, STUDY_SCHEMA
 from fairtrial.plan.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
-EVIDENCE = "docs/evidence/01.json"
+EVIDENCE = "docs/evidence"
 NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
 FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
 FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
@@ -211,12 +211,13 @@ def schema_page(title: str, schema: Mapping[str, Any]) -> str:
 # Measured figures.
 
 
-def read_figures(path: Path) -> dict[str, Any] | None:
-    """Name of a group → name of a figure → what was measured; None where nothing was measured yet."""
-    if not path.exists():
-        return None
-    figures: dict[str, Any] = json.loads(path.read_text())["figures"]
-    return figures
+def read_figures(folder: Path) -> dict[str, Any] | None:
+    """Name of a group → name of a figure → what was measured, of all steps; None where nothing was measured yet."""
+    files = sorted(folder.glob("*.json"))
+    figures: dict[str, Any] = {}
+    for file in files:
+        figures |= json.loads(file.read_text())["figures"]
+    return figures if files else None
 
 
 def with_figures(text: str, figures: Mapping[str, Any] | None, *, where: str) -> str:

@@ -13,12 +13,21 @@ from typing import TYPE_CHECKING, Any
 from fairtrial.version import __version__
 
 if TYPE_CHECKING:
+    from fairtrial.analyse.aggregate import aggregate
+    from fairtrial.analyse.compare import compare_samples
+    from fairtrial.analyse.summaries import Rule as SummaryRule
+    from fairtrial.api.analysis import Analysis, Question
+    from fairtrial.api.analyze import analyze
     from fairtrial.api.launch import Launched, LaunchTerms, launch
+    from fairtrial.api.power import power
     from fairtrial.api.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.script import run
     from fairtrial.api.train import Trained, resume, train
+    from fairtrial.api.variance import variance
     from fairtrial.core.errors import FairtrialError
+    from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.plan.study import Study, read_study
+    from fairtrial.record.tables import Columns
 
 _HOMES = {
     "run": "fairtrial.api.script",
@@ -32,21 +41,36 @@ _HOMES = {
     "show_run": "fairtrial.api.runs",
     "export_runs": "fairtrial.api.runs",
     "query": "fairtrial.api.runs",
+    "analyze": "fairtrial.api.analyze",
+    "Analysis": "fairtrial.api.analysis",
+    "Question": "fairtrial.api.analysis",
+    "variance": "fairtrial.api.variance",
+    "power": "fairtrial.api.power",
+    "compare_samples": "fairtrial.analyse.compare",
+    "aggregate": "fairtrial.analyse.aggregate",
+    "SummaryRule": "fairtrial.analyse.summaries",
+    "Columns": "fairtrial.record.tables",
+    "Comparison": "fairtrial.core.findings",
+    "Estimate": "fairtrial.core.findings",
+    "Verdict": "fairtrial.core.findings",
     "Study": "fairtrial.plan.study",
     "read_study": "fairtrial.plan.study",
     "FairtrialError": "fairtrial.core.errors",
 }
 
+_ALIASES = {"SummaryRule": "Rule"}
+
 __all__ = [
-    "FairtrialError", "LaunchTerms", "Launched", "Study", "Trained", "__version__", "export_runs", "launch",
-    "list_runs", "query", "read_study", "resume", "run", "show_run", "train",
+    "Analysis", "Columns", "Comparison", "Estimate", "FairtrialError", "LaunchTerms", "Launched", "Question", "Study",
+    "SummaryRule", "Trained", "Verdict", "__version__", "aggregate", "analyze", "compare_samples", "export_runs",
+    "launch", "list_runs", "power", "query", "read_study", "resume", "run", "show_run", "train", "variance",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fairtrial' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOMES[name]), _ALIASES.get(name, name))
 
 
 class _Fairtrial(ModuleType):

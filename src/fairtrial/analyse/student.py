@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 from scipy import special
@@ -57,9 +58,25 @@ def from_t(method: str, mean: float, error: float, freedom: float) -> Inference:
 
 
 def noncentral_cdf(freedom: float, shift: float, statistic: float) -> float:
-    """P(t ≤ statistic) of the noncentral t. Far out SciPy's series now and then gives up; the normal limit does not."""
+    """P(t ≤ statistic) of the noncentral t. SciPy's series now and then gives up; the integral behind it does not."""
     share = float(special.nctdtr(freedom, shift, statistic))
-    if math.isnan(share):
-        scale = math.sqrt(1 + statistic**2 / (2 * freedom))
-        return float(special.ndtr((statistic * (1 - 1 / (4 * freedom)) - shift) / scale))
-    return share
+    return _integrated_cdf(freedom, shift, statistic) if math.isnan(share) else share
+
+
+def _integrated_cdf(freedom: float, shift: float, statistic: float) -> float:
+    """The normal probability averaged over the distribution of the scale estimate."""
+    from scipy import integrate
+
+    half = freedom / 2
+    log_norm = math.log(2) + half * math.log(half) - math.lgamma(half)
+
+    def density(scale: float) -> float:
+        weight = math.exp(log_norm + (freedom - 1) * math.log(scale) - half * scale**2)
+        return weight * float(special.ndtr(statistic * scale - shift))
+
+    edge = shift / statistic if statistic else 1.0  # where the normal probability goes from 0 to 1
+    width = 10 / abs(statistic) if statistic else 1.0
+    reach = 1 + 40 / math.sqrt(freedom)
+    places = sorted({0.0, reach, *(p for p in (edge - width, edge, edge + width, 1.0) if 0 < p < reach)})
+    parts = [float(integrate.quad(density, a, b, epsabs=1e-13, limit=200)[0]) for a, b in pairwise(places)]
+    return min(1.0, max(0.0, sum(parts)))

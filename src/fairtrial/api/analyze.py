@@ -13,7 +13,7 @@ import numpy as np
 
 from fairtrial.analyse.certificate import Certificate, certify
 from fairtrial.analyse.compare import POWER, Terms, compare
-from fairtrial.analyse.families import ADJUST, compare_family, default_adjustment
+from fairtrial.analyse.families import ADJUST, check_adjustment, compare_family, default_adjustment
 from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for
 from fairtrial.analyse.samples import Array, canonical
 from fairtrial.analyse.student import infer_t
@@ -149,6 +149,8 @@ def _analyse(gathered: Gathered, control: str | None, question: Question, store:
         side=question.side, sesoi=question.sesoi, method=question.method,
         direction=rule.direction(gathered.direction), resamples=question.resamples,
     ).check()  # fmt: skip
+    if question.family is not None:
+        check_adjustment(question.family, terms)
     if question.tasks:
         return over_tasks(gathered, control, rule, terms, question)
     numbers, window = number_runs(gathered, gathered.metric, gathered.direction, rule)

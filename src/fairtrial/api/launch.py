@@ -178,7 +178,9 @@ def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
     name = shlex.quote(study)
     failed = [run for run in runs if run.status is Status.FAILED]
     shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]
-    commands = [f"fairtrial runs show {shlex.quote(run.name)}{place}" for run in shown]
+    compared = len({run.variant for run in runs if run.status is Status.COMPLETED}) > 1
+    commands = [f"fairtrial analyze {name}{place}"] if compared else []
+    commands += [f"fairtrial runs show {shlex.quote(run.name)}{place}" for run in shown]
     commands.append(f"fairtrial runs list --study {name}{place}")
     commands.append(f"fairtrial runs export {shlex.quote(study + '/*')} --output {shlex.quote(study + '.csv')}{place}")
     return commands

@@ -182,7 +182,7 @@ def last_step(path: Path) -> int | None:
 
 def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:
     """Every value of the chosen runs, one row each: what other tools read."""
-    for run in _existing(store).match(references):
+    for run in sorted(_existing(store).match(references), key=lambda run: run.name):
         series = read_series(run.paths)
         missing = [name for name in metrics if name not in series]
         if missing:

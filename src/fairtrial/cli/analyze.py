@@ -265,7 +265,8 @@ def _notes(analysis: Analysis) -> list[str]:
         lines.append(f"Pairs share these random streams: {first.streams}{r}.")
     else:
         lines.append("Runs are not paired.")
-    lines += [line for each in analysis.comparisons for line in _arrivals(each)]
+    lines += [_ttest_line(each) for each in analysis.comparisons if "ttest" in each.tests]
+    lines += dict.fromkeys(line for each in analysis.comparisons for line in _arrivals(each))
     for name, fairness in analysis.fairness.items():
         lines += _fairness_lines(analysis.control, name, fairness)
     for arm in analysis.arms:
@@ -277,6 +278,14 @@ def _notes(analysis: Analysis) -> list[str]:
     if analysis.tasks:
         lines += _task_lines(analysis.tasks)
     return lines
+
+
+def _ttest_line(found: Comparison) -> str:
+    test = found.tests["ttest"]
+    return (
+        f"Student's t beside it: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} degrees of "
+        f"freedom, p = {shown_p(test['p_value'])}."
+    )
 
 
 def _arrivals(found: Comparison) -> list[str]:

@@ -103,7 +103,8 @@ ARMS_DIFFER = Caution(
 )
 UNEQUAL_N = Caution(
     "unequal n",
-    "The arms have {control} and {candidate} runs: with skewed noise more than 5 % of such comparisons err.",
+    "The arms have {control} and {candidate} runs: with noise that is not normal such comparisons err more often than "
+    "stated, and with two-peaked noise far more often.",
     "Fill the smaller arm up to the same number of runs.",
 )
 ONE_ARM = Caution(

@@ -74,26 +74,26 @@ class Table:
         for line, row in enumerate(self.rows, 2):
             if str(row.get("attempt") or "1") != "1":
                 continue  # another attempt is not another seed
-            key = self._key(row)
+            key = self._key(row, line)
             facts[key] = row
             points = gathered.setdefault(key, {})
             for metric, value in self._values(row, metrics, line):
                 steps, values = points.setdefault(metric, ([], []))
-                steps.append(self._step(row, line, default=len(steps) if self._is_repeated else 0))
+                steps.append(self._step(row, line))
                 values.append(value)
         return [
-            self._trace(facts[key], {m: (np.array(s), np.array(v)) for m, (s, v) in points.items()})
+            self._trace(facts[key], key[-1], {m: (np.array(s), np.array(v)) for m, (s, v) in points.items()})
             for key, points in gathered.items()
         ]
 
     @property
-    def _is_repeated(self) -> bool:
-        return self.columns["step"] is None and self.columns["run"] is None and self.columns["seed"] is None
+    def _is_nameless(self) -> bool:
+        return all(self.columns[role] is None for role in ("run", "seed", "step"))
 
-    def _key(self, row: Row) -> tuple[str, ...]:
-        roles = ["variant", "task", "run" if self.columns["run"] else "seed"]
-        own = [] if not self._is_repeated else [str(id(row))]  # without a run or seed column every row is a run
-        return (*(self._cell(row, role) for role in roles), self._cell(row, "seed"), *own)
+    def _key(self, row: Row, line: int) -> tuple[str, ...]:
+        """What tells runs apart; without a column for it every row is a run, known by its line."""
+        own = f"line {line}" if self._is_nameless else self._cell(row, "run")
+        return (self._cell(row, "variant"), self._cell(row, "task"), self._cell(row, "seed"), own)
 
     def _cell(self, row: Row, role: str) -> str:
         name = self.columns[role]
@@ -118,16 +118,24 @@ class Table:
             raise UserError(f"{self.path.name}, line {line}: {column} is {text!r}, not a number")
         return number
 
-    def _step(self, row: Row, line: int, *, default: int) -> float:
+    def _step(self, row: Row, line: int) -> float:
         column = self.columns["step"]
-        return float(default) if column is None else self._read(row, column, line)
+        return 0.0 if column is None else self._read(row, column, line)
 
-    def _trace(self, row: Row, curves: Mapping[str, Any]) -> Trace:
+    def _trace(self, row: Row, own: str, curves: Mapping[str, Any]) -> Trace:
         task, seed = self._cell(row, "task"), self._cell(row, "seed")
         variant = self._cell(row, "variant")
         status, told = _status(row.get("status"))
-        run = self._cell(row, "run") or (seed and f"seed {seed}")
-        return Trace("/".join(filter(None, [variant, task, run])), variant or "all", seed or None, curves, status, told, task or None)
+        run = own or (seed and f"seed {seed}")
+        return Trace(
+            "/".join(filter(None, [variant, task, run])),
+            variant or "all",
+            seed or None,
+            curves,
+            status,
+            told,
+            task or None,
+        )
 
 
 def _status(text: Any) -> tuple[Status, str | None]:

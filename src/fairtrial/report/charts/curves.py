@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,21 @@ import numpy as np
 from fairtrial.core.errors import UserError
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
-from fairtrial.report.charts.grammar import Chart, alt
-from fairtrial.report.charts.places import Array, Interval, domain_of, evenly, finite, known, spread_out, thinned
-from fairtrial.report.charts.style import HEIGHT, LABEL, SHADE, colour_of, dash_of, short_names, shown
+from fairtrial.report.charts.grammar import Chart
+from fairtrial.report.charts.labels import end_labels
+from fairtrial.report.charts.places import (
+    Array,
+    Interval,
+    Numbers,
+    as_numbers,
+    cut,
+    domain_of,
+    evenly,
+    finite,
+    known,
+    thinned,
+)
+from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of, shown
 
 POINTS = 500
 RUNS = 100
@@ -39,54 +51,60 @@ def learning_curves(
     bands: Sequence[Band], *, metric: str, level: float, window: Interval | None = None, title: str | None = None
 ) -> Chart:
     """How a metric went while training, one line per variant; `window` is what the summary looks at."""
-    if not any(finite(band.mean) for band in bands):
+    if not any(len(finite(band.mean)) for band in bands):
         raise UserError(f"there is nothing to draw: no variant has a value of {metric}")
     frame = _frame(bands, metric)
     layers = [
-        *([frame.shade(*window, color=SHADE)] if window else []),
-        frame.draw("area", _band_rows(bands), opacity=0.18, clip=True),
-        frame.draw("line", _run_rows(bands), strokeWidth=0.8, opacity=_faintness(bands), clip=True),
-        frame.draw("line", _mean_rows(bands), strokeWidth=2.2, clip=True),
-        *_labels(frame, bands),
+        *([frame.shade(*window)] if window else []),
+        frame.draw("area", _band_rows(bands, frame.y.domain), fillOpacity=0.18 if len(bands) <= 3 else 0.1),
+        frame.draw("line", _run_rows(bands, frame.y.domain), strokeWidth=0.8, strokeOpacity=_faintness(bands)),
+        frame.draw("line", _mean_rows(bands), strokeWidth=2.2),
+        *end_labels(frame, _ends(bands), left=frame.width + 2),
     ]
-    subtitle = [_what_is_drawn(bands, level), "Shaded: the steps that the summary looks at." if window else ""]
-    subtitle.append("Lines that leave the frame go on outside it." if _overflows(bands, frame.y.domain) else "")
-    return finished(frame.layered(layers), title or _ending(bands, metric), [" ".join(filter(None, subtitle))])
+    told = [
+        _what_is_drawn(bands, level),
+        "Shaded: the steps of the summary." if window else "",
+        "Some lines leave the frame." if _overflows(bands, frame.y.domain) else "",
+    ]
+    span = frame.y.domain[1] - frame.y.domain[0]
+    return finished(frame.layered(layers), title or _ending(bands, metric, span), [" ".join(filter(None, told))])
 
 
 def _frame(bands: Sequence[Band], metric: str) -> Frame:
-    means = [value for band in bands for value in finite(band.mean)]
-    single = finite(_all_run_values(bands))
-    usual = [float(limit) for limit in np.quantile(single, [0.02, 0.98])] if single else []
-    limits = [value for band in bands for value in (*band.low, *band.high)]
-    steps = [step for band in bands for step in finite(band.steps)]
-    ends = (min(steps), max(steps)) if min(steps) < max(steps) else (steps[0] - 1, steps[0] + 1)
-    y = domain_of([*means, *usual], [*limits, *single], room=0.5)
-    return Frame(Axis("step", ends, grid=False), Axis(metric, y), height=max(HEIGHT, 15 * len(bands)))
+    single = finite(_over(line[1] for band in bands for line in band.runs))
+    usual = np.quantile(single, [0.25, 0.75]) if len(single) else ()
+    inner = domain_of(_over([*(band.mean for band in bands), usual]), single, margin=0)
+    y = domain_of(inner, _over(limits for band in bands for limits in (band.low, band.high)), room=0.3)
+    steps = finite(_over([*(band.steps for band in bands), *(line[0] for band in bands for line in band.runs)]))
+    ends = float(steps.min()), float(steps.max())
+    x = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
+    return Frame(Axis("step", x, grid=False), Axis(metric, y), height=max(HEIGHT, 15 * len(bands)))
 
 
-def _all_run_values(bands: Sequence[Band]) -> list[float]:
-    return [value for band in bands for _, values in band.runs for value in values]
+def _over(parts: Iterable[Numbers]) -> Array:
+    """The numbers of many series in one array."""
+    return np.concatenate([np.empty(0), *map(as_numbers, parts)])
 
 
-def _run_rows(bands: Sequence[Band]) -> list[dict[str, Any]]:
+def _run_rows(bands: Sequence[Band], domain: Interval) -> list[dict[str, Any]]:
     drawn = [(place, band.runs[run]) for place, band in enumerate(bands) for run in evenly(len(band.runs), RUNS)]
     limit = max(20, min(POINTS, ALL_POINTS // max(1, len(drawn))))
     rows = []
     for group, (place, (steps, values)) in enumerate(drawn):
         look = {"colour": colour_of(place), "group": group}
-        numbers = np.asarray(values, dtype=np.float64)
-        rows += [{"x": float(steps[i]), "y": known(numbers[i]), **look} for i in thinned(numbers, limit)]
+        numbers = as_numbers(values)
+        kept = thinned(numbers, limit)
+        line = zip(*cut(as_numbers(steps)[kept], numbers[kept], domain), strict=True)
+        rows += [{"x": float(x), "y": known(y), **look} for x, y in line]
     return rows
 
 
-def _band_rows(bands: Sequence[Band]) -> list[dict[str, Any]]:
+def _band_rows(bands: Sequence[Band], domain: Interval) -> list[dict[str, Any]]:
     rows = []
     for place, band in enumerate(bands):
-        for i in thinned(_numbers(band.mean), POINTS):
-            low, high = known(band.low[i]), known(band.high[i])
-            if low is None or high is None:
-                low = high = None
+        for i in thinned(as_numbers(band.mean), POINTS):
+            low, high = map(known, np.clip(as_numbers([band.low[i], band.high[i]]), *domain))
+            low, high = (None, None) if low is None or high is None else (low, high)
             rows.append({"x": float(band.steps[i]), "y": low, "y2": high, "colour": colour_of(place), "group": place})
     return rows
 
@@ -95,12 +113,8 @@ def _mean_rows(bands: Sequence[Band]) -> list[dict[str, Any]]:
     return [
         {"x": float(band.steps[i]), "y": known(band.mean[i]), **_look(place)}
         for place, band in enumerate(bands)
-        for i in thinned(_numbers(band.mean), POINTS)
+        for i in thinned(as_numbers(band.mean), POINTS)
     ]
-
-
-def _numbers(values: Sequence[float]) -> Array:
-    return np.asarray(values, dtype=np.float64)
 
 
 def _look(place: int) -> dict[str, Any]:
@@ -108,8 +122,8 @@ def _look(place: int) -> dict[str, Any]:
 
 
 def _faintness(bands: Sequence[Band]) -> float:
-    most = max(len(band.runs) for band in bands)
-    return 0.45 if most <= 10 else 0.25 if most <= 30 else 0.12
+    lines = sum(min(RUNS, len(band.runs)) for band in bands)
+    return max(0.06, min(0.45, 6 / max(1, lines)))
 
 
 def _last(band: Band) -> tuple[float, float] | None:
@@ -118,42 +132,32 @@ def _last(band: Band) -> tuple[float, float] | None:
     return max(ends) if ends else None
 
 
-def _labels(frame: Frame, bands: Sequence[Band]) -> list[alt.Chart]:
-    """Each name beside the end of its line, moved apart where lines end close together."""
-    ends = [(place, end) for place, band in enumerate(bands) if (end := _last(band))]
-    wanted = [min(max(frame.pixel_of(mean), 0), frame.height) for _, (_, mean) in ends]
-    placed = [frame.y_at(pixel) for pixel in spread_out(wanted, LABEL + 3, (0, frame.height))]
-    names = short_names([bands[place].variant for place, _ in ends])
-    left, right = frame.x_at(frame.width + 2), frame.x_at(frame.width + 12)
-    leads, words = [], []
-    for (place, _), pixel, y, name in zip(ends, wanted, placed, names, strict=True):
-        leads.append({"x": left, "x2": right, "y": frame.y_at(pixel), "y2": y, "colour": colour_of(place)})
-        words.append({"x": frame.x_at(frame.width + 16), "y": y, "text": name, "colour": colour_of(place)})
-    return [frame.draw("rule", leads, strokeWidth=1), frame.write(words)]
+def _ends(bands: Sequence[Band]) -> list[tuple[float, str, str]]:
+    return [(end[1], band.variant, colour_of(i)) for i, band in enumerate(bands) if (end := _last(band))]
 
 
 def _overflows(bands: Sequence[Band], domain: Interval) -> bool:
-    limits = [value for band in bands for value in (*band.low, *band.high)]
-    return any(not domain[0] <= value <= domain[1] for value in finite([*limits, *_all_run_values(bands)]))
+    drawn = finite(_over(part for band in bands for part in (band.low, band.high, *(line[1] for line in band.runs))))
+    return bool(((drawn < domain[0]) | (drawn > domain[1])).any())
 
 
-def _ending(bands: Sequence[Band], metric: str) -> str:
+def _ending(bands: Sequence[Band], metric: str, span: float) -> str:
     ends = [(band.variant, end[1]) for band in bands if (end := _last(band))]
     if len(ends) > 3:
-        return f"{metric} while training, {len(ends)} variants"
-    low, high = domain_of([value for _, value in ends])
-    told = [f"{shown(value, high - low)} for {name}" for name, value in ends]
+        (bottom, low), *_, (top, high) = sorted(ends, key=lambda end: end[1])
+        return f"{metric} ends highest for {top} ({shown(high, span)}), lowest for {bottom} ({shown(low, span)})"
+    told = [f"{shown(value, span)} for {name}" for name, value in ends]
     return f"{metric} ends at {', '.join(told[:-1])}{' and ' if len(told) > 1 else ''}{told[-1]}"
 
 
 def _what_is_drawn(bands: Sequence[Band], level: float) -> str:
     counts = sorted({len(band.runs) for band in bands})
+    if counts == [1]:
+        return "One run" + (" per variant." if len(bands) > 1 else ".")
     runs = counted(counts[0], "run") if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} runs"
-    has_band = any(finite(band.low) for band in bands)
-    told = f"Mean of {runs} per variant" if len(bands) > 1 else f"Mean of {runs}"
-    if counts == [0]:
-        told = "Mean"
-    told += f" with a pointwise {100 * level:g} % band" if has_band else ", without a band"
-    if counts[-1] > RUNS:
-        return f"{told}; thin lines are {RUNS} of the runs."
-    return f"{told}; thin lines are single runs." if counts[-1] else f"{told}."
+    told = "Mean" + (f" of {runs}" if counts[-1] else "") + (" per variant" if len(bands) > 1 else "")
+    told += f", pointwise {100 * level:g} % band" if any(len(finite(band.low)) for band in bands) else ", no band"
+    single = (
+        "" if not counts[-1] else "; thin lines: single runs" if counts[-1] <= RUNS else f"; thin lines: {RUNS} runs"
+    )
+    return f"{told}{single}."

@@ -12,7 +12,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
-from fairtrial.report.charts.style import BLUE, INK, SHADE
+from fairtrial.report.charts.style import BLUE, INK
 
 WIDTH = 420
 MEAN_ROW = 50
@@ -31,7 +31,7 @@ def difference_distribution(
     title: str,
 ) -> Chart:
     """Where the single differences lie, and the mean with its interval below them."""
-    differences = sorted(finite(samples))
+    differences: list[float] = sorted(finite(samples).tolist())
     if not differences:
         raise UserError(f"there is nothing to draw: no difference in {metric} is a finite number")
     mean, interval = known(value), open_interval(low, high)
@@ -46,7 +46,7 @@ def difference_distribution(
     names = [(swarm.height / 2, counted(len(differences), "difference")), (bar, _mean_name(interval, level))]
     numbers = {"x": frame.x_at(WIDTH + 14), "y": bar, "text": _numbers(mean, interval)}
     layers = [
-        *([frame.shade(-sesoi, sesoi, color=SHADE)] if sesoi else []),
+        *([frame.shade(-sesoi, sesoi)] if sesoi else []),
         frame.across(0, color=INK, strokeWidth=1),
         frame.draw("circle", swarm.rows(), color=BLUE, size=swarm.dot**2, fillOpacity=0.65),
         *interval_layers(frame, [{"value": mean, "interval": interval, "y": bar, "colour": INK}]),
@@ -86,5 +86,6 @@ def _mean_name(interval: Interval | None, level: float) -> str:
 def _numbers(mean: float | None, interval: Interval | None) -> str:
     if mean is None:
         return "no mean"
+    low, high = interval or (None, None)
     decimals = decimals_for(interval[1] - interval[0]) if interval else None
-    return " ".join(filter(None, [shown_change(mean, decimals), shown_interval(*interval or (None, None), decimals)]))
+    return f"{shown_change(mean, decimals)} {shown_interval(low, high, decimals)}".strip()

@@ -12,7 +12,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
-from fairtrial.report.charts.style import CONTROL, INK, LETTER, SHADE, VERDICTS, short_names
+from fairtrial.report.charts.style import CONTROL, INK, LETTER, VERDICTS, short_names
 
 ROW = 30
 WIDTH = 420
@@ -31,7 +31,7 @@ def forest(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, seso
         height=max(2, len(rows)) * ROW,
     )
     layers = [
-        *([frame.shade(-sesoi, sesoi, color=SHADE)] if sesoi else []),
+        *([frame.shade(-sesoi, sesoi)] if sesoi else []),
         frame.across(0, color=INK, strokeWidth=1),
         *interval_layers(frame, drawn, size=80),
         *_columns(frame, drawn),
@@ -52,13 +52,14 @@ def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:
     }
 
 
-def _widths(rows: Sequence[Mapping[str, Any]]) -> list[float]:
-    return finite(row["interval"][1] - row["interval"][0] for row in rows if row["interval"])
+def _usual_width(rows: Sequence[Mapping[str, Any]]) -> float | None:
+    widths = finite(row["interval"][1] - row["interval"][0] for row in rows if row["interval"])
+    return statistics.median(widths.tolist()) if len(widths) else None
 
 
 def _domain(rows: Sequence[Mapping[str, Any]], sesoi: float | None) -> Interval:
     """All values and zero, and the limits of all intervals but those far wider than most."""
-    usual = statistics.median(_widths(rows) or [0.0])
+    usual = _usual_width(rows) or 0.0
     middle = [value + side * usual / 2 for value in finite(row["value"] for row in rows) for side in (-1, 1)]
     limits = [limit for row in rows if row["interval"] for limit in row["interval"]]
     margin = [] if sesoi is None else [-sesoi, sesoi]
@@ -67,8 +68,7 @@ def _domain(rows: Sequence[Mapping[str, Any]], sesoi: float | None) -> Interval:
 
 def _columns(frame: Frame, rows: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
     """The names to the left; to the right the numbers, and the verdict in its colour."""
-    widths = _widths(rows)
-    decimals = decimals_for(statistics.median(widths)) if widths else None
+    decimals = decimals_for(_usual_width(rows))
     numbers = [_numbers(row["value"], row["interval"], decimals) for row in rows]
     first = frame.width + 14
     left, middle, right = (frame.x_at(x) for x in (-12, first, first + LETTER * max(map(len, numbers)) + 16))

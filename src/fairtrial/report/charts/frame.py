@@ -5,22 +5,25 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from fairtrial.report.charts.grammar import Chart, alt
+import orjson
+
+from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import Interval
-from fairtrial.report.charts.style import CONFIG, HEIGHT, QUIET, WIDTH, tick_format, wrapped
+from fairtrial.report.charts.style import CONFIG, HEIGHT, INK, QUIET, WIDTH, tick_labels, wrapped
 
 Rows = Sequence[Mapping[str, Any]]
+Mark = Literal["area", "circle", "line", "point", "rect", "rule", "text"]
 
 
 @dataclass(frozen=True)
 class Axis:
-    """One direction of a frame: what it measures, from where to where, and which ticks it has."""
+    """One direction of a frame: what it measures, from where to where, and its ticks; `labels` is an expression."""
 
     title: str
     domain: Interval
-    format: str | None = None
+    labels: str | None = None
     log: bool = False
     ticks: Sequence[float] | None = None
     grid: bool = True
@@ -43,9 +46,10 @@ class Axis:
     def shape(self) -> alt.Axis | None:
         if not self.drawn:
             return None
-        chosen = {"values": list(self.ticks)} if self.ticks is not None else {}
-        format_ = self.format or tick_format(self.domain)
-        return alt.Axis(title=self.title, grid=self.grid, **({"format": format_} if format_ else {}), **chosen)
+        written = self.labels or tick_labels(self.domain)
+        look: dict[str, Any] = {"values": list(self.ticks)} if self.ticks is not None else {}
+        look |= {"labelExpr": written} if written else {}
+        return alt.Axis(title=wrapped(self.title, 60), grid=self.grid, **look)
 
 
 @dataclass(frozen=True)
@@ -69,9 +73,10 @@ class Frame:
         """How many pixels below the top edge a value lies."""
         return self.height * (1 - self.y.share(y))
 
-    def draw(self, mark: str, rows: Rows, **look: Any) -> alt.Chart:
+    def draw(self, mark: Mark, rows: Rows, **look: Any) -> alt.Chart:
         """One layer: a mark for each row, or for each group of rows."""
-        data = alt.Data(values=[dict(row) for row in rows])
+        values = orjson.dumps(list(rows)).decode()  # as text: Altair would check every number of a list
+        data = alt.InlineData(values=values, format=alt.JsonDataFormat(type="json"))
         return alt.Chart(data, mark=alt.MarkDef(type=mark, **look)).encode(**self._channels(rows))
 
     def write(self, rows: Rows, **look: Any) -> alt.Chart:
@@ -88,14 +93,14 @@ class Frame:
         left, right = self.x.domain
         return self.draw("rule", [{"x": left, "x2": right, "y": y}], **look)
 
-    def shade(self, left: float, right: float, **look: Any) -> alt.Chart:
+    def shade(self, left: float, right: float) -> alt.Chart:
         """A stretch of the horizontal axis, as far as it lies within the frame."""
         low, high = self.x.domain
         bottom, top = self.y.domain
         stretch = {"x": max(left, low), "x2": min(right, high), "y": bottom, "y2": top}
-        return self.draw("rect", [stretch] if left < high and right > low else [], **look)
+        return self.draw("rect", [stretch] if left < high and right > low else [], color=INK, fillOpacity=0.06)
 
-    def layered(self, layers: Sequence[alt.Chart], *, heading: str | None = None) -> alt.LayerChart:
+    def layered(self, layers: Sequence[alt.Chart], *, heading: str | None = None) -> Panel:
         title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8)} if heading else {}
         return alt.layer(*layers, width=self.width, height=self.height, **title)
 
@@ -120,8 +125,9 @@ def _optional() -> dict[str, tuple[str, Any]]:
     }
 
 
-def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: int = 82) -> Chart:
+def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: float = 700) -> Chart:
     """A chart with its finding as the title, what is drawn below it, and the look that all share."""
-    lines = [line for sentence in subtitle if sentence for line in wrapped(sentence, width + 12)]
-    words = alt.TitleParams(text=wrapped(title, width), **({"subtitle": lines} if lines else {}))
-    return chart.properties(title=words, config=CONFIG)
+    words: dict[str, Any] = {"text": wrapped(title, int(width / 7.6))}
+    lines = [line for text in subtitle if text.strip() for line in wrapped(text, int(width / 5.8))]
+    words |= {"subtitle": lines} if lines else {}
+    return chart.properties(title=alt.TitleParams(**words), config=CONFIG)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.errors import MissingExtra
 
-__all__ = ["Chart", "alt", "load"]
+__all__ = ["Chart", "Panel", "alt", "load"]
 
 
 def load(package: str) -> ModuleType:
@@ -38,7 +38,8 @@ class _OnDemand:
 if TYPE_CHECKING:
     import altair as alt
 
-    Chart = alt.LayerChart | alt.HConcatChart
+    Panel = alt.LayerChart | alt.FacetChart
+    Chart = Panel | alt.HConcatChart
 else:
     alt = _OnDemand("altair")
-    Chart = object
+    Chart = Panel = object

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fairtrial.report.charts.frame import Frame, Rows
 from fairtrial.report.charts.grammar import alt
+from fairtrial.report.charts.places import Interval
 
 
 def interval_layers(frame: Frame, rows: Rows, *, size: float = 90) -> list[alt.Chart]:
@@ -29,6 +31,18 @@ def interval_layers(frame: Frame, rows: Rows, *, size: float = 90) -> list[alt.C
     ]
 
 
-def _within(frame: Frame, interval: tuple[float, float]) -> tuple[float, float]:
+def goes_on(frame: Frame, intervals: Sequence[Interval | None]) -> str:
+    """Words for arrows, where there are any."""
+    low, high = frame.x.domain
+    cut = any(interval[0] < low or interval[1] > high for interval in intervals if interval)
+    return "Arrows: the interval goes on." if cut else ""
+
+
+def too_small(sesoi: float | None) -> str:
+    """Words for the shaded stretch about zero, where there is one."""
+    return f"Shaded: within ±{sesoi:g}, too small to matter." if sesoi else ""
+
+
+def _within(frame: Frame, interval: Interval) -> Interval:
     low, high = frame.x.domain
     return max(low, min(high, interval[0])), max(low, min(high, interval[1]))

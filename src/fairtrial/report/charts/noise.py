@@ -8,18 +8,17 @@ from typing import Any
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.words import counted
-from fairtrial.report.charts.frame import Axis, Frame, finished
-from fairtrial.report.charts.grammar import Chart, alt
+from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
+from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import Interval, known
-from fairtrial.report.charts.style import BLUE, INK, QUIET, VERMILLION
+from fairtrial.report.charts.style import BLUE, INK, PERCENT, QUIET, VERMILLION
 
 WIDTH, HEIGHT = 400, 300
-Rows = Sequence[Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class Panel:
-    """The curve of one summary, and what its reader wants to know of it."""
+class Curve:
+    """The half-widths of one summary, and what their reader wants to know."""
 
     name: str
     measured: Rows
@@ -27,6 +26,12 @@ class Panel:
     threshold: float
     n: int
     needed: int | None
+
+    @property
+    def meeting(self) -> float:
+        """The half-width at the number of runs that is needed."""
+        found = [float(point["y"]) for point in (*self.measured, *self.beyond) if point["x"] == self.needed]
+        return found[0] if found else self.threshold
 
 
 def variance_panels(
@@ -40,18 +45,18 @@ def variance_panels(
     title: str | None = None,
 ) -> Chart:
     """What more runs would buy, for each summary: measured as far as there are runs, then extrapolated."""
-    told = [
-        Panel(name, *_curve(rows, relative), threshold=threshold, n=n, needed=n_min.get(name))
+    curves = [
+        Curve(name, *_points(rows, relative), threshold=threshold, n=n, needed=n_min.get(name))
         for name, rows in panels.items()
     ]
-    if not any(panel.measured or panel.beyond for panel in told):
+    if not any(curve.measured or curve.beyond for curve in curves):
         raise UserError(f"there is nothing to draw: the spread of {metric} is unknown")
-    chart = alt.hconcat(*[_drawn(panel, relative, metric) for panel in told], spacing=36)
+    chart = alt.hconcat(*[_panel(curve, relative, metric) for curve in curves], spacing=40)
     reading = "Half-width of the mean's interval by number of runs; dashed where extrapolated from the spread seen."
-    return finished(chart, title or _enough(told, n), [reading], width=40 + 50 * len(told))
+    return finished(chart, title or _enough(curves, n), [reading], width=max(480, 480 * len(curves)))
 
 
-def _curve(rows: Rows, relative: bool) -> tuple[Rows, Rows]:
+def _points(rows: Rows, relative: bool) -> tuple[Rows, Rows]:
     """Points that were measured, and points beyond them, which begin at the last measured one."""
     key = "relative" if relative else "half_width"
     points = [(int(row["n"]), known(row[key]), bool(row["extrapolated"])) for row in rows]
@@ -61,82 +66,94 @@ def _curve(rows: Rows, relative: bool) -> tuple[Rows, Rows]:
     return measured, measured[-1:] + further if further else []
 
 
-def _drawn(panel: Panel, relative: bool, metric: str) -> alt.LayerChart:
-    frame = _frame(panel, relative, metric)
-    limit = f"{100 * panel.threshold:g} %" if relative else f"{panel.threshold:g}"
+def _panel(curve: Curve, relative: bool, metric: str) -> Panel:
+    frame = _frame(curve, relative, metric)
+    limit = f"threshold {100 * curve.threshold:g} %" if relative else f"threshold {curve.threshold:g}"
+    have = {"x": curve.n, "y": frame.y_at(-10), "text": f"you have n = {curve.n:,}"}
     layers = [
-        frame.across(panel.n, color=QUIET, strokeWidth=1, strokeDash=[2, 2]),
-        frame.write(
-            [{"x": panel.n, "y": frame.y_at(-10), "text": f"you have n = {panel.n:,}"}], color=QUIET, align="center"
-        ),
-        frame.along(panel.threshold, color=VERMILLION, strokeWidth=1.2),
-        _beside_threshold(frame, panel, f"threshold {limit}", color=VERMILLION),
-        frame.draw("line", panel.measured, color=BLUE, strokeWidth=2.2),
-        frame.draw("line", panel.beyond, color=BLUE, strokeWidth=2.2, strokeDash=[5, 4]),
-        frame.draw("circle", panel.measured if len(panel.measured) <= 30 else [], color=BLUE, size=35, opacity=1),
-        *_needed(frame, panel),
+        frame.across(curve.n, color=QUIET, strokeWidth=1, strokeDash=[2, 2]),
+        frame.write([have], color=QUIET, align="center"),
+        frame.along(curve.threshold, color=VERMILLION, strokeWidth=1.2),
+        _beside_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=VERMILLION),
+        frame.draw("line", curve.measured, color=BLUE, strokeWidth=2.2),
+        frame.draw("line", curve.beyond, color=BLUE, strokeWidth=2.2, strokeDash=[5, 4]),
+        frame.draw("circle", curve.measured if len(curve.measured) <= 30 else [], color=BLUE, size=35, opacity=1),
+        *_needed(frame, curve),
     ]
-    return frame.layered(layers, heading=panel.name)
+    return frame.layered(layers, heading=curve.name)
 
 
-def _frame(panel: Panel, relative: bool, metric: str) -> Frame:
-    points = [*panel.measured, *panel.beyond]
-    widths = [panel.threshold, *(point["y"] for point in points)]
-    counts = [panel.n, *(point["x"] for point in points)]
-    x = (max(1, min(counts)) * 0.92, max(2, *counts) * 1.08)
+def _frame(curve: Curve, relative: bool, metric: str) -> Frame:
+    points = [*curve.measured, *curve.beyond]
+    widths = [curve.threshold, *(point["y"] for point in points)]
+    counts = [curve.n, *(point["x"] for point in points)]
+    x = (max(1, min(counts)) * 0.92, max(3, *counts) * 1.08)
     y = (min(widths) / 1.5, max(widths) * 1.2)
-    what = f"half-width / mean of {metric}" if relative else f"half-width, in units of {metric}"
+    what = "half-width / mean" if relative else "half-width"
     return Frame(
-        Axis("number of runs n", x, log=True, ticks=_round_numbers(x), format=",d", grid=False),
-        Axis(what, y, log=True, ticks=_round_numbers(y), format="~%" if relative else "~g"),
+        Axis("number of runs n", x, log=True, ticks=_round_numbers(x), labels="format(datum.value, ',d')", grid=False),
+        Axis(f"{what}, {curve.name} of {metric}", y, log=True, ticks=_round_numbers(y), labels=_written(relative)),
         width=WIDTH,
         height=HEIGHT,
     )
 
 
+def _written(relative: bool) -> str:
+    return PERCENT if relative else "format(datum.value, '.3~g')"
+
+
 def _round_numbers(domain: Interval) -> list[float]:
-    """1, 2 and 5 times powers of ten; only the powers where that would crowd the axis."""
-    inside = [
-        digit * 10.0**power
-        for power in range(-12, 13)
-        for digit in (1, 2, 5)
-        if domain[0] <= digit * 10.0**power <= domain[1]
-    ]
-    return inside if len(inside) <= 10 else inside[::3]
+    """Ticks for a logarithmic axis: as many round numbers as do not crowd it."""
+    for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        ticks = [float(f"{digit}e{power}") for power in range(-12, 13) for digit in digits]
+        inside = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+        if len(inside) <= 9:
+            return inside
+    return inside[::3]
 
 
-def _beside_threshold(frame: Frame, panel: Panel, text: str, *, below: bool = False, **look: Any) -> alt.Chart:
-    """Words over or under the threshold line, at its right end."""
-    y = frame.y_at(frame.pixel_of(panel.threshold) + (16 if below else -9))
-    return frame.write([{"x": frame.x_at(frame.width), "y": y, "text": text}], align="right", **look)
+def _is_left(frame: Frame, needed: int | None) -> bool:
+    """Whether the curve meets the threshold in the left half, so that the right end is free for words."""
+    return needed is not None and frame.x.share(needed) < 0.5
 
 
-def _needed(frame: Frame, panel: Panel) -> list[alt.Chart]:
-    """A diamond where the curve meets the threshold, or words where that is not in the frame."""
-    needed = panel.needed
+def _beside_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: bool, **look: Any) -> alt.Chart:
+    """Words over or under the threshold line, at one of its ends."""
+    y = frame.y_at(frame.pixel_of(curve.threshold) + (-9 if up else 14))
+    x = frame.x_at(frame.width if right else 6)
+    return frame.write([{"x": x, "y": y, "text": text}], align="right" if right else "left", **look)
+
+
+def _needed(frame: Frame, curve: Curve) -> list[alt.Chart]:
+    """A diamond where the curve has met the threshold, or words where that is not in the frame."""
+    needed = curve.needed
     if needed is None:
-        return [_beside_threshold(frame, panel, "needed n unknown", below=True)]
+        return [_beside_threshold(frame, curve, "needed n unknown", up=False, right=True)]
     words = f"n = {needed:,} needed"
     if needed > frame.x.domain[1]:
-        return [_beside_threshold(frame, panel, f"{words} →", below=True, fontWeight="bold")]
-    x = max(needed, frame.x.domain[0])
-    text = {"x": x, "y": frame.y_at(frame.pixel_of(panel.threshold) + 17), "text": words}
-    share = frame.x.share(x)
-    align = "right" if share > 0.8 else "left" if share < 0.2 else "center"
+        return [_beside_threshold(frame, curve, f"{words} →", up=False, right=True, fontWeight="bold")]
+    x = max(float(needed), frame.x.domain[0])
     return [
         frame.draw(
-            "point", [{"x": x, "y": panel.threshold}], shape="diamond", filled=True, size=110, color=INK, opacity=1
+            "point", [{"x": x, "y": curve.meeting}], shape="diamond", filled=True, size=110, color=INK, opacity=1
         ),
-        frame.write([text], align=align, fontWeight="bold"),
+        _beside_curve(frame, x, curve.meeting, words),
     ]
 
 
-def _enough(panels: Sequence[Panel], n: int) -> str:
+def _beside_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
+    """The curve falls, so that below it on the left there is room, and above it on the right."""
+    pixel, left = frame.width * frame.x.share(x), frame.x.share(x) < 0.35
+    at = frame.x_at(pixel + (10 if left else -6)), frame.y_at(frame.pixel_of(y) + (-24 if left else 15))
+    return frame.write([{"x": at[0], "y": at[1], "text": words}], align="left" if left else "right", fontWeight="bold")
+
+
+def _enough(curves: Sequence[Curve], n: int) -> str:
     """`5 runs are too few for AUC (18 needed) and enough for derivative (4 needed)`"""
     told = []
-    for panel in panels:
-        if panel.needed is None:
-            told.append(f"of unknown worth for {panel.name}")
+    for curve in curves:
+        if curve.needed is None:
+            told.append(f"of unknown worth for {curve.name}")
         else:
-            told.append(f"{'enough' if n >= panel.needed else 'too few'} for {panel.name} ({panel.needed:,} needed)")
+            told.append(f"{'enough' if n >= curve.needed else 'too few'} for {curve.name} ({curve.needed:,} needed)")
     return f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(told)}"

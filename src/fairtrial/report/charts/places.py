@@ -1,4 +1,4 @@
-"""Where things go: axis limits that no stray value can spoil, labels that do not overlap, fewer points for long lines."""
+"""Where things go: limits that no stray value can spoil, labels that do not overlap, long lines with fewer points."""
 
 from __future__ import annotations
 
@@ -14,8 +14,17 @@ Array = NDArray[np.float64]
 Interval = tuple[float, float]
 
 
-def finite(values: Iterable[float | None]) -> list[float]:
-    return [float(value) for value in values if value is not None and math.isfinite(value)]
+Numbers = Iterable[float | None] | Array
+
+
+def as_numbers(values: Numbers) -> Array:
+    """Numbers as an array, with NaN for what is unknown."""
+    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+
+
+def finite(values: Numbers) -> Array:
+    numbers = as_numbers(values)
+    return numbers[np.isfinite(numbers)]
 
 
 def known(value: float | None) -> float | None:
@@ -31,24 +40,25 @@ def open_interval(low: float | None, high: float | None) -> Interval | None:
     return (-math.inf if limits[0] is None else limits[0], math.inf if limits[1] is None else limits[1])
 
 
-def domain_of(core: Iterable[float | None], extra: Iterable[float | None] = (), *, room: float = 1.0) -> Interval:
-    """Limits that hold all of `core`, and `extra` as far as `room` times the range of `core` on either side."""
-    inner = finite(core)
-    if not inner:
+def domain_of(core: Numbers, extra: Numbers = (), *, room: float = 1.0, margin: float = 0.05) -> Interval:
+    """Limits that hold all of `core`, and of `extra` what lies within `room` times the range of `core` beyond it."""
+    inner, outer = finite(core), finite(extra)
+    if not len(inner):
         raise UserError("there is nothing to draw: no value is a finite number")
-    low, high = min(inner), max(inner)
+    low, high = float(inner.min()), float(inner.max())
     span = high - low or abs(high) / 10 or 1.0
-    outer = [min(max(value, low - room * span), high + room * span) for value in finite(extra)]
-    low, high = min([low, *outer]), max([high, *outer])
-    margin = 0.05 * (high - low or span)
-    return low - margin, high + margin
+    near = outer[(outer >= low - room * span) & (outer <= high + room * span)]
+    low, high = float(near.min(initial=low)), float(near.max(initial=high))
+    beyond = margin * (high - low or span)
+    return low - beyond, high + beyond
 
 
 def spread_out(wanted: Sequence[float], gap: float, limits: Interval) -> list[float]:
     """Positions near the wanted ones, in their order, at least `gap` apart and within limits while there is room."""
-    order = np.argsort(np.asarray(wanted, dtype=np.float64), kind="stable")
+    positions = as_numbers(wanted)
+    order = np.argsort(positions, kind="stable")
     steps = gap * np.arange(len(order))
-    level = _rising(np.asarray(wanted, dtype=np.float64)[order] - steps)
+    level = _rising(positions[order] - steps)
     low, high = limits
     placed = np.clip(level, low, max(low, high - gap * (len(order) - 1))) + steps
     result = np.empty(len(order))
@@ -69,17 +79,25 @@ def _rising(values: Array) -> Array:
 
 
 def thinned(values: Array, limit: int) -> NDArray[np.intp]:
-    """Which points of a long line to draw: the lowest and the highest of each stretch, and both ends."""
+    """Which points of a long line to draw: of each stretch the lowest, the highest and the first gap, and both ends."""
     if len(values) <= limit:
         return np.arange(len(values))
-    kept = [np.array([0, len(values) - 1])]
-    for stretch in np.array_split(np.arange(len(values)), max(1, limit // 2 - 1)):
-        part = values[stretch]
-        gaps = stretch[~np.isfinite(part)][:1]
-        kept.append(gaps)
-        if len(gaps) == 0 or np.isfinite(part).any():
-            kept.append(stretch[[np.nanargmin(part), np.nanargmax(part)]])
-    return np.unique(np.concatenate(kept))
+    gap = ~np.isfinite(values)
+    lowest, highest = np.where(gap, np.inf, values), np.where(gap, -np.inf, values)
+    kept = {0, len(values) - 1}
+    for stretch in np.array_split(np.arange(len(values)), max(1, limit // 3)):
+        kept |= {int(stretch[part[stretch].argmax()]) for part in (gap, -lowest, highest)}
+    return np.array(sorted(kept))
+
+
+def cut(x: Array, y: Array, domain: Interval) -> tuple[Array, Array]:
+    """A line as far as it lies within limits: it ends where it crosses them. (Clipping a thousand lines is slow.)"""
+    for bound in domain:
+        over = y > bound
+        at = np.flatnonzero((over[1:] != over[:-1]) & np.isfinite(y[1:]) & np.isfinite(y[:-1]))
+        share = (bound - y[at]) / (y[at + 1] - y[at])
+        x, y = np.insert(x, at + 1, x[at] + share * (x[at + 1] - x[at])), np.insert(y, at + 1, bound)
+    return x, np.where((y >= domain[0]) & (y <= domain[1]), y, np.nan)
 
 
 def evenly(count: int, limit: int) -> list[int]:

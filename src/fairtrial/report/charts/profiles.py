@@ -12,7 +12,7 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.labels import KEY_LINE, name_key
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, thinned
-from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of
+from fairtrial.report.charts.style import HEIGHT, PERCENT, colour_of, dash_of
 
 POINTS = 500
 Profiles = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -25,12 +25,12 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
         raise UserError("there is nothing to draw: no variant has a performance profile")
     frame = Frame(
         Axis(f"τ ({score})", _ends(profiles), grid=False),
-        Axis("share of runs that score above τ", (0, 1), format="~%"),
+        Axis("share of runs that score above τ", (0, 1), labels=PERCENT),
         height=max(HEIGHT, KEY_LINE * len(profiles)),
     )
     bands, lines = _bands(profiles), _lines(profiles)
     layers = [
-        frame.draw("area", bands, opacity=0.16),
+        frame.draw("area", bands, fillOpacity=0.16),
         frame.draw("line", lines, strokeWidth=2.2),
         *name_key(frame, _by_height(profiles), left=frame.width + 14),
     ]
@@ -54,7 +54,8 @@ def _along(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def _ends(profiles: Profiles) -> Interval:
     taus = finite(point["tau"] for points in profiles.values() for point in points)
-    return (min(taus), max(taus)) if min(taus) < max(taus) else domain_of(taus)
+    ends = float(taus.min()), float(taus.max())
+    return ends if ends[0] < ends[1] else domain_of(taus)
 
 
 def _lines(profiles: Profiles) -> list[dict[str, Any]]:

@@ -12,10 +12,9 @@ from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.labels import KEY_LINE, name_key
 from fairtrial.report.charts.places import known
-from fairtrial.report.charts.style import FAINT, INK, colour_of, dash_of, short_names
+from fairtrial.report.charts.style import INK, LETTER, colour_of, dash_of, short_names
 
-RADIUS, MARGIN = 150, 90
-SIDE = 2 * (RADIUS + MARGIN)
+RADIUS = 160
 RINGS = (0.25, 0.5, 0.75, 1.0)
 TEXT_LINE = 15
 TEXTS_PER_SPOKE = 4
@@ -42,14 +41,14 @@ def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = Non
             f"a radial profile needs at least three metrics, not {len(metrics)}", hint="Compare them one by one."
         )
     profiles = _profiles(rows, metrics)
-    reach = (RADIUS + MARGIN) / RADIUS
-    hidden = Axis("", (-reach, reach), drawn=False)
-    frame = Frame(hidden, hidden, width=SIDE, height=SIDE)
+    hidden = Axis("", (-1, 1), drawn=False)
+    frame = Frame(hidden, hidden, width=2 * RADIUS, height=2 * RADIUS)
+    rim = _rim(metrics, profiles)
     layers = [
         *_web(frame, len(metrics)),
         *_polygons(frame, profiles),
-        *_rim(frame, metrics, profiles),
-        *_names(frame, profiles),
+        *[frame.write(words, align=side) for side, words in rim.items()],
+        *_names(frame, profiles, rim.get("left", [])),
     ]
     return finished(frame.layered(layers), title or _finding(profiles, metrics), [scaling])
 
@@ -80,11 +79,11 @@ def _web(frame: Frame, spokes: int) -> list[alt.Chart]:
     rings = [{**_point(i / 120, ring), "order": i, "group": ring} for ring in RINGS for i in range(121)]
     ends = [_point(i / spokes, 1.0) for i in range(spokes)]
     lines = [{"x": 0, "y": 0, "x2": end["x"], "y2": end["y"]} for end in ends]
-    marks = [{"x": 0.02, "y": ring + 0.045, "text": f"{ring:g}"} for ring in (0.5, 1.0)]
+    marks = [{**_point(-0.5 / spokes, ring - 0.05), "text": f"{ring:g}"} for ring in (0.5, 1.0)]
     return [
         frame.draw("line", rings, color="#DDDDDD", strokeWidth=1),
         frame.draw("rule", lines, color="#DDDDDD", strokeWidth=1),
-        frame.write(marks, fontSize=10, color=FAINT),
+        frame.write(marks, fontSize=10, color="#999999", align="center"),
     ]
 
 
@@ -105,7 +104,7 @@ def _polygons(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
     return layers
 
 
-def _rim(frame: Frame, metrics: Sequence[str], profiles: Sequence[Profile]) -> list[alt.Chart]:
+def _rim(metrics: Sequence[str], profiles: Sequence[Profile]) -> dict[str, list[dict[str, Any]]]:
     """At each spoke's end the metric, and below it the plain values in the colours of their variants."""
     aligned: dict[str, list[dict[str, Any]]] = {}
     names = short_names(metrics, 24)
@@ -117,7 +116,7 @@ def _rim(frame: Frame, metrics: Sequence[str], profiles: Sequence[Profile]) -> l
         for line, (text, colour) in enumerate(lines):
             y = at["y"] - (up + line * TEXT_LINE) / RADIUS
             aligned.setdefault(_side(turn), []).append({"x": at["x"], "y": y, "text": text, "colour": colour})
-    return [frame.write(rows, align=side) for side, rows in aligned.items()]
+    return aligned
 
 
 def _side(turn: float) -> str:
@@ -139,9 +138,11 @@ def _leader(profiles: Sequence[Profile], metric: int) -> int | None:
     return scores.index(top) if top >= 0 and scores.count(top) == 1 else None
 
 
-def _names(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
+def _names(frame: Frame, profiles: Sequence[Profile], beside: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
+    """A list of variants to the right of everything that is written `beside` the rim there."""
+    right = max([1.0, *(word["x"] + LETTER * len(word["text"]) / RADIUS for word in beside)])
     entries = [(profile.name, place) for place, profile in enumerate(profiles)]
-    return name_key(frame, entries, left=frame.width + 30, top=frame.height / 2 - KEY_LINE * (len(entries) - 1) / 2)
+    return name_key(frame, entries, left=RADIUS * (1 + right) + 30, top=RADIUS - KEY_LINE * (len(entries) - 1) / 2)
 
 
 def _finding(profiles: Sequence[Profile], metrics: Sequence[str]) -> str:

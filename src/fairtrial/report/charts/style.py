@@ -1,8 +1,7 @@
-"""What all charts look like: colours that a colour-blind reader can tell apart, light lines, words in place of legends."""
+"""What all charts look like: colours that colour-blind readers can tell apart, light lines, names not legends."""
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ PALETTE = (CONTROL, BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY)
 """Okabe and Ito's colours without yellow, which is lost on white; the control comes first and is grey."""
 
 DASHES = ([1, 0], [6, 3], [2, 2])
-INK, QUIET, FAINT, SHADE = "#222222", "#666666", "#BBBBBB", "#F0F0F0"
+INK, QUIET, FAINT = "#222222", "#666666", "#BBBBBB"
 VERDICTS = {"better": BLUE, "worse": VERMILLION, "equivalent": GREEN, "inconclusive": CONTROL}
 
 WIDTH, HEIGHT = 600, 360
@@ -35,9 +34,9 @@ CONFIG: dict[str, Any] = {
         "subtitleColor": QUIET, "subtitleFontSize": LABEL, "subtitleLineHeight": 16, "subtitlePadding": 6, "offset": 14,
     },
     "axis": {
-        "domainColor": FAINT, "tickColor": FAINT, "gridColor": "#EBEBEB", "labelColor": "#444444", "labelFontSize": LABEL,
-        "titleColor": INK, "titleFontSize": LABEL, "titleFontWeight": "normal", "titlePadding": 10, "tickCount": 6,
-        "labelPadding": 4, "labelFlush": False,
+        "domainColor": FAINT, "tickColor": FAINT, "gridColor": "#EBEBEB", "labelColor": "#444444",
+        "labelFontSize": LABEL, "titleColor": INK, "titleFontSize": LABEL, "titleFontWeight": "normal",
+        "titlePadding": 10, "tickCount": 6, "labelPadding": 4, "labelFlush": False,
     },
     "text": {"fontSize": LABEL, "color": INK},
 }  # fmt: skip
@@ -52,8 +51,9 @@ def dash_of(place: int) -> list[int]:
     return DASHES[place // len(PALETTE) % len(DASHES)]
 
 
-def wrapped(text: str, width: int = 82) -> list[str]:
-    return textwrap.wrap(text, width) or [""]
+def wrapped(text: str, width: int) -> list[str]:
+    """Lines of so many characters; a percent sign stays with its number."""
+    return textwrap.wrap(text.replace(" %", "\N{NO-BREAK SPACE}%"), width) or [""]
 
 
 def short_names(names: Sequence[str], limit: int = NAME_LENGTH) -> list[str]:
@@ -78,7 +78,12 @@ def shown(value: float, span: float) -> str:
     return f"{value:,.{decimals}f}".replace("-", "−")
 
 
-def tick_format(domain: tuple[float, float]) -> str | None:
-    """Long numbers with k and M, tiny ones with a power of ten, the others as they are."""
-    largest = max(abs(limit) for limit in domain if math.isfinite(limit))
-    return "~s" if largest >= 100_000 else "~e" if 0 < largest < 0.001 else None
+PERCENT = "format(100 * datum.value, '.3~g') + ' %'"
+
+
+def tick_labels(domain: tuple[float, float]) -> str | None:
+    """How ticks are written, as an expression: long numbers with k, M and B, tiny ones with a power of ten."""
+    largest = max(abs(limit) for limit in domain)
+    if largest >= 100_000:
+        return "replace(format(datum.value, '~s'), 'G', 'B')"
+    return "format(datum.value, '~e')" if largest < 0.001 else None

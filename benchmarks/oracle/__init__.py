@@ -1,0 +1,1 @@
+"""rliable, asked in an environment of its own: it needs older packages than ours."""

@@ -1,0 +1,424 @@
+"""analyze, from recorded runs and from files: what is compared, what is left out, and what is said about it."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fairtrial.analyse.summaries import Rule
+from fairtrial.api.analysis import Question, require
+from fairtrial.api.analyze import analyze
+from fairtrial.core.errors import CheckFailed, UserError
+from fairtrial.core.findings import Verdict
+from fairtrial.record.store import Store
+from fairtrial.record.tables import Columns
+from tests.conftest import Answer
+from tests.harness import make
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+def fill(store: Store, study: str = "s", seeds: Sequence[int] = SEEDS, **variants: dict[str, Any]) -> None:
+    """Runs of the fake recipe: real files of made-up numbers with a known effect."""
+    for variant, options in variants.items():
+        for seed in seeds:
+            make(store, "fake", study=study, variant=variant, seed=seed, label=variant, steps=20, **options)
+
+
+@pytest.fixture
+def two(store: Store) -> Store:
+    fill(store, base={}, new={"effect": 0.2})
+    return store
+
+
+def write(path: Path, rows: Sequence[dict[str, Any]]) -> Path:
+    names = list(rows[0])
+    lines = [",".join(names), *(",".join(str(row.get(name, "")) for name in names) for row in rows)]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+# Recorded runs.
+
+
+def test_a_clear_effect_is_better_and_its_size_is_right(two: Store) -> None:
+    [found] = analyze("s", store=two.root).comparisons
+    assert found.verdict is Verdict.BETTER
+    assert found.effect.low is not None and found.effect.low < 0.2 < (found.effect.high or 0)
+    assert (found.pairing, found.n_control) == ("paired", 5)
+
+
+def test_the_streams_that_pairs_shared_are_named(two: Store) -> None:
+    assert analyze("s", store=two.root).comparisons[0].streams == "init, order"
+
+
+def test_control_and_candidate_can_be_chosen(two: Store) -> None:
+    fill(two, third={"effect": -0.2})
+    found = analyze("s", control="new", candidate="third", store=two.root).comparisons
+    assert [(f.control, f.candidate, f.verdict) for f in found] == [("new", "third", Verdict.WORSE)]
+
+
+def test_variants_of_different_studies_are_compared(store: Store) -> None:
+    fill(store, "a", base={})
+    fill(store, "b", new={"effect": 0.2})
+    analysis = analyze(control="a:base", candidate="b:new", store=store.root)
+    assert analysis.comparisons[0].verdict is Verdict.BETTER
+
+
+def test_chosen_runs_are_compared(two: Store) -> None:
+    analysis = analyze(control_run_ids=["s/base.*"], candidate_run_ids=["s/new.*"], store=two.root)
+    assert analysis.comparisons[0].verdict is Verdict.BETTER
+
+
+def test_pairs_can_be_made_by_hand(two: Store) -> None:
+    pairs = [
+        {"control": f"s/base.seed{a}", "candidate": f"s/new.seed{b}"}
+        for a, b in zip(SEEDS, (2, 3, 4, 5, 1), strict=True)
+    ]
+    [found] = analyze(pairs=pairs, store=two.root).comparisons
+    assert (found.pairing, found.n_control, found.verdict) == ("paired", 5, Verdict.BETTER)
+
+
+@pytest.mark.parametrize(
+    "pairs", [[], [{"control": "s/base.seed1"}], ["x"], [{"control": "a", "candidate": "b", "c": 1}]]
+)
+def test_pairs_that_are_none_are_refused(two: Store, pairs: list[Any]) -> None:
+    with pytest.raises(UserError):
+        analyze(pairs=pairs, store=two.root)
+
+
+def test_a_run_in_two_pairs_is_refused(two: Store) -> None:
+    pair = {"control": "s/base.seed1", "candidate": "s/new.seed1"}
+    with pytest.raises(UserError, match="more than one pair"):
+        analyze(pairs=[pair, pair], store=two.root)
+
+
+def test_a_run_in_both_arms_is_refused(two: Store) -> None:
+    with pytest.raises(UserError, match="both arms"):
+        analyze(control_run_ids=["s/base.*"], candidate_run_ids=["s/base.seed1"], store=two.root)
+
+
+def test_more_variants_are_judged_as_a_family(two: Store) -> None:
+    fill(two, third={"effect": 0.0})
+    analysis = analyze("s", store=two.root)
+    assert [f.adjustment for f in analysis.comparisons] == ["tukey", "tukey"]
+    assert all(f.adjusted_p is not None and f.p_value is not None for f in analysis.comparisons)
+    assert "new is better than base" in str(analysis) and "third is inconclusive" in str(analysis)
+
+
+@pytest.mark.parametrize("family", ["holm", "bh"])
+def test_a_family_can_be_judged_pair_by_pair(two: Store, family: str) -> None:
+    fill(two, third={})
+    analysis = analyze("s", store=two.root, question=Question(family=family))
+    assert [f.verdict for f in analysis.comparisons] == [Verdict.BETTER, Verdict.INCONCLUSIVE]
+
+
+def test_diverged_runs_are_outcomes(store: Store) -> None:
+    fill(store, base={}, new={"effect": 0.06})
+    for seed in (6, 7):
+        fill(store, seeds=[seed], base={})
+        make(store, "fake", study="s", variant="new", seed=seed, label="new", steps=20, effect=0.06, diverge_at=5)
+    analysis = analyze("s", store=store.root)
+    [found] = analysis.comparisons
+    assert (found.verdict, found.reason) == (Verdict.INCONCLUSIVE, "attrition")
+    assert found.attrition is not None and found.attrition.candidate == 2
+    assert [arm.used for arm in analysis.arms] == [7, 5]
+    assert all("diverged" in (each["reason"] or "") for each in analysis.arms[1].left_out)
+
+
+def test_repeated_attempts_are_not_further_seeds(two: Store, cli: Callable[..., Answer]) -> None:
+    again = ["train", "fake", "--study", "s", "--variant", "base", "--seed", "1", "--label", "base", "--steps", "20"]
+    assert cli(*again, "--again").code == 0
+    analysis = analyze("s", store=two.root)
+    assert analysis.arms[0].used == 5
+    assert "repeated attempts" in [caution["code"] for caution in analysis.cautions]
+
+
+def test_planned_cells_that_were_never_started_are_counted(store: Store, cli: Callable[..., Answer]) -> None:
+    launch = [
+        "launch",
+        "fake",
+        "--variant",
+        "base:",
+        "--variant",
+        "new:effect=0.2",
+        "--base-run-name",
+        "s",
+        "--steps",
+        "20",
+    ]
+    assert cli(*launch, "--seeds", "4").code == 0
+    assert cli("runs", "rm", "s/new.seed1072", "--yes").code == 0
+    analysis = analyze("s", store=store.root)
+    assert [(a.planned, a.started, a.used) for a in analysis.arms] == [(4, 4, 4), (4, 3, 3)]
+    assert analysis.comparisons[0].pairing == "paired"
+    assert "missing runs" in [caution["code"] for caution in analysis.cautions]
+
+
+def test_seeds_added_after_a_look_make_the_verdict_exploratory(two: Store) -> None:
+    assert analyze("s", store=two.root).comparisons[0].label is None
+    assert analyze("s", store=two.root).comparisons[0].label is None
+    fill(two, seeds=[6], base={}, new={"effect": 0.2})
+    [found] = analyze("s", store=two.root).comparisons
+    assert found.label == "exploratory: seeds added after looking"
+    assert "Exploratory: seeds added after looking." in str(found)
+    looks = [json.loads(line) for line in (two.root / "s" / "looks.jsonl").read_text().splitlines()]
+    assert [look["n"] for look in looks] == [5, 6]
+
+
+def test_a_look_is_a_look_whoever_is_called_the_control(two: Store) -> None:
+    analyze("s", store=two.root)
+    fill(two, seeds=[6], base={}, new={"effect": 0.2})
+    assert analyze("s", control="new", candidate="base", store=two.root).comparisons[0].label is not None
+
+
+def test_variance_and_power_do_not_count_as_a_look(two: Store, cli: Callable[..., Answer]) -> None:
+    assert cli("variance", "s:base").code == 0
+    assert cli("power", "--sesoi", "0.01", "--pilot", "s:base").code == 0
+    assert not (two.root / "s" / "looks.jsonl").exists()
+
+
+def test_the_same_question_gives_the_same_bytes(two: Store, cli: Callable[..., Answer]) -> None:
+    state = np.random.get_state()[1].tolist()  # type: ignore[union-attr, index]
+    answers = [cli("analyze", "s", "--format", "json", "--method", "bca", "--certify").out for _ in range(2)]
+    assert answers[0] == answers[1]
+    assert np.random.get_state()[1].tolist() == state  # type: ignore[union-attr, index]
+
+
+def test_what_the_study_decided_applies_unless_one_says_otherwise(store: Store, cli: Callable[..., Answer]) -> None:
+    (Path("study.yaml")).write_text(
+        "study: s\nrecipe: fake\noptions: {steps: 20, eval_every: 5}\nvariants: {base: {}, new: {effect: 0.01}}\nseeds: 5\n"
+        "sesoi: 0.3\nalpha: 0.1\nmetric: eval_accuracy\nsummary: {type: auc, window: '5:20'}\n"
+    )
+    assert cli("launch", "study.yaml").code == 0
+    found = cli("analyze", "study.yaml", "--format", "json").json
+    assert (found["metric"], found["summary"]["type"], found["summary"]["window"]) == ("eval_accuracy", "auc", [5, 20])
+    assert (found["comparisons"][0]["alpha"], found["verdict"]) == (0.1, "equivalent")
+    assert cli("analyze", "s", "--sesoi", "0.0001", "--format", "json").json["verdict"] != "equivalent"
+
+
+def test_a_window_that_a_run_does_not_cover_lists_the_run(two: Store) -> None:
+    make(two, "fake", study="s", variant="base", seed=6, label="base", steps=10)
+    make(two, "fake", study="s", variant="new", seed=6, label="new", steps=20, effect=0.2)
+    rule = Rule(type="auc", window=(10, 20))
+    analysis = analyze("s", store=two.root, question=Question(metrics=["train_loss"], summary=rule))
+    [left] = analysis.arms[0].left_out
+    assert left["seed"] == "6" and "too short" in (left["reason"] or "")
+    assert analysis.comparisons[0].attrition is not None
+
+
+def test_a_metric_that_nobody_logged_is_an_error_with_the_nearest_name(two: Store) -> None:
+    with pytest.raises(UserError, match="did you mean 'eval_accuracy'"):
+        analyze("s", store=two.root, question=Question(metrics=["eval_acuracy"]))
+
+
+def test_losses_are_to_be_small(two: Store) -> None:
+    analysis = analyze("s", store=two.root, question=Question(metrics=["train_loss"]))
+    assert analysis.direction == "min"
+
+
+def test_further_metrics_are_shown_but_do_not_decide(two: Store) -> None:
+    analysis = analyze(
+        "s", store=two.root, question=Question(metrics=["report_accuracy", "eval_accuracy", "train_loss"])
+    )
+    assert [found.metric for found in analysis.secondary] == ["eval_accuracy", "train_loss"]
+    assert all(found.label == "secondary metric" for found in analysis.secondary)
+
+
+def test_arms_that_differ_beyond_the_declared_change_are_cautioned(store: Store) -> None:
+    fill(store, "a", base={})
+    for seed in SEEDS:
+        make(store, "fake", study="b", variant="new", seed=seed, label="new", steps=40, effect=0.2)
+    analysis = analyze(control="a:base", candidate="b:new", store=store.root)
+    cautions = [c["text"] for c in analysis.comparisons[0].cautions if c["code"] == "undeclared difference"]
+    assert any("training budget" in text and "20 against 40" in text for text in cautions)
+    assert not any("effect" in text for text in cautions)
+
+
+def test_a_model_of_another_size_is_cautioned(with_data: Store) -> None:
+    for seed in (1, 2):
+        for model in ("linear", "mlp"):
+            make(with_data, "classify", study="s", variant=model, seed=seed, steps=5, model=model, labels=100)
+    analysis = analyze("s", store=with_data.root)
+    assert "other size" in [caution["code"] for caution in analysis.comparisons[0].cautions]
+    sizes = analysis.fairness["mlp"].sizes["parameters"]
+    assert sizes[0] and sizes[1] and sizes[1] > sizes[0]
+
+
+def test_only_runs_since_another_can_be_taken(two: Store) -> None:
+    fill(two, seeds=[8, 9], base={}, new={"effect": 0.2})
+    analysis = analyze("s", store=two.root, question=Question(since="s/base.seed8"))
+    assert [arm.used for arm in analysis.arms] == [2, 2]
+
+
+@pytest.mark.parametrize(("sesoi", "wanted", "met"), [
+    (None, "better", True), (None, "equivalent", False), (None, "not-worse", True), (0.9, "equivalent", True),
+    (0.9, "not-worse", True), (0.9, "better", False),
+])  # fmt: skip
+def test_a_required_verdict_is_met_or_raises(two: Store, sesoi: float | None, wanted: str, met: bool) -> None:
+    analysis = analyze("s", store=two.root, question=Question(sesoi=sesoi))
+    if met:
+        require(analysis, wanted)
+    else:
+        with pytest.raises(CheckFailed):
+            require(analysis, wanted)
+
+
+def test_an_open_question_is_not_not_worse(store: Store) -> None:
+    fill(store, base={}, new={})
+    with pytest.raises(CheckFailed):
+        require(analyze("s", store=store.root), "not-worse")
+
+
+def test_unpaired_is_welch(two: Store) -> None:
+    [found] = analyze("s", store=two.root, question=Question(unpaired=True)).comparisons
+    assert (found.pairing, found.method) == ("unpaired", "Welch t")
+
+
+def test_one_variant_alone_is_no_comparison(store: Store) -> None:
+    fill(store, base={})
+    with pytest.raises(UserError, match="a comparison needs two"):
+        analyze("s", store=store.root)
+
+
+# Files from elsewhere.
+
+
+def test_a_wide_file_is_read(tmp_path: Path) -> None:
+    rows = [{"variant": v, "seed": s, "acc": 0.5 + 0.1 * (v == "b") + 0.01 * s} for v in "ab" for s in SEEDS]
+    rows[3]["acc"] += 0.003
+    [found] = analyze(source=write(tmp_path / "r.csv", rows)).comparisons
+    assert (found.verdict, found.pairing, found.metric) == (Verdict.BETTER, "paired", "acc")
+
+
+def test_runs_of_one_name_in_two_variants_are_two_runs(tmp_path: Path) -> None:
+    rows = [
+        {"agent": a, "run": r, "it": i, "value": (a == "b") + i + 0.1 * r * r} for a in "ab" for r in (1, 2, 3) for i in (0, 1)
+    ]  # fmt: skip
+    rows[-1]["value"] += 0.05
+    columns = Columns(variant="agent", seed="run", step="it")
+    question = Question(metrics=["value"], summary=Rule(type="auc"))
+    analysis = analyze(source=write(tmp_path / "r.csv", rows), columns=columns, question=question)
+    assert analysis.arms[1].mean is not None and analysis.arms[0].mean is not None
+    assert analysis.arms[1].mean - analysis.arms[0].mean == pytest.approx(1, abs=0.02)
+
+
+def test_what_runs_export_writes_can_be_analysed(two: Store, cli: Callable[..., Answer]) -> None:
+    assert cli("runs", "export", "s/*", "--output", "all.csv").code == 0
+    found = cli("analyze", "--from", "all.csv", "--metric", "report_accuracy", "--format", "json").json
+    here = cli("analyze", "s", "--metric", "report_accuracy", "--format", "json").json
+    assert found["comparisons"][0]["effect"]["value"] == here["comparisons"][0]["effect"]["value"]
+
+
+def test_a_jsonl_file_is_read_and_its_nan_is_a_lost_run(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    rows = [{"variant": v, "seed": s, "acc": 0.5 + 0.3 * (v == "b") + 0.01 * s * s} for v in "ab" for s in SEEDS]
+    rows[-1]["acc"] = None  # type: ignore[assignment]
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    analysis = analyze(source=path)
+    assert analysis.comparisons[0].attrition is not None
+    assert analysis.arms[1].left_out[0]["reason"] == "last is not finite"
+
+
+def test_without_seeds_runs_are_not_paired(tmp_path: Path) -> None:
+    rows = [{"variant": v, "acc": 0.5 + 0.3 * (v == "b") + 0.01 * s * s} for v in "ab" for s in SEEDS]
+    [found] = analyze(source=write(tmp_path / "r.csv", rows)).comparisons
+    assert (found.pairing, found.n_control, found.n_candidate) == ("unpaired", 5, 5)
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    ("", "no rows"), ("variant,seed,acc\n", "no rows"), ("variant,seed,acc\na,1,0.5\nb,1,high\n", "line 3: acc is 'high'"),
+    ("variant,seed\na,1\n", "no column of numbers"), ("\x00\x01", "no rows"),
+    ("variant,seed,acc,f1\na,1,1,1\nb,1,1,2\n", "2 columns or names that may be metrics"),
+    ("variant,seed,acc\na,1,0.5\na,1,0.6\nb,1,0.7\n", ""),
+])  # fmt: skip
+def test_a_bad_file_is_one_clear_sentence(tmp_path: Path, text: str, told: str) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text(text)
+    if not told:
+        assert analyze(source=path).comparisons[0].verdict is Verdict.INCONCLUSIVE
+        return
+    with pytest.raises(UserError, match=re.escape(told)):
+        analyze(source=path)
+
+
+def test_an_unknown_column_is_named_with_the_nearest(tmp_path: Path) -> None:
+    path = write(tmp_path / "r.csv", [{"agent": "a", "acc": 1.0}])
+    with pytest.raises(UserError, match="did you mean 'agent'"):
+        analyze(source=path, columns=Columns(variant="agnt"))
+
+
+def test_a_missing_file_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no file"):
+        analyze(source=tmp_path / "none.csv")
+
+
+def test_times_that_never_came_are_ranked_last(tmp_path: Path) -> None:
+    rows = [
+        {"variant": v, "seed": s, "step": i, "acc": i * (0.1 if v == "b" else 0.01 if s < 4 else 0.08)}
+        for v in "ab" for s in range(1, 9) for i in range(11)
+    ]  # fmt: skip
+    question = Question(summary=Rule(type="time_to", threshold=0.5))
+    [found] = analyze(source=write(tmp_path / "r.csv", rows), question=question).comparisons
+    assert found.method.startswith("Mann–Whitney")
+    assert (found.tests["reached_control"], found.tests["reached_candidate"]) == (5 / 8, 1.0)
+    assert found.verdict is Verdict.BETTER and found.effect.low is None and found.detectable is None
+    with pytest.raises(UserError, match="needs every run to have reached"):
+        analyze(source=tmp_path / "r.csv", question=Question(summary=question.summary, method="bca", unpaired=True))
+
+
+# Many tasks.
+
+
+def task_rows(tasks: int, effect: float = 0.5) -> list[dict[str, Any]]:
+    rng = np.random.default_rng(1)
+    return [
+        {"variant": v, "seed": s, "task": f"t{t}", "score": round(effect * (v == "b") + rng.normal(), 6)}
+        for v in "ab" for s in SEEDS for t in range(tasks)
+    ]  # fmt: skip
+
+
+def test_tasks_are_not_mixed_up_silently(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cover 3 tasks"):
+        analyze(source=write(tmp_path / "r.csv", task_rows(3)))
+
+
+@pytest.mark.parametrize(
+    ("tasks", "statistic", "method"), [(3, "mean", "paired t"), (26, "iqm", "stratified bootstrap")]
+)
+def test_few_tasks_take_the_mean_and_many_the_iqm(tmp_path: Path, tasks: int, statistic: str, method: str) -> None:
+    analysis = analyze(source=write(tmp_path / "r.csv", task_rows(tasks, 2.0)), question=Question(tasks=True))
+    [found] = analysis.comparisons
+    assert analysis.tasks is not None and analysis.tasks["statistic"] == statistic
+    assert found.method.startswith(method) and found.verdict is Verdict.BETTER
+    improvement = analysis.tasks["probability_of_improvement"]["b"]
+    assert 0.5 < improvement["low"] < improvement["value"] < improvement["high"] <= 1
+
+
+def test_iqm_over_few_tasks_carries_a_caution(tmp_path: Path) -> None:
+    question = Question(tasks=True, statistic="iqm")
+    [found] = analyze(source=write(tmp_path / "r.csv", task_rows(3)), question=question).comparisons
+    assert "few tasks" in [caution["code"] for caution in found.cautions]
+
+
+def test_studies_can_be_tasks(store: Store) -> None:
+    for study in ("one", "two"):
+        fill(store, study, base={}, new={"effect": 0.2})
+    analysis = analyze(["one", "two"], store=store.root, question=Question(tasks=True))
+    assert analysis.comparisons[0].verdict is Verdict.BETTER
+    with pytest.raises(UserError, match="--tasks"):
+        analyze(["one", "two"], store=store.root)
+
+
+def test_a_lost_task_is_an_outcome(tmp_path: Path) -> None:
+    rows = task_rows(3, 1.0)
+    rows[-1]["score"] = math.nan
+    [found] = analyze(source=write(tmp_path / "r.csv", rows), question=Question(tasks=True)).comparisons
+    assert found.attrition is not None and found.attrition.candidate == 1

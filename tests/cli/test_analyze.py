@@ -1,0 +1,228 @@
+"""analyze, variance and power as a person or a program calls them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fairtrial.record.store import Store
+from tests.api.test_analyze import fill
+from tests.conftest import Answer
+
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture
+def two(store: Store) -> Store:
+    fill(store, base={}, new={"effect": 0.2})
+    return store
+
+
+def values(path: Path, mean: float, cv: float, n: int = 6) -> Path:
+    """A file of n values with exactly this mean and coefficient of variation."""
+    raw = [float(i) for i in range(n)]
+    middle = sum(raw) / n
+    sd = math.sqrt(sum((x - middle) ** 2 for x in raw) / (n - 1))
+    lines = [f"{seed},{mean + cv * mean * (x - middle) / sd!r}" for seed, x in enumerate(raw)]
+    path.write_text("\n".join(["seed,acc", *lines]) + "\n")
+    return path
+
+
+def test_the_verdict_is_the_first_line(two: Store, cli: Cli) -> None:
+    answer = cli("analyze", "s")
+    assert answer.code == 0
+    assert answer.out.startswith("new is better than base: report_accuracy +0.2")
+    assert "95 % interval, paired t over 5 pairs" in answer.out.splitlines()[0]
+    assert answer.err.startswith("Store: ")
+
+
+def test_what_is_open_says_what_would_settle_it(store: Store, cli: Cli) -> None:
+    fill(store, base={}, new={"effect": 0.001})
+    line = cli("analyze", "s").out.splitlines()[0]
+    assert line.startswith("Inconclusive: new − base")
+    assert re.search(r"would see a true difference of [\d.]+ four times in five", line)
+    assert re.search(r"About [\d,]+ more seeds \([\d,]+ in all\) would settle it", line)
+
+
+def test_a_required_verdict_that_is_missing_exits_with_3(two: Store, cli: Cli) -> None:
+    assert cli("analyze", "s", "--require", "better").code == 0
+    refused = cli("analyze", "s", "--require", "equivalent", "--format", "json")
+    assert refused.code == 3
+    assert "required 'equivalent', but new is better" in refused.err
+
+
+def test_json_holds_the_verdict_and_both_intervals(two: Store, cli: Cli) -> None:
+    found = cli("analyze", "s", "--sesoi", "0.05", "--format", "json").json
+    assert (found["schema"], found["verdict"]) == (1, "better")
+    [comparison] = found["comparisons"]
+    assert (comparison["significant"], comparison["equivalent"], comparison["exceeds_sesoi"]) == (True, False, True)
+    assert comparison["effect"]["low"] < comparison["equivalence"]["low"]
+    assert (comparison["effect"]["level"], comparison["equivalence"]["level"]) == (0.95, 0.9)
+    assert set(comparison["diagnostics"]) == {"shapiro_wilk_p", "levene_p", "bimodality"}
+    assert [arm["planned"] for arm in found["arms"]] == [5, 5]
+
+
+@pytest.mark.parametrize("kind", ["csv", "markdown", "latex"])
+def test_a_table_has_a_row_per_comparison(two: Store, cli: Cli, kind: str) -> None:
+    fill(two, third={"effect": 0.1})
+    out = cli("analyze", "s", "--format", kind).out
+    assert "new" in out and "third" in out and "better" in out
+
+
+def test_the_number_of_every_run_can_be_written(two: Store, cli: Cli) -> None:
+    assert cli("analyze", "s", "--output.csv_path", "runs.csv").code == 0
+    rows = list(csv.DictReader(io.StringIO(Path("runs.csv").read_text())))
+    assert len(rows) == 10 and set(rows[0]) == {"variant", "seed", "metric", "value"}
+
+
+def test_the_method_can_be_named_in_two_ways(two: Store, cli: Cli) -> None:
+    one = cli("analyze", "s", "--method", "bca", "--format", "json").json
+    two_ = cli("analyze", "s", "--bootstrap.method", "bca", "--format", "json").json
+    assert one == two_
+    assert one["comparisons"][0]["method"] == "BCa bootstrap"
+    assert cli("analyze", "s", "--method", "t", "--bootstrap.method", "bca").code == 2
+
+
+def test_other_things_can_be_shown_beside_the_verdict(two: Store, cli: Cli) -> None:
+    answer = cli("analyze", "s", "--method", "bca", "--ttest.enabled", "--power.enabled", "--format", "json").json
+    assert answer["comparisons"][0]["tests"]["ttest"]["df"] == 4
+    assert [row["power"] for row in answer["power"]["rows"]] == [0.8, 0.9, 0.95]
+    text = cli("analyze", "s", "--power.enabled", "--ttest.enabled", "--method", "bca").out
+    assert "a true difference of" in text and "Student's t" in text
+
+
+def test_the_certificate_is_shown(two: Store, cli: Cli) -> None:
+    text = cli("analyze", "s", "--certify").out
+    assert "no shape can be ruled out" in text and "collapsing" in text
+
+
+def test_resamples_reach_the_bootstrap(two: Store, cli: Cli) -> None:
+    line = ["analyze", "s", "--method", "percentile", "--format", "json"]
+    tests = [cli(*line, "--bootstrap.n_resamples", str(n)).json["comparisons"][0]["tests"] for n in (200, 300)]
+    assert [test["resamples"] for test in tests] == [200, 300]
+
+
+def test_the_seed_reaches_the_bootstrap(two: Store, cli: Cli) -> None:
+    line = ["analyze", "s", "--method", "percentile", "--format", "json", "--bootstrap.n_resamples", "200"]
+    lows = [cli(*line, "--seed", seed).json["comparisons"][0]["effect"]["low"] for seed in ("0", "1", "0")]
+    assert lows[0] == lows[2] != lows[1]
+
+
+@pytest.mark.parametrize(("words", "code", "told"), [
+    (["analyze"], 1, "nothing to analyse"),
+    (["analyze", "nowhere"], 1, "study"),
+    (["analyze", "s", "--control", "bass", "--candidate", "new"], 1, "did you mean 'base'"),
+    (["analyze", "s", "--from", "x.csv"], 1, "cannot be combined"),
+    (["analyze", "s", "--alpha", "0.7"], 1, "alpha must lie between"),
+    (["analyze", "s", "--sesoi", "-1"], 1, "sesoi must be a positive number"),
+    (["analyze", "s", "--method", "permutation"], 1, "is for unpaired runs"),
+    (["analyze", "s", "--summary.window", "5:1"], 1, "must end after it begins"),
+    (["analyze", "s", "--summary.window", "five"], 2, "FIRST:LAST"),
+    (["analyze", "s", "--summary.window", "1:5", "--summary.percent", "0.5"], 1, "not both"),
+    (["analyze", "s", "--summary.type", "time_to"], 1, "needs a threshold"),
+    (["analyze", "s", "--summary.percent-window", "first"], 2, "needs --summary.percent"),
+    (["analyze", "s", "--pairs", "{"], 2, "not JSON"),
+    (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
+    (["analyze", "s", "--statistic", "iqm"], 2, "needs --tasks"),
+    (["analyze", "s", "--tasks"], 1, "which task"),
+    (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit is for paired"),
+    (["analyze", "s", "--since", "nothing"], 1, "no run named"),
+    (["analyze", "--control-run-ids", "s/base.*"], 1, "both --control-run-ids"),
+    (["variance"], 1, "no runs given"),
+    (["variance", "s"], 1, "belong to 2 variants"),
+    (["variance", "s:base", "--threshold", "0"], 1, "must be positive"),
+    (["variance", "s:base", "--threshold", "0.1", "--threshold-abs", "1"], 1, "two ways"),
+    (["power"], 1, "--sesoi is needed"),
+    (["power", "--sesoi", "0.1"], 1, "give the noise"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--alpha", "2"], 1, "--alpha must lie"),
+    (["power", "--sesoi", "0.1", "--pilot", "s:base", "--design", "paired"], 1, "does not say how well pairs match"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--gpu", "t5"], 1, "valid: a100-80gb, t4, v100"),
+])  # fmt: skip
+def test_a_wrong_request_is_one_clear_sentence(two: Store, cli: Cli, words: list[str], code: int, told: str) -> None:
+    answer = cli(*words)
+    assert answer.code == code, answer.err
+    assert told in answer.err
+    assert "Traceback" not in answer.err
+
+
+@pytest.mark.parametrize(("cv", "n"), [(0.05, 7), (0.10, 18), (0.20, 64)])
+def test_variance_gives_the_number_that_the_noise_asks_for(tmp_path: Path, cli: Cli, cv: float, n: int) -> None:
+    path = values(tmp_path / "v.csv", mean=0.8, cv=cv)
+    found = cli("variance", "--from", str(path), "--metric", "acc", "--threshold", "0.05", "--format", "json").json
+    assert found["last"]["n_min"] == n
+    low, high = found["last"]["n_range"]
+    assert low < n < high
+
+
+def test_variance_looks_at_area_and_slope_of_curves(store: Store, cli: Cli) -> None:
+    fill(store, base={"eval_every": 5})
+    found = cli("variance", "s:base", "--format", "json").json
+    assert found["metric"] == "eval_accuracy" and {"auc", "derivative"} <= set(found)
+    assert found["auc"]["n"] == 5 and found["auc"]["curve"][0]["n"] == 2
+
+
+def test_variance_ends_with_what_to_do(store: Store, cli: Cli) -> None:
+    fill(store, base={"eval_every": 5})
+    assert "n = 5 is enough" in cli("variance", "s:base", "--threshold", "0.5").out
+    text = cli("variance", "s:base", "--threshold", "0.001").out
+    assert re.search(r"run \d[\d,]* more seeds: launch s again with --seeds \d+", text)
+
+
+def test_a_mean_near_zero_refuses_the_relative_rule(tmp_path: Path, cli: Cli) -> None:
+    (tmp_path / "z.csv").write_text("seed,x\n1,-1\n2,1\n3,0.2\n")
+    text = cli("variance", "--from", "z.csv", "--metric", "x").out
+    assert "Cannot say" in text and "--threshold-abs" in text
+    found = cli("variance", "--from", "z.csv", "--metric", "x", "--threshold-abs", "0.5", "--format", "json").json
+    assert found["last"]["n_min"] is not None
+
+
+@pytest.mark.parametrize(("words", "seeds"), [
+    (["--sesoi", "0.5", "--sd", "1", "--design", "unpaired"], 64),
+    (["--sesoi", "1", "--sd", "1", "--design", "paired"], 10),
+    (["--superiority", "0.75", "--power", "0.95"], 29),
+    (["--sesoi", "1", "--sd", "1", "--correlation", "0.5"], 10),
+])  # fmt: skip
+def test_power_gives_the_closed_form_values(cli: Cli, words: list[str], seeds: int) -> None:
+    assert cli("power", *words, "--format", "json").json["seeds"] == seeds
+
+
+def test_power_plans_on_the_upper_bound_of_a_pilot(two: Store, cli: Cli) -> None:
+    found = cli("power", "--sesoi", "0.02", "--pilot", "s:base", "--format", "json").json
+    assert found["design"] == "unpaired" and found["seeds"] > found["seeds_at_sd"]
+    both = cli(
+        "power", "--sesoi", "0.02", "--pilot", "s:base", "--pilot", "s:new", "--gpu", "t4", "--format", "json"
+    ).json
+    assert both["design"] == "paired" and both["cost"] == pytest.approx(0.5 * both["hours"])
+
+
+def test_charts_are_written_where_asked(two: Store, cli: Cli) -> None:
+    answer = cli("analyze", "s", "--plots", "charts", "--metric", "eval_accuracy")
+    assert answer.code == 0
+    assert {"paired_differences.png", "difference_distribution.png"} <= {path.name for path in Path("charts").iterdir()}
+    assert cli("analyze", "s", "--output", "main.svg").out.startswith("new is better")
+    assert Path("main.svg").read_text().startswith("<svg")
+    fill(two, more={"eval_every": 5})
+    assert cli("variance", "s:more", "--output", "v.png").code == 0
+    assert Path("v.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_study_ends_with_the_command_that_judges_it(cli: Cli) -> None:
+    line = [
+        "launch",
+        "fake",
+        "--variant",
+        "a:",
+        "--variant",
+        "b:effect=0.1",
+        "--seeds",
+        "3",
+        "--base-run-name",
+        "my study",
+    ]
+    assert "fairtrial analyze 'my study'" in cli(*line, "--steps", "10").out
