@@ -39,7 +39,7 @@ from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 
 TITLE = "A comparison over 1,000 runs × 1,000 points"
-SEEDS, POINTS, PROCESSES, ROUNDS, PEER_ROUNDS = 500, 1_000, 2, 9, 3
+SEEDS, POINTS, PROCESSES, ROUNDS, PEER_ROUNDS = 500, 1_000, 2, 9, 6
 ARMS = {"base": 0.0, "new": 0.001}
 STUDY, METRIC = "many", "train_loss"
 GOAL_S, GOAL_RATIO = 0.5, 100

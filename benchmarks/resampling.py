@@ -23,7 +23,7 @@ from fairtrial.analyse.samples import canonical
 TITLE = "Intervals by resampling"
 RUNS, TASKS = 5, 26
 IQM_RESAMPLES, POI_RESAMPLES, BCA_RESAMPLES, BCA_RUNS = 50_000, 2_000, 10_000, 15
-PEER_ROUNDS, BCA_ROUNDS = 5, 31
+PEER_ROUNDS, BCA_ROUNDS = 6, 31
 
 
 def measure(folder: Path) -> list[Figure]:  # noqa: ARG001
@@ -46,7 +46,7 @@ def _improvement(
     request = {"do": "time_poi", "scores": scores.tolist(), "other": other.tolist(), "resamples": POI_RESAMPLES}
     ours = partial(_cpu, lambda: probability_of_improvement(scores, other, resamples=POI_RESAMPLES, rng=1))
     name = f"probability of improvement, {POI_RESAMPLES:,} resamples"
-    return _beside(name, "rliable", ours, partial(spent, request), at_least(500), rounds=3)
+    return _beside(name, "rliable", ours, partial(spent, request), at_least(500))
 
 
 def _bca(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Figure]:

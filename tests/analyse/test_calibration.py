@@ -326,13 +326,12 @@ def test_the_certificate_of_a_bootstrap_is_as_honest(method: str, paired: bool) 
 
 def test_shapes_are_ruled_out_from_twenty_runs_on_but_hardly_the_true_one() -> None:
     kept = ruled_out = 0
-    for seed in range(2):
-        for shape in SHAPES:
-            data = shape.draw(np.random.default_rng([16, seed]), (2, 30))
-            rows = certify(data[0], data[1], Terms(False), repeats=100, seed=seed).covered
-            kept += not next(row for row in rows if row.shape == shape.name).ruled_out
-            ruled_out += sum(row.ruled_out for row in rows)
-    assert kept >= 11 and ruled_out >= 12
+    for shape in SHAPES:
+        data = shape.draw(np.random.default_rng(16), (2, 30))
+        rows = certify(data[0], data[1], Terms(False), repeats=100).covered
+        kept += not next(row for row in rows if row.shape == shape.name).ruled_out
+        ruled_out += sum(row.ruled_out for row in rows)
+    assert kept >= 5 and ruled_out >= 6
     few = certify(np.arange(19.0), np.arange(19.0), Terms(False), repeats=100)
     assert not few.fitted and not any(row.ruled_out for row in few.covered)
 

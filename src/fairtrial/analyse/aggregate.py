@@ -23,6 +23,7 @@ from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.findings import Attrition, Comparison, Estimate, FilledCaution, Reason
 
 RESAMPLES = 50_000
+BOOTSTRAP = "stratified bootstrap"
 ENOUGH_TASKS = 20
 BLOCK = 1 << 18
 """Numbers resampled at once: a block stays in the processor's cache."""
@@ -108,7 +109,7 @@ def _from_draws(value: float, draws: Array, widening: float) -> Inference:
     below = float((np.searchsorted(ordered, 0.0, "left") + np.searchsorted(ordered, 0.0, "right")) / (2 * len(draws)))
     below = min(max(below, 0.5 / len(draws)), 1 - 0.5 / len(draws))
     return Inference(
-        "stratified bootstrap", value,
+        BOOTSTRAP, value,
         lower=lambda tail: float(np.quantile(ordered, tail)),
         upper=lambda tail: float(np.quantile(ordered, 1 - tail)),
         p_greater=below, p_less=1 - below, p_two_sided=2 * min(below, 1 - below),
@@ -234,6 +235,10 @@ def compare_tasks(
         decision, attrition = _under_attrition(control, candidate, judged, terms, how, seed, lost)
     found = assemble(kept[0].mean(axis=1), kept[1].mean(axis=1), judged, decision, attrition, terms, names)
     name = how.statistic or default_statistic(control.shape[1])
+    if judged.inference is not None and judged.inference.method.startswith(BOOTSTRAP):
+        # The runs' own means over tasks are not what this statistic rests on.
+        effect, equivalence = replace(found.effect, samples=None), replace(found.equivalence, samples=None)
+        found = replace(found, effect=effect, equivalence=equivalence)
     return replace(found, cautions=(*found.cautions, *_task_cautions(*kept, name)))
 
 

@@ -32,6 +32,7 @@ from fairtrial.record.looks import first_look, note_look
 from fairtrial.record.store import Store
 
 EXPLORATORY = "exploratory: seeds added after looking"
+ENOUGH_CURVES = 30
 MOVING = 0.1
 """An average run that still changes by a tenth of its range in its last tenth has not settled."""
 
@@ -149,6 +150,7 @@ def shared_cautions(gathered: Gathered, numbers: Numbers, *, paired: bool) -> li
 
 
 def _still_moving(traces: Sequence[Trace], metric: str) -> float | None:
-    slopes = [end_slope(tidy(*t.curves[metric])) for t in traces if metric in t.curves and is_scored(t)]
+    some = [trace for trace in traces if metric in trace.curves and is_scored(trace)][:ENOUGH_CURVES]
+    slopes = [end_slope(tidy(*trace.curves[metric])) for trace in some]
     known = [slope for slope in slopes if slope is not None]
     return float(np.mean(known)) if known else None

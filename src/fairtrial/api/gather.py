@@ -10,11 +10,13 @@ from typing import Any
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.traces import Trace, likely_direction
-from fairtrial.plan.study import read_study
+from fairtrial.plan.study import read_study as read_study_file
+from fairtrial.record.bulk import Recorded, read_study, record_of
+from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns, Table, read_table
-from fairtrial.record.traces import read_runs, read_traces
+from fairtrial.record.traces import read_traces
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[
     """The variants of a study, by its name or file; with `variants`, only those."""
     name = study_name(store, reference)
     plan = load_plan(store, name)
-    runs = read_runs(store, name)
+    recorded = read_study(store, name)
+    runs = [each.run for each in recorded]
     if not runs:
         raise UserError(f"study '{name}' has no runs yet in {store.root}", hint=f"Launch it: fairtrial launch {name}")
     order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *(run.variant for run in runs)]))
@@ -62,8 +65,8 @@ def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[
     if missing:
         raise UserError(f"study '{name}': {unknown('variant', missing[0], order)}")
     chosen = list(variants) or order
-    first = [run for run in runs if run.attempt == 1 and run.variant in chosen]
-    gathered = _from_runs(first, wanted, {v: [r for r in first if r.variant == v] for v in chosen}, plan)
+    first = [each for each in recorded if each.run.attempt == 1 and each.run.variant in chosen]
+    gathered = _from_runs(wanted, {v: [r for r in first if r.run.variant == v] for v in chosen}, plan)
     seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
     planned = {v: seeds for v in chosen if v in (plan or {}).get("variants", {})}
     repeated = sum(run.attempt > 1 and run.variant in chosen for run in runs)
@@ -73,7 +76,7 @@ def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[
 def study_name(store: Store, reference: str) -> str:
     """The study that a person means by its name or by its file."""
     if reference.endswith((".yaml", ".yml")) and Path(reference).is_file():
-        return read_study(Path(reference)).study
+        return read_study_file(Path(reference)).study
     known = store.studies()
     if reference not in known:
         hint = f"Store: {store.root}" if known else f"The store {store.root} has no studies yet."
@@ -84,34 +87,33 @@ def study_name(store: Store, reference: str) -> str:
 def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wanted) -> Gathered:
     """Chosen runs by arm. A reference is a run's id, path or glob, or STUDY:VARIANT."""
     arms = {name: _resolve(store, each) for name, each in references.items()}
-    runs = [run for each in arms.values() for run in each]
+    runs = [each.run for arm in arms.values() for each in arm]
     twice = {run.path for run in runs if sum(other.path == run.path for other in runs) > 1}
     if twice:
         raise UserError(f"run {sorted(twice)[0].name} was chosen for both arms or twice")
-    gathered = _from_runs(runs, wanted, arms, None)
+    gathered = _from_runs(wanted, arms, None)
     return replace(gathered, studies=sorted({run.study for run in runs}), source="chosen runs")
 
 
-def _resolve(store: Store, references: Sequence[str]) -> list[Run]:
-    runs: list[Run] = []
+def _resolve(store: Store, references: Sequence[str]) -> list[Recorded]:
+    found: list[Recorded] = []
     for reference in references:
         study, colon, variant = reference.partition(":")
         if colon and study in store.studies():
-            found = [run for run in read_runs(store, study) if run.attempt == 1]
-            names = sorted({run.variant for run in found})
+            first = [each for each in read_study(store, study) if each.run.attempt == 1]
+            names = sorted({each.run.variant for each in first})
             if variant not in names:
                 raise UserError(f"study '{study}': {unknown('variant', variant, names)}")
-            runs += [run for run in found if run.variant == variant]
+            found += [each for each in first if each.run.variant == variant]
         elif reference in store.studies():
-            runs += [run for run in read_runs(store, reference) if run.attempt == 1]
+            found += [each for each in read_study(store, reference) if each.run.attempt == 1]
         else:
-            runs += store.match([reference])
-    return list({run.path: run for run in runs}.values())
+            found += [each for paths in store.match_paths([reference]) if (each := record_of(paths))]
+    return list({each.run.path: each for each in found}.values())
 
 
-def _from_runs(
-    runs: Sequence[Run], wanted: Wanted, arms: Mapping[str, Sequence[Run]], plan: Mapping[str, Any] | None
-) -> Gathered:
+def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> Gathered:
+    runs = [each.run for arm in arms.values() for each in arm]
     metrics = _metrics(runs, wanted, plan)
     direction = _direction(metrics[0], runs, wanted, plan)
     traces = {name: [replace(t, variant=name) for t in read_traces(each, metrics)] for name, each in arms.items()}
@@ -159,11 +161,11 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted)
     if problems or not pairs:
         told = problems or ["--pairs names no pair"]
         raise UserError(told[0], problems=told[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
-    sides = {side: [store.find(str(pair[side])) for pair in pairs] for side in ("control", "candidate")}
-    runs = [run for side in sides.values() for run in side]
+    sides = {side: [_one(store, str(pair[side])) for pair in pairs] for side in ("control", "candidate")}
+    runs = [each.run for side in sides.values() for each in side]
     if len({run.path for run in runs}) < len(runs):
         raise UserError("a run occurs in more than one pair")
-    gathered = _from_runs(runs, wanted, sides, None)
+    gathered = _from_runs(wanted, sides, None)
     labels = _pair_labels(pairs, sides)
     arms = {
         name: [replace(trace, seed=label) for trace, label in zip(traces, labels, strict=True)]
@@ -173,10 +175,16 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted)
     return replace(gathered, arms=arms, studies=studies, source="pairs", paired_by_hand=True)
 
 
-def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Run]]) -> list[str]:
+def _one(store: Store, reference: str) -> Recorded:
+    run = store.find(reference)
+    return Recorded(run, read_series(run.paths))
+
+
+def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Recorded]]) -> list[str]:
     labels = []
     for number, (pair, first, second) in enumerate(zip(pairs, *sides.values(), strict=True), 1):
-        shared = first.seed if first.seed == second.seed else f"pair {number}"
+        seeds = first.run.seed, second.run.seed
+        shared = seeds[0] if seeds[0] == seeds[1] else f"pair {number}"
         labels.append(str(pair.get("seed", shared)))
     return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
 

@@ -21,6 +21,8 @@ from fairtrial.core.words import shown_value
 from fairtrial.report import charts
 
 POINTS = 200
+MOST_TAU = 0.95
+"""Profiles end where all but a few scores lie below: the largest would squeeze the rest into a corner."""
 SCALING = (
     "Each metric as a share of the best variant's; further out is better. Places between 0 and 1 where signs differ."
 )
@@ -165,7 +167,7 @@ def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
     tables = {name: np.array(scores) for name, scores in analysis.tasks["scores"].items()}
     tables = {name: table[np.isfinite(table).all(axis=1)] for name, table in tables.items()}
     every = np.concatenate([table.ravel() for table in tables.values()])
-    taus = np.unique(np.quantile(every, np.linspace(0, 1, 101)))
+    taus = np.unique(np.quantile(every, np.linspace(0, MOST_TAU, 101)))
     level = analysis.comparisons[0].effect.level
     rows = []
     for name, table in tables.items():

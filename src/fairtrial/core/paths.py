@@ -114,6 +114,9 @@ class StorePaths:
     def cache(self) -> Path:
         return self.root / ".cache"
 
+    def series_cache(self, study: str) -> Path:
+        return self.root / ".cache" / "series" / f"{study}.arrow"
+
     @property
     def index(self) -> Path:
         return self.root / ".cache" / "index.json"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,21 +125,34 @@ def write_columns(paths: RunPaths) -> dict[str, float]:
         import pyarrow.parquet
     except ImportError:  # a bare node: readers make do with the lines
         return _last_values(found)
-    names, codes, steps, values = list(found), [], [], []
+    names, codes, steps, values = list(found), array("i"), array("q"), array("d")
     for code, series in enumerate(found.values()):
         for step, value in sorted(series.items()):
             codes.append(code)
             steps.append(step)
             values.append(value)
     # The dictionary is made by hand: `dictionary_encode` would import pyarrow.compute, 60 ms in every job.
-    metric = pyarrow.DictionaryArray.from_arrays(
-        pyarrow.array(codes, pyarrow.int32()), pyarrow.array(names, pyarrow.string())
-    )
-    columns = [metric, pyarrow.array(steps, pyarrow.int64()), pyarrow.array(values, pyarrow.float64())]
+    metric = pyarrow.DictionaryArray.from_arrays(_numbers(pyarrow.int32(), codes), _strings(names))
+    columns = [metric, _numbers(pyarrow.int64(), steps), _numbers(pyarrow.float64(), values)]
     made_of = {LINES_BYTES: str(paths.metrics.stat().st_size).encode()} if found else None
     table = pyarrow.Table.from_arrays(columns, names=["metric", "step", "value"]).replace_schema_metadata(made_of)
     replace_file(paths.columns, lambda path: _write_table(table, path), sync=Sync.NOTHING)
     return _last_values(found)
+
+
+def _numbers(kind: Any, values: array[Any]) -> Any:
+    """A column from memory as it is: `pyarrow.array` would import pandas where there is one, half a second."""
+    import pyarrow
+
+    return pyarrow.Array.from_buffers(kind, len(values), [None, pyarrow.py_buffer(values)])
+
+
+def _strings(names: list[str]) -> Any:
+    import pyarrow
+
+    encoded = [name.encode() for name in names]
+    ends = array("i", accumulate(map(len, encoded), initial=0))
+    return pyarrow.StringArray.from_buffers(len(names), pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(encoded)))
 
 
 def _write_table(table: Any, path: Path) -> None:
@@ -192,6 +206,14 @@ def _from_columns(paths: RunPaths) -> Series | None:
     metric = table["metric"].combine_chunks()
     names = metric.dictionary.to_pylist()
     # The rows of a metric stand together, in the order of its code.
-    ends = numpy.searchsorted(metric.indices.to_numpy(), range(len(names) + 1))
-    steps, values = table["step"].to_numpy(), table["value"].to_numpy()
+    ends = numpy.searchsorted(column_in_memory(metric.indices, numpy.int32), range(len(names) + 1))
+    steps = column_in_memory(table["step"].combine_chunks(), numpy.int64)
+    values = column_in_memory(table["value"].combine_chunks(), numpy.float64)
     return {name: (steps[a:b], values[a:b]) for name, (a, b) in zip(names, pairwise(ends), strict=True)}
+
+
+def column_in_memory(chunk: Any, kind: Any) -> numpy.ndarray[Any, Any]:
+    """An Arrow column as it lies there: `to_numpy` would import pandas where there is one."""
+    import numpy
+
+    return numpy.frombuffer(chunk.buffers()[1], dtype=kind, count=len(chunk)) if len(chunk) else numpy.empty(0, kind)

@@ -5,29 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run
 from fairtrial.core.traces import Trace
-from fairtrial.record.metadata import load_run
-from fairtrial.record.series import read_series
-from fairtrial.record.store import Store
+from fairtrial.record.bulk import Recorded
 
 _MACHINE = ("python", "platform", "cpu", "gpu")
 
 
-def read_runs(store: Store, study: str) -> list[Run]:
-    """Every readable run of a study, by name."""
-    found = (load_run(RunPaths(store.paths.study(study) / entry.name)) for _, entry in store.directories(study))
-    return sorted((run for run in found if run), key=lambda run: run.id)
-
-
-def read_traces(runs: Iterable[Run], metrics: Sequence[str]) -> list[Trace]:
+def read_traces(recorded: Iterable[Recorded], metrics: Sequence[str]) -> list[Trace]:
     """One trace per run with the curves of these metrics, where they were logged."""
-    return [_trace(run, metrics) for run in runs]
+    return [_trace(each, metrics) for each in recorded]
 
 
-def _trace(run: Run, metrics: Sequence[str]) -> Trace:
-    series = read_series(run.paths)
+def _trace(recorded: Recorded, metrics: Sequence[str]) -> Trace:
+    run, series = recorded.run, recorded.series
     return Trace(
         run=run.name,
         variant=run.variant,

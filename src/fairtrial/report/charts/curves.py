@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
-from fairtrial.report.charts.labels import end_labels
+from fairtrial.report.charts.labels import end_labels, lone
 from fairtrial.report.charts.places import (
     Array,
     Interval,
@@ -25,7 +26,7 @@ from fairtrial.report.charts.places import (
     known,
     thinned,
 )
-from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of, shown
+from fairtrial.report.charts.style import HEIGHT, colour_of, dash_of, short_names, shown
 
 POINTS = 500
 RUNS = 100
@@ -54,11 +55,13 @@ def learning_curves(
     if not any(len(finite(band.mean)) for band in bands):
         raise UserError(f"there is nothing to draw: no variant has a value of {metric}")
     frame = _frame(bands, metric)
+    means = _mean_rows(bands)
     layers = [
         *([frame.shade(*window)] if window else []),
         frame.draw("area", _band_rows(bands, frame.y.domain), fillOpacity=0.18 if len(bands) <= 3 else 0.1),
         frame.draw("line", _run_rows(bands, frame.y.domain), strokeWidth=0.8, strokeOpacity=_faintness(bands)),
-        frame.draw("line", _mean_rows(bands), strokeWidth=2.2),
+        frame.draw("line", means, strokeWidth=2.2),
+        frame.draw("circle", lone(means), size=60, opacity=1),
         *end_labels(frame, _ends(bands), left=frame.width + 2),
     ]
     told = [
@@ -78,7 +81,8 @@ def _frame(bands: Sequence[Band], metric: str) -> Frame:
     steps = finite(_over([*(band.steps for band in bands), *(line[0] for band in bands for line in band.runs)]))
     ends = float(steps.min()), float(steps.max())
     x = ends if ends[0] < ends[1] else (ends[0] - 1, ends[1] + 1)
-    return Frame(Axis("step", x, grid=False), Axis(metric, y), height=max(HEIGHT, 15 * len(bands)))
+    ticks = range(math.ceil(x[0]), math.floor(x[1]) + 1) if x[1] - x[0] < 6 else None
+    return Frame(Axis("step", x, grid=False, ticks=ticks), Axis(metric, y), height=max(HEIGHT, 15 * len(bands)))
 
 
 def _over(parts: Iterable[Numbers]) -> Array:
@@ -128,8 +132,8 @@ def _faintness(bands: Sequence[Band]) -> float:
 
 def _last(band: Band) -> tuple[float, float] | None:
     """The last step at which the mean is known, and the mean there."""
-    ends = [(float(step), float(mean)) for step, mean in zip(band.steps, band.mean, strict=True) if np.isfinite(mean)]
-    return max(ends) if ends else None
+    known_ends = [(float(x), float(y)) for x, y in zip(band.steps, band.mean, strict=True) if known(y) is not None]
+    return max(known_ends, default=None)
 
 
 def _ends(bands: Sequence[Band]) -> list[tuple[float, str, str]]:
@@ -142,7 +146,8 @@ def _overflows(bands: Sequence[Band], domain: Interval) -> bool:
 
 
 def _ending(bands: Sequence[Band], metric: str, span: float) -> str:
-    ends = [(band.variant, end[1]) for band in bands if (end := _last(band))]
+    names = short_names([band.variant for band in bands])
+    ends = [(name, end[1]) for name, band in zip(names, bands, strict=True) if (end := _last(band))]
     if len(ends) > 3:
         (bottom, low), *_, (top, high) = sorted(ends, key=lambda end: end[1])
         return f"{metric} ends highest for {top} ({shown(high, span)}), lowest for {bottom} ({shown(low, span)})"

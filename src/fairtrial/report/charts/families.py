@@ -33,7 +33,7 @@ def forest(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, seso
     layers = [
         *([frame.shade(-sesoi, sesoi)] if sesoi else []),
         frame.across(0, color=INK, strokeWidth=1),
-        *interval_layers(frame, drawn, size=80),
+        *interval_layers(frame, drawn),
         *_columns(frame, drawn),
     ]
     reading = f"Bars are {100 * level:g} % intervals. {too_small(sesoi)} {goes_on(frame, intervals)}"

@@ -47,7 +47,7 @@ class Axis:
         if not self.drawn:
             return None
         written = self.labels or tick_labels(self.domain)
-        look: dict[str, Any] = {"values": list(self.ticks)} if self.ticks is not None else {}
+        look: dict[str, Any] = {} if self.ticks is None else {"values": list(self.ticks), "tickCount": len(self.ticks)}
         look |= {"labelExpr": written} if written else {}
         return alt.Axis(title=wrapped(self.title, 60), grid=self.grid, **look)
 

@@ -10,7 +10,7 @@ from fairtrial.report.charts.grammar import alt
 from fairtrial.report.charts.places import Interval
 
 
-def interval_layers(frame: Frame, rows: Rows, *, size: float = 90) -> list[alt.Chart]:
+def interval_layers(frame: Frame, rows: Rows, *, size: float = 50) -> list[alt.Chart]:
     """Rows have value, interval (with infinite limits, or None), y and colour."""
     bars, left, right = [], [], []
     for row in rows:
@@ -24,7 +24,7 @@ def interval_layers(frame: Frame, rows: Rows, *, size: float = 90) -> list[alt.C
     dots = [{"x": row["value"], "y": row["y"], "colour": row["colour"]} for row in rows if row["value"] is not None]
     arrow: dict[str, Any] = {"filled": True, "size": 70, "opacity": 1}
     return [
-        frame.draw("rule", bars, strokeWidth=2.5),
+        frame.draw("rule", bars, strokeWidth=3),
         frame.draw("point", left, shape="triangle-left", **arrow),
         frame.draw("point", right, shape="triangle-right", **arrow),
         frame.draw("point", dots, filled=True, size=size, opacity=1),
@@ -35,7 +35,7 @@ def goes_on(frame: Frame, intervals: Sequence[Interval | None]) -> str:
     """Words for arrows, where there are any."""
     low, high = frame.x.domain
     cut = any(interval[0] < low or interval[1] > high for interval in intervals if interval)
-    return "Arrows: the interval goes on." if cut else ""
+    return "An arrow: the interval goes on." if cut else ""
 
 
 def too_small(sesoi: float | None) -> str:

@@ -1,10 +1,11 @@
-"""Names of lines in their colours: beside the ends of the lines, or in a list where the ends have no room for them."""
+"""What lines need besides themselves: names at their ends, or in a list if there is no room; dots for lone points."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
-from fairtrial.report.charts.frame import Frame
+from fairtrial.report.charts.frame import Frame, Rows
 from fairtrial.report.charts.grammar import alt
 from fairtrial.report.charts.places import spread_out
 from fairtrial.report.charts.style import LABEL, colour_of, dash_of, short_names
@@ -26,6 +27,12 @@ def end_labels(
         leads.append({"x": near, "x2": far, "y": frame.y_at(at), "y2": frame.y_at(to), "colour": colour})
         words.append({"x": text, "y": frame.y_at(to), "text": name, "colour": colour})
     return [frame.draw("rule", leads, strokeWidth=1), frame.write(words, fontSize=size)]
+
+
+def lone(rows: Rows) -> Rows:
+    """Points that are the only one of their group: a line would not show them."""
+    counts = Counter(row["group"] for row in rows if row["y"] is not None)
+    return [row for row in rows if counts[row["group"]] == 1 and row["y"] is not None]
 
 
 def name_key(frame: Frame, entries: Sequence[tuple[str, int]], *, left: float, top: float = 8) -> list[alt.Chart]:

@@ -11,7 +11,7 @@ from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
 from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import Interval, known
-from fairtrial.report.charts.style import BLUE, INK, PERCENT, QUIET, VERMILLION
+from fairtrial.report.charts.style import BLUE, INK, LETTER, PERCENT, QUIET, VERMILLION
 
 WIDTH, HEIGHT = 400, 300
 
@@ -70,9 +70,10 @@ def _panel(curve: Curve, relative: bool, metric: str) -> Panel:
     frame = _frame(curve, relative, metric)
     limit = f"threshold {100 * curve.threshold:g} %" if relative else f"threshold {curve.threshold:g}"
     have = {"x": curve.n, "y": frame.y_at(-10), "text": f"you have n = {curve.n:,}"}
+    side = "right" if frame.x.share(curve.n) > 0.85 else "center"
     layers = [
         frame.across(curve.n, color=QUIET, strokeWidth=1, strokeDash=[2, 2]),
-        frame.write([have], color=QUIET, align="center"),
+        frame.write([have], color=QUIET, align=side),
         frame.along(curve.threshold, color=VERMILLION, strokeWidth=1.2),
         _beside_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=VERMILLION),
         frame.draw("line", curve.measured, color=BLUE, strokeWidth=2.2),
@@ -118,17 +119,22 @@ def _is_left(frame: Frame, needed: int | None) -> bool:
 
 
 def _beside_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: bool, **look: Any) -> alt.Chart:
-    """Words over or under the threshold line, at one of its ends."""
+    """Words over or under the threshold line, at one of its ends, beside the line at n where that is near."""
     y = frame.y_at(frame.pixel_of(curve.threshold) + (-9 if up else 14))
-    x = frame.x_at(frame.width if right else 6)
-    return frame.write([{"x": x, "y": y, "text": text}], align="right" if right else "left", **look)
+    line, room = frame.width * frame.x.share(curve.n), LETTER * len(text) + 12
+    at_right = line - 6 if line > frame.width - room else frame.width
+    at_left = line + 6 if line < room else 6
+    words = {"x": frame.x_at(at_right if right else at_left), "y": y, "text": text}
+    return frame.write([words], align="right" if right else "left", **look)
 
 
 def _needed(frame: Frame, curve: Curve) -> list[alt.Chart]:
     """A diamond where the curve has met the threshold, or words where that is not in the frame."""
     needed = curve.needed
     if needed is None:
-        return [_beside_threshold(frame, curve, "needed n unknown", up=False, right=True)]
+        return [
+            _beside_threshold(frame, curve, "needed n unknown" if curve.measured else "no curve", up=False, right=True)
+        ]
     words = f"n = {needed:,} needed"
     if needed > frame.x.domain[1]:
         return [_beside_threshold(frame, curve, f"{words} →", up=False, right=True, fontWeight="bold")]
@@ -150,10 +156,13 @@ def _beside_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
 
 def _enough(curves: Sequence[Curve], n: int) -> str:
     """`5 runs are too few for AUC (18 needed) and enough for derivative (4 needed)`"""
-    told = []
-    for curve in curves:
-        if curve.needed is None:
-            told.append(f"of unknown worth for {curve.name}")
-        else:
-            told.append(f"{'enough' if n >= curve.needed else 'too few'} for {curve.name} ({curve.needed:,} needed)")
-    return f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(told)}"
+    told = [
+        f"{'enough' if n >= curve.needed else 'too few'} for {curve.name} ({curve.needed:,} needed)"
+        for curve in curves
+        if curve.needed is not None
+    ]
+    unknown = " and ".join(curve.name for curve in curves if curve.needed is None)
+    if not told:
+        return f"How many runs are enough for {unknown} is unknown"
+    runs = f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(told)}"
+    return f"{runs}; unknown for {unknown}" if unknown else runs

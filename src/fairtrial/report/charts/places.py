@@ -12,24 +12,26 @@ from fairtrial.core.errors import UserError
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
-
-
 Numbers = Iterable[float | None] | Array
+
+HUGE = 1e100
+"""As good as infinite: sums and differences of anything smaller do not overflow."""
 
 
 def as_numbers(values: Numbers) -> Array:
-    """Numbers as an array, with NaN for what is unknown."""
-    return np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    """Numbers as an array, with NaN for what is unknown and HUGE for what is infinite."""
+    numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values), dtype=np.float64)
+    return np.clip(numbers, -HUGE, HUGE)
 
 
 def finite(values: Numbers) -> Array:
     numbers = as_numbers(values)
-    return numbers[np.isfinite(numbers)]
+    return numbers[np.abs(numbers) < HUGE]
 
 
 def known(value: float | None) -> float | None:
     """A number that can be drawn, or None: charts have no word for NaN and infinity."""
-    return float(value) if value is not None and math.isfinite(value) else None
+    return float(value) if value is not None and abs(value) < HUGE else None
 
 
 def open_interval(low: float | None, high: float | None) -> Interval | None:

@@ -10,7 +10,7 @@ import numpy as np
 from fairtrial.core.errors import UserError
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
-from fairtrial.report.charts.labels import KEY_LINE, name_key
+from fairtrial.report.charts.labels import KEY_LINE, lone, name_key
 from fairtrial.report.charts.places import Interval, domain_of, finite, known, thinned
 from fairtrial.report.charts.style import HEIGHT, PERCENT, colour_of, dash_of
 
@@ -32,6 +32,7 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
     layers = [
         frame.draw("area", bands, fillOpacity=0.16),
         frame.draw("line", lines, strokeWidth=2.2),
+        frame.draw("circle", lone(lines), size=60, opacity=1),
         *name_key(frame, _by_height(profiles), left=frame.width + 14),
     ]
     reading = "Higher is better at every τ." + (" Bands are pointwise intervals." if bands else "")
@@ -94,7 +95,7 @@ def _finding(profiles: Profiles) -> str:
         name: {float(point["tau"]): float(point["value"]) for point in points} for name, points in profiles.items()
     }
     for name, curve in curves.items():
-        others = [other for rival, other in curves.items() if rival != name]
-        if all(other.get(tau, 0.0) <= value for other in others for tau, value in curve.items()):
-            return f"{name} lies at or above {'the other' if len(curves) == 2 else 'all others'} at every τ"
+        others = {rival: other for rival, other in curves.items() if rival != name}
+        if all(other.get(tau, 0.0) <= value for other in others.values() for tau, value in curve.items()):
+            return f"{name} lies at or above {' '.join(others) if len(others) == 1 else 'all others'} at every τ"
     return "The profiles cross: none lies above all others at every τ"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +18,7 @@ from fairtrial.report.charts.style import INK, LETTER, colour_of, dash_of, short
 RADIUS = 160
 RINGS = (0.25, 0.5, 0.75, 1.0)
 TEXT_LINE = 15
-TEXTS_PER_SPOKE = 4
+TEXTS_PER_SPOKE, TEXTS = 4, 32
 FILLED = 3
 SCALING = "Every metric has a scale of its own, from 0 at the centre to 1 at the rim; further out is better."
 
@@ -34,7 +35,7 @@ class Profile:
 def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = None, scaling: str = SCALING) -> Chart:
     """Three or more metrics side by side: rows have variant, metric, score (0 to 1) and text (the plain value)."""
     metrics = list(dict.fromkeys(str(row["metric"]) for row in rows))
-    if not rows:
+    if not any(_score(row) is not None for row in rows):
         raise UserError("there is nothing to draw: no variant has a score")
     if len(metrics) < 3:
         raise UserError(
@@ -125,7 +126,7 @@ def _side(turn: float) -> str:
 
 
 def _texts(profiles: Sequence[Profile], metric: int) -> list[tuple[str, str]]:
-    if len(profiles) <= TEXTS_PER_SPOKE:
+    if len(profiles) <= TEXTS_PER_SPOKE and len(profiles) * len(profiles[0].scores) <= TEXTS:
         return [(profile.texts[metric], colour_of(place)) for place, profile in enumerate(profiles)]
     best = _leader(profiles, metric)
     return [] if best is None else [(f"best {profiles[best].texts[metric]}", colour_of(best))]
@@ -151,5 +152,8 @@ def _finding(profiles: Sequence[Profile], metrics: Sequence[str]) -> str:
     leads = [leader for metric in range(len(metrics)) if (leader := _leader(profiles, metric)) is not None]
     if not leads:
         return f"No variant scores highest alone on any of {len(metrics)} metrics"
-    first = max(range(len(profiles)), key=leads.count)
-    return f"{profiles[first].name} scores highest on {leads.count(first)} of {len(metrics)} metrics"
+    (first, most), *others = Counter(leads).most_common()
+    level = 1 + sum(count == most for _, count in others)
+    if level > 1:
+        return f"{level} variants score highest on {most} of {len(metrics)} metrics each"
+    return f"{profiles[first].name} scores highest on {most} of {len(metrics)} metrics"

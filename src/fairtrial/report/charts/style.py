@@ -73,7 +73,7 @@ def _shortened(name: str, limit: int) -> str:
 def shown(value: float, span: float) -> str:
     """A number with the decimals that differences of the size of `span` make worth reading."""
     decimals = decimals_for(span)
-    if decimals is None or abs(value) >= 1e7:
+    if decimals is None or abs(value) >= 1e12:
         return f"{value:.4g}".replace("-", "−")
     return f"{value:,.{decimals}f}".replace("-", "−")
 
@@ -86,4 +86,4 @@ def tick_labels(domain: tuple[float, float]) -> str | None:
     largest = max(abs(limit) for limit in domain)
     if largest >= 100_000:
         return "replace(format(datum.value, '~s'), 'G', 'B')"
-    return "format(datum.value, '~e')" if largest < 0.001 else None
+    return "datum.value ? format(datum.value, '~e') : '0'" if largest < 0.001 else None

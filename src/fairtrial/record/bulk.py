@@ -1,0 +1,133 @@
+"""All runs of a study at once, quick to read again: one file of columns for those that have ended.
+
+The run directories are the truth. A run is taken from the cache while its directory has the modification time, and
+its lines the size, that they had when it was put there; anything else is read anew. Deleting the cache loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.runs import Run, Status
+from fairtrial.record.atomic import Sync, replace_file
+from fairtrial.record.metadata import load_run
+from fairtrial.record.series import Series, column_in_memory, read_series
+from fairtrial.record.store import Store
+
+SCHEMA = 1
+HEADER = b"fairtrial.runs"
+MOST_POINTS = 20_000_000
+"""Beyond this a copy of the series would take more room than it saves time."""
+
+Stamp = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run with all its series."""
+
+    run: Run
+    series: Series
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A run in the cache: its metadata, and where the points of each metric stand."""
+
+    stamp: Stamp
+    metadata: Mapping[str, Any]
+    places: Mapping[str, tuple[int, int]]
+
+
+def read_study(store: Store, study: str) -> list[Recorded]:
+    """Every readable run of a study, by name."""
+    kept, steps, values = _load(store.paths.series_cache(study))
+    found: dict[str, Recorded] = {}
+    stamps: dict[str, Stamp] = {}
+    for _, entry in store.directories(study):
+        stamp = _stamp(entry)
+        hit = kept.get(entry.name)
+        if hit is not None and hit.stamp == stamp:
+            series = {name: (steps[a:b], values[a:b]) for name, (a, b) in hit.places.items()}
+            run = Run(Path(entry.path), hit.metadata, Status(hit.metadata["status"]))
+            found[entry.name], stamps[entry.name] = Recorded(run, series), stamp
+        elif recorded := record_of(RunPaths(Path(entry.path))):
+            found[entry.name] = recorded
+            if recorded.run.metadata["status"] != Status.RUNNING:
+                stamps[entry.name] = stamp
+    if stamps.keys() != kept.keys() or any(kept[name].stamp != stamp for name, stamp in stamps.items()):
+        _save(store.paths.series_cache(study), found, stamps)
+    return [found[name] for name in sorted(found)]
+
+
+def record_of(paths: RunPaths) -> Recorded | None:
+    """One run, read from its directory."""
+    run = load_run(paths)
+    return None if run is None else Recorded(run, read_series(paths))
+
+
+def _stamp(entry: os.DirEntry[str]) -> Stamp:
+    try:
+        size = os.stat(f"{entry.path}/metrics.jsonl").st_size  # noqa: PTH116 — a path object per run would cost more
+    except OSError:
+        size = 0
+    return entry.stat().st_mtime_ns, size
+
+
+_Columns = tuple[dict[str, _Kept], np.ndarray[Any, Any], np.ndarray[Any, Any]]
+
+
+def _load(path: Path) -> _Columns:
+    """What is in the cache; nothing where there is none, or a damaged one."""
+    empty = np.empty(0, np.int64), np.empty(0, np.float64)
+    try:
+        table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
+        header = orjson.loads((table.schema.metadata or {})[HEADER])
+        if header["schema"] != SCHEMA:
+            return {}, *empty
+        kept = {name: _Kept(tuple(stamp), metadata, places) for name, stamp, metadata, places in header["runs"]}
+        steps, values = (table.column(place).combine_chunks() for place in (0, 1))
+        return kept, column_in_memory(steps, np.int64), column_in_memory(values, np.float64)
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}, *empty
+
+
+def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
+    """Best effort: a store that cannot be written can still be read."""
+    runs, steps, values, at = [], [], [], 0
+    for name, stamp in stamps.items():
+        places = {}
+        for metric, (s, v) in found[name].series.items():
+            places[metric] = (at, at + len(s))
+            at += len(s)
+            steps.append(np.asarray(s, np.int64))
+            values.append(np.asarray(v, np.float64))
+        runs.append((name, stamp, found[name].run.metadata, places))
+    if not at or at > MOST_POINTS:
+        return
+    columns = [
+        pyarrow.Array.from_buffers(kind, at, [None, pyarrow.py_buffer(np.concatenate(parts))])
+        for kind, parts in ((pyarrow.int64(), steps), (pyarrow.float64(), values))
+    ]
+    header = {HEADER: orjson.dumps({"schema": SCHEMA, "runs": runs})}
+    batch = pyarrow.RecordBatch.from_arrays(columns, names=["step", "value"]).replace_schema_metadata(header)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, lambda target: _write(batch, target), sync=Sync.NOTHING)
+    except (FairtrialError, OSError):
+        return
+
+
+def _write(batch: Any, target: Path) -> None:
+    with pyarrow.OSFile(str(target), "wb") as file, pyarrow.ipc.new_file(file, batch.schema) as writer:
+        writer.write_batch(batch)
