@@ -111,7 +111,9 @@ def command(
         candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
     )  # fmt: skip
     _write_files(out, analysis, csv_path, plots)
-    out.give(analysis.to_dict(), _rows(analysis), lambda console: _show(console, analysis))
+    found = [*analysis.comparisons, *analysis.secondary]
+    rows = [(_page_row if out.format in ("markdown", "latex") else _row)(each) for each in found]
+    out.give(analysis.to_dict(), rows, lambda console: _show(console, analysis))
     if required:
         require(analysis, required)
 
@@ -173,12 +175,8 @@ def _run_rows(analysis: Analysis) -> list[dict[str, Any]]:
     ]
 
 
-def _rows(analysis: Analysis) -> list[dict[str, Any]]:
-    """A line per comparison, for spreadsheets and papers."""
-    return [_row(found) for found in [*analysis.comparisons, *analysis.secondary]]
-
-
 def _row(found: Comparison) -> dict[str, Any]:
+    """A comparison as a line of a spreadsheet."""
     return {
         "control": found.control, "candidate": found.candidate, "metric": found.metric,
         "verdict": found.verdict.value, "difference": found.effect.value, "low": found.effect.low,
@@ -188,6 +186,25 @@ def _row(found: Comparison) -> dict[str, Any]:
         "n_control": found.n_control, "n_candidate": found.n_candidate, "pairing": found.pairing,
         "method": found.method, "reason": found.reason, "label": found.label,
     }  # fmt: skip
+
+
+def _page_row(found: Comparison) -> dict[str, Any]:
+    """The same as a line of a paper: rounded as far as the interval is known, intervals in one column."""
+    decimals = decimals_for(_width(found))
+    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    return {
+        "candidate": found.candidate, "control": found.control, "metric": found.metric,
+        "difference": "" if found.effect.value is None else shown_change(found.effect.value, decimals),
+        f"{100 * found.effect.level:g} % interval": shown_interval(found.effect.low, found.effect.high, decimals),
+        "adjusted p" if found.adjusted_p is not None else "p": shown_p(p),
+        "g": _brief(found.hedges_g, limits=False), "n": min(found.n_control, found.n_candidate),
+        "verdict": found.verdict.value,
+    }  # fmt: skip
+
+
+def _width(found: Comparison) -> float | None:
+    low, high = found.effect.low, found.effect.high
+    return None if low is None or high is None else high - low
 
 
 def _show(console: Console, analysis: Analysis) -> None:
@@ -239,8 +256,7 @@ def _differences_table(found: Sequence[Comparison]) -> Any:
     )  # fmt: skip
     for each in found:
         name = each.candidate + (f", {each.metric}" if several else "")
-        width = None if each.effect.low is None or each.effect.high is None else each.effect.high - each.effect.low
-        decimals = decimals_for(width)
+        decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
         cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals), shown_p(each.p_value)]
         cells += [shown_p(each.adjusted_p)] if adjusted else []

@@ -29,7 +29,7 @@ def shown_change(value: float, decimals: int | None = None) -> str:
 
 def decimals_for(width: float | None) -> int | None:
     """As many decimals as an interval of this width makes worth reading."""
-    if width is None or not 0 < width < math.inf:
+    if width is None or not 1e-300 < width < math.inf:
         return None
     decimals = 2 - math.floor(math.log10(width / 2))
     return max(0, decimals) if decimals <= 8 else None
