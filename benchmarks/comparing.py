@@ -29,7 +29,7 @@ from benchmarks.measure import (
     ratio_interval,
 )
 from fairtrial.analyse.compare import compare_samples
-from fairtrial.analyse.summaries import Rule
+from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import analyze
 from fairtrial.core.paths import StorePaths
@@ -75,7 +75,7 @@ def _first(ours: partial[Spent], store: Path) -> Spent:
 
 
 def _question() -> Question:
-    return Question(metrics=[METRIC], summary=Rule(type="auc"))
+    return Question(metrics=[METRIC], summary=SummaryRule(type="auc"))
 
 
 def _ours(store: Path) -> None:

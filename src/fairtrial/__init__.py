@@ -15,7 +15,7 @@ from fairtrial.version import __version__
 if TYPE_CHECKING:
     from fairtrial.analyse.aggregate import aggregate
     from fairtrial.analyse.compare import compare_samples
-    from fairtrial.analyse.summaries import Rule as SummaryRule
+    from fairtrial.analyse.summaries import SummaryRule
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
     from fairtrial.api.launch import Launched, LaunchTerms, launch
@@ -58,8 +58,6 @@ _HOMES = {
     "FairtrialError": "fairtrial.core.errors",
 }
 
-_ALIASES = {"SummaryRule": "Rule"}
-
 __all__ = [
     "Analysis", "Columns", "Comparison", "Estimate", "FairtrialError", "LaunchTerms", "Launched", "Question", "Study",
     "SummaryRule", "Trained", "Verdict", "__version__", "aggregate", "analyze", "compare_samples", "export_runs",
@@ -70,7 +68,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fairtrial' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), _ALIASES.get(name, name))
+    return getattr(importlib.import_module(_HOMES[name]), name)
 
 
 class _Fairtrial(ModuleType):

@@ -17,6 +17,7 @@ from fairtrial.analyse.certificate import certify, coverage, t_intervals
 from fairtrial.analyse.compare import Terms, compare_samples
 from fairtrial.analyse.noise import SHAPES, Shape
 from fairtrial.analyse.student import paired_parts
+from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 
 Array = NDArray[np.float64]
 REPEATS = 20_000
@@ -193,7 +194,7 @@ def test_the_default_aggregate_over_few_tasks_covers(tasks: int, runs: int, name
     for row in range(3):
         found = aggregate.aggregate(tables[row], statistic="mean")
         assert (found.low, found.high) == pytest.approx((mean[row] - reach[row], mean[row] + reach[row]))
-        assert not found.cautions
+        assert [caution["code"] for caution in found.cautions] == ["one-arm interval"]
 
 
 @every_shape
@@ -225,13 +226,13 @@ def test_the_scaled_iqm_covers_from_many_tasks_on(runs: int) -> None:
 @pytest.mark.parametrize("paired", [True, False])
 def test_equal_arms_over_many_tasks_are_rarely_told_apart(paired: bool) -> None:
     repeats, wrong = 60, 0
-    terms, how = Terms(paired), aggregate.TaskTerms(resamples=300)
+    terms, how = Terms(paired), TaskTerms(resamples=300)
     for number, shape in enumerate(SHAPES):
         rng = np.random.default_rng([9, number])
         levels = rng.normal(0, 2, 26)
         for repeat in range(repeats):
             control, candidate = (levels + shape.draw(rng, (3, 26)) for _ in range(2))
-            found = aggregate.compare_tasks(control, candidate, terms, how, names=("a", "b"), seed=repeat)
+            found = compare_tasks(control, candidate, terms, how, names=("a", "b"), seed=repeat)
             wrong += bool(found.significant)
     assert wrong / (repeats * len(SHAPES)) <= 0.08 + errors(0.08, repeats * len(SHAPES))
 

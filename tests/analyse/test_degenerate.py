@@ -16,7 +16,8 @@ from fairtrial.analyse import aggregate, diagnostics, effects, families, power, 
 from fairtrial.analyse.certificate import certify
 from fairtrial.analyse.compare import PAIRED_METHODS, UNPAIRED_METHODS, Terms, compare_samples
 from fairtrial.analyse.power import Design
-from fairtrial.analyse.summaries import Rule, common_window, summarise, tidy
+from fairtrial.analyse.summaries import SummaryRule, common_window, summarise, tidy
+from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 from fairtrial.analyse.times import compare_times
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
 from fairtrial.core.findings import Comparison, Estimate
@@ -368,8 +369,8 @@ def test_bands_of_one_run_are_unknown() -> None:
 
 
 def over_tasks(control: Any, candidate: Any, *, paired: bool = False, statistic: str | None = None) -> Comparison:
-    how = aggregate.TaskTerms(statistic, resamples=300)
-    return aggregate.compare_tasks(control, candidate, Terms(paired), how, names=("a", "b"))
+    how = TaskTerms(statistic, resamples=300)
+    return compare_tasks(control, candidate, Terms(paired), how, names=("a", "b"))
 
 
 def wide_table(runs: int, seed: int = 0) -> Any:
@@ -530,23 +531,23 @@ def test_censored_times_have_no_interval_of_means() -> None:
 @pytest.mark.parametrize(
     ("steps", "values", "rule", "window", "reason"),
     [
-        ([], [], Rule("last"), None, "never logged"),
-        ([0, 1, 2], [1, 2, 3], Rule("auc"), (0.0, 5.0), "too short: ends at step 2"),
-        ([3, 4, 5], [1, 2, 3], Rule("auc"), (0.0, 5.0), "too short: begins at step 3"),
-        ([3, 4, 5], [1, 2, 3], Rule("slope"), (0.0, 5.0), "too short: begins at step 3"),
-        ([0, 1, 2], [1, NAN, 3], Rule("auc"), None, "auc is not finite"),
-        ([0, 1, 2], [1, INF, 3], Rule("slope"), None, "slope is not finite"),
-        ([0, 1, 2], [1, 2, NAN], Rule("last"), None, "last is not finite"),
-        ([0, 1, 2], [NAN, NAN, NAN], Rule("best"), None, "best is not finite"),
-        ([1], [5], Rule("auc"), None, "no points in the window"),
-        ([1], [5], Rule("slope"), None, "no points in the window"),
-        ([0, 10], [1, 2], Rule("last"), (2.0, 8.0), "no points in the window"),
-        ([0, 1, 2], [1, 2, 3], Rule("time_to", threshold=9.0), (0.0, 5.0), "too short: ends at step 2"),
-        ([0, 1, 2], [NAN, NAN, NAN], Rule("time_to", threshold=9.0), None, "did not reach the threshold"),
+        ([], [], SummaryRule("last"), None, "never logged"),
+        ([0, 1, 2], [1, 2, 3], SummaryRule("auc"), (0.0, 5.0), "too short: ends at step 2"),
+        ([3, 4, 5], [1, 2, 3], SummaryRule("auc"), (0.0, 5.0), "too short: begins at step 3"),
+        ([3, 4, 5], [1, 2, 3], SummaryRule("slope"), (0.0, 5.0), "too short: begins at step 3"),
+        ([0, 1, 2], [1, NAN, 3], SummaryRule("auc"), None, "auc is not finite"),
+        ([0, 1, 2], [1, INF, 3], SummaryRule("slope"), None, "slope is not finite"),
+        ([0, 1, 2], [1, 2, NAN], SummaryRule("last"), None, "last is not finite"),
+        ([0, 1, 2], [NAN, NAN, NAN], SummaryRule("best"), None, "best is not finite"),
+        ([1], [5], SummaryRule("auc"), None, "no points in the window"),
+        ([1], [5], SummaryRule("slope"), None, "no points in the window"),
+        ([0, 10], [1, 2], SummaryRule("last"), (2.0, 8.0), "no points in the window"),
+        ([0, 1, 2], [1, 2, 3], SummaryRule("time_to", threshold=9.0), (0.0, 5.0), "too short: ends at step 2"),
+        ([0, 1, 2], [NAN, NAN, NAN], SummaryRule("time_to", threshold=9.0), None, "did not reach the threshold"),
     ],
 )
 def test_a_series_without_its_number_says_why(
-    steps: list[float], values: list[float], rule: Rule, window: tuple[float, float] | None, reason: str
+    steps: list[float], values: list[float], rule: SummaryRule, window: tuple[float, float] | None, reason: str
 ) -> None:
     found = summarise(tidy(steps, values), rule, window, "max")
     assert found.value is None and found.reason is not None and found.reason.startswith(reason)
@@ -554,24 +555,24 @@ def test_a_series_without_its_number_says_why(
 
 
 def test_runs_of_nothing_have_no_common_window() -> None:
-    assert common_window([], Rule("auc")) is None
-    assert common_window([tidy([], [])], Rule("auc")) is None
+    assert common_window([], SummaryRule("auc")) is None
+    assert common_window([tidy([], [])], SummaryRule("auc")) is None
 
 
 def test_everything_that_is_wrong_with_a_rule_is_said_at_once() -> None:
     with pytest.raises(InvalidOptions) as caught:
-        Rule("area", (5.0, 2.0), 1.5, "end", 0, 3.0).check()
+        SummaryRule("area", (5.0, 2.0), 1.5, "end", 0, 3.0).check()
     assert len([caught.value.message, *caught.value.problems]) == 7
 
 
 @pytest.mark.parametrize(
     "rule",
     [
-        Rule("auc", window=(1.0, 1.0)), Rule("auc", window=(NAN, 1.0)), Rule("auc", percent=0.0),
-        Rule("auc", percent=NAN), Rule("auc", percent=-0.5), Rule("time_to"), Rule("last", points=0),
-        Rule("auc", window=(0.0, 1.0), percent=0.5),
+        SummaryRule("auc", window=(1.0, 1.0)), SummaryRule("auc", window=(NAN, 1.0)), SummaryRule("auc", percent=0.0),
+        SummaryRule("auc", percent=NAN), SummaryRule("auc", percent=-0.5), SummaryRule("time_to"), SummaryRule("last", points=0),
+        SummaryRule("auc", window=(0.0, 1.0), percent=0.5),
     ],
 )  # fmt: skip
-def test_wrong_rules_are_refused(rule: Rule) -> None:
+def test_wrong_rules_are_refused(rule: SummaryRule) -> None:
     with pytest.raises(InvalidOptions):
         rule.check()

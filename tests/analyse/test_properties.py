@@ -19,7 +19,8 @@ from fairtrial.analyse import aggregate, families
 from fairtrial.analyse.certificate import certify
 from fairtrial.analyse.compare import PAIRED_METHODS, UNPAIRED_METHODS, Terms, compare_samples
 from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
-from fairtrial.analyse.summaries import Rule, common_window, summarise, tidy
+from fairtrial.analyse.summaries import SummaryRule, common_window, summarise, tidy
+from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 from fairtrial.analyse.variance import enough_runs, half_width, spread
 from fairtrial.core.findings import Comparison, Estimate
 
@@ -129,10 +130,10 @@ def test_arms_that_mirror_each_other_give_a_symmetric_interval(paired: bool) -> 
 def test_over_tasks_neither_order_nor_roles_matter(paired: bool, tasks: int) -> None:
     rng = np.random.default_rng(tasks)
     control, candidate = rng.normal(size=(5, tasks)), rng.normal(0.2, 1, (5, tasks))
-    terms, how = Terms(paired), aggregate.TaskTerms(resamples=300)
+    terms, how = Terms(paired), TaskTerms(resamples=300)
 
     def over(first: Array, second: Array) -> Comparison:
-        return aggregate.compare_tasks(first, second, terms, how, names=("x", "y"), seed=3)
+        return compare_tasks(first, second, terms, how, names=("x", "y"), seed=3)
 
     here, order = over(control, candidate), rng.permutation(5)
     other = order if paired else rng.permutation(5)
@@ -316,9 +317,7 @@ def test_the_global_state_of_numpy_is_left_alone() -> None:
     aggregate.probability_of_improvement(table, table + 0.1, resamples=200)
     aggregate.performance_profile(table, np.array([0.0]), resamples=200)
     aggregate.mean_curve(table, resamples=200)
-    aggregate.compare_tasks(
-        table, table + rng.normal(size=(4, 22)), Terms(True), aggregate.TaskTerms(resamples=200), names=("a", "b")
-    )
+    compare_tasks(table, table + rng.normal(size=(4, 22)), Terms(True), TaskTerms(resamples=200), names=("a", "b"))
     spread(np.array([1.0, 1.1, 1.3]), threshold=0.1)
     certify(control, candidate, Terms(True), repeats=100)
     assert repr(np.random.get_state(legacy=False)) == repr(before)
@@ -341,7 +340,7 @@ WINDOW = (2.0, 9.0)
 
 
 def auc(steps: Any, values: Any, window: tuple[float, float] | None = WINDOW) -> float:
-    number = summarise(tidy(steps, values), Rule("auc"), window, "max").value
+    number = summarise(tidy(steps, values), SummaryRule("auc"), window, "max").value
     assert number is not None
     return number
 
@@ -350,7 +349,7 @@ def test_the_height_of_a_straight_line_over_its_upper_half() -> None:
     for count in (2, 3, 8, 100, 1001):
         x = np.linspace(0, 1, count)
         assert auc(x, x, (0.5, 1.0)) == pytest.approx(0.75, abs=1e-12)
-    rule = Rule("auc", percent=0.5, percent_window="last")
+    rule = SummaryRule("auc", percent=0.5, percent_window="last")
     curve = tidy([0.0, 0.4, 1.0], [0.0, 0.4, 1.0])
     assert summarise(curve, rule, common_window([curve], rule), "max").value == pytest.approx(0.75, abs=1e-12)
 
@@ -375,7 +374,13 @@ def test_the_height_of_a_curve_does_not_depend_on_how_often_it_was_logged(
 def test_summaries_do_not_depend_on_the_order_of_points(points: list[tuple[int, float]], data: st.DataObject) -> None:
     unique = list(dict(points).items())
     mixed = data.draw(st.permutations(unique))
-    for rule in (Rule("auc"), Rule("last", points=2), Rule("best"), Rule("slope"), Rule("time_to", threshold=50.0)):
+    for rule in (
+        SummaryRule("auc"),
+        SummaryRule("last", points=2),
+        SummaryRule("best"),
+        SummaryRule("slope"),
+        SummaryRule("time_to", threshold=50.0),
+    ):
         here, there = (summarise(tidy(*zip(*x, strict=True)), rule, WINDOW, "max") for x in (unique, mixed))
         assert here == there
 
@@ -393,15 +398,15 @@ def test_a_step_that_was_written_twice_counts_as_last_written(points: list[tuple
 @given(slope=st.floats(-5, 5), height=st.floats(-5, 5), steps=st.sets(st.integers(1, 99), min_size=1, max_size=20))
 def test_the_slope_of_a_line_is_its_slope_over_any_window(slope: float, height: float, steps: set[int]) -> None:
     x = np.array(sorted({0, 100, *steps}), dtype=float)
-    found = summarise((x, height + slope * x), Rule("slope"), (10.0, 60.0), "max")
+    found = summarise((x, height + slope * x), SummaryRule("slope"), (10.0, 60.0), "max")
     assert found.value == pytest.approx(slope, abs=1e-8)
 
 
 def test_direction_turns_best_and_time_to_round() -> None:
     curve = tidy([0, 1, 2, 3], [5.0, 1.0, 4.0, 2.0])
-    assert summarise(curve, Rule("best"), None, "max").value == 5.0
-    assert summarise(curve, Rule("best"), None, "min").value == 1.0
-    assert summarise(curve, Rule("time_to", threshold=2.0), None, "min").value == 1.0
-    assert summarise(curve, Rule("time_to", threshold=2.0), None, "max").value == 0.0
-    late = summarise(curve, Rule("time_to", threshold=9.0), None, "max")
+    assert summarise(curve, SummaryRule("best"), None, "max").value == 5.0
+    assert summarise(curve, SummaryRule("best"), None, "min").value == 1.0
+    assert summarise(curve, SummaryRule("time_to", threshold=2.0), None, "min").value == 1.0
+    assert summarise(curve, SummaryRule("time_to", threshold=2.0), None, "max").value == 0.0
+    late = summarise(curve, SummaryRule("time_to", threshold=9.0), None, "max")
     assert late.censored and late.value is None and late.horizon == 3.0

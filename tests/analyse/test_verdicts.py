@@ -303,3 +303,13 @@ def test_a_family_holds_its_verdicts_against_lost_runs_too(adjustment: str) -> N
     lossy = {found.candidate: found for found in compare_family(arms, "a", Terms(True), adjustment)}
     assert (lossy["c"].verdict, lossy["c"].reason) == ("inconclusive", "attrition")
     assert lossy["c"].attrition is not None and lossy["c"].attrition.candidate == 2
+
+
+def test_a_family_states_the_seeds_that_its_effects_rest_on() -> None:
+    """Tukey's layout takes the seeds that all arms completed; n, samples and value must be of those."""
+    rng = np.random.default_rng(1)
+    arms = {name: rng.normal(size=6) for name in "abcd"}
+    arms["d"][:3] = NAN
+    for found in compare_family(arms, "a", Terms(True), "tukey"):
+        assert found.effect.n == 3
+        assert found.effect.samples is not None and found.effect.value == pytest.approx(np.mean(found.effect.samples))

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fairtrial.analyse.summaries import Rule
+from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question, require
 from fairtrial.api.analyze import analyze
 from fairtrial.core.errors import CheckFailed, UserError
@@ -207,7 +207,7 @@ def test_what_the_study_decided_applies_unless_one_says_otherwise(store: Store, 
 def test_a_window_that_a_run_does_not_cover_lists_the_run(two: Store) -> None:
     make(two, "fake", study="s", variant="base", seed=6, label="base", steps=10)
     make(two, "fake", study="s", variant="new", seed=6, label="new", steps=20, effect=0.2)
-    rule = Rule(type="auc", window=(10, 20))
+    rule = SummaryRule(type="auc", window=(10, 20))
     analysis = analyze("s", store=two.root, question=Question(metrics=["train_loss"], summary=rule))
     [left] = analysis.arms[0].left_out
     assert left["seed"] == "6" and "too short" in (left["reason"] or "")
@@ -304,7 +304,7 @@ def test_runs_of_one_name_in_two_variants_are_two_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows[-1]["value"] += 0.05
     columns = Columns(variant="agent", seed="run", step="it")
-    question = Question(metrics=["value"], summary=Rule(type="auc"))
+    question = Question(metrics=["value"], summary=SummaryRule(type="auc"))
     analysis = analyze(source=write(tmp_path / "r.csv", rows), columns=columns, question=question)
     assert analysis.arms[1].mean is not None and analysis.arms[0].mean is not None
     assert analysis.arms[1].mean - analysis.arms[0].mean == pytest.approx(1, abs=0.02)
@@ -365,7 +365,7 @@ def test_times_that_never_came_are_ranked_last(tmp_path: Path) -> None:
         {"variant": v, "seed": s, "step": i, "acc": i * (0.1 if v == "b" else 0.01 if s < 4 else 0.08)}
         for v in "ab" for s in range(1, 9) for i in range(11)
     ]  # fmt: skip
-    question = Question(summary=Rule(type="time_to", threshold=0.5))
+    question = Question(summary=SummaryRule(type="time_to", threshold=0.5))
     [found] = analyze(source=write(tmp_path / "r.csv", rows), question=question).comparisons
     assert found.method.startswith("Mann–Whitney")
     assert (found.tests["reached_control"], found.tests["reached_candidate"]) == (5 / 8, 1.0)

@@ -15,6 +15,7 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.noise import SHAPES, Shape
 from fairtrial.analyse.samples import Array, canonical
 from fairtrial.analyse.student import paired_parts, welch_parts
+from fairtrial.core.errors import UserError
 
 FITTED_FROM = 20
 REPEATS = 20_000
@@ -87,6 +88,10 @@ def certify(
 ) -> Certificate:
     """Simulate this design on the panel of shapes. The data are only used to rule shapes out, from 20 runs on."""
     runs = len(control), len(candidate)
+    if min(runs) < 2:
+        raise UserError(
+            f"a design of {min(runs)} runs has no intervals to certify", hint="It needs at least two per arm."
+        )
     repeats = repeats or (REPEATS if terms.method == "t" else SLOW_REPEATS)
     fitted = min(runs) >= FITTED_FROM
     covered = []
@@ -113,8 +118,8 @@ def certify(
 
 def coverage(control: Array, candidate: Array, truth: float, terms: Terms, seed: int) -> float:
     """The share of simulated studies (rows) whose interval contains the true difference."""
-    if terms.method == "t" and terms.side == "two-sided":
-        low, high = t_intervals(control, candidate, paired=terms.paired, alpha=terms.alpha)
+    if terms.method == "t":
+        low, high = t_intervals(control, candidate, paired=terms.paired, alpha=terms.alpha, side=terms.on_difference())
         return float(((low <= truth) & (truth <= high)).mean())
     hits = 0
     quick = Terms(**{**vars(terms), "resamples": min(terms.resamples, SLOW_RESAMPLES)})
@@ -125,11 +130,14 @@ def coverage(control: Array, candidate: Array, truth: float, terms: Terms, seed:
     return hits / len(control)
 
 
-def t_intervals(control: Array, candidate: Array, *, paired: bool, alpha: float) -> tuple[Array, Array]:
+def t_intervals(
+    control: Array, candidate: Array, *, paired: bool, alpha: float, side: str = "two-sided"
+) -> tuple[Array, Array]:
     """The default intervals of many studies at once, one per row."""
     mean, error, freedom = paired_parts(candidate - control) if paired else welch_parts(control, candidate)
-    reach = -special.stdtrit(freedom, alpha / 2) * error
-    return mean - reach, mean + reach
+    reach = -special.stdtrit(freedom, alpha / 2 if side == "two-sided" else alpha) * error
+    low = np.full_like(mean, -np.inf) if side == "less" else mean - reach
+    return low, np.full_like(mean, np.inf) if side == "greater" else mean + reach
 
 
 def _rules_out(shape: Shape, sample: Array, rng: np.random.Generator) -> bool:

@@ -15,12 +15,13 @@ from fairtrial.analyse.diagnostics import diagnose, differ_in_shape
 from fairtrial.analyse.inference import SIDES, Inference
 from fairtrial.analyse.permutation import infer_mann_whitney, infer_permutation, infer_sign_flip, infer_wilcoxon
 from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
-from fairtrial.analyse.samples import Arms, Array, Seed, as_sample, canonical
+from fairtrial.analyse.samples import Arms, Array, Seed, as_sample, canonical, frozen_seed, is_still
 from fairtrial.analyse.student import infer_t
 from fairtrial.analyse.verdicts import Decision, decide, stand_both
 from fairtrial.core.cautions import (
     ARMS_DIFFER,
     BOOTSTRAP_FEW,
+    FEW_SEEDS,
     LOST_RUNS,
     UNEQUAL_N,
 )
@@ -32,6 +33,8 @@ POWER = 0.8
 ASSURANCE = 0.8
 RESAMPLES = 10_000
 BOOTSTRAP_SAFE = 15
+FEWEST = 3
+SMALLEST, LARGEST = 1e-100, 1e100
 
 
 def _of_student(arms: Arms, _count: int, _rng: np.random.Generator) -> Inference:
@@ -145,7 +148,7 @@ def compare(control: Array, candidate: Array, terms: Terms, *, names: tuple[str,
             hint="Give one value per seed in both, in the same order, or compare them unpaired.",
         )
     kept = _kept(control, candidate, paired=terms.paired)
-    seed = int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else seed
+    seed = frozen_seed(seed)
     judged = judge(*kept, terms, seed)
     lost = tuple(int((~np.isfinite(sample)).sum()) for sample in (control, candidate))
     decision, attrition = judged.decision, None
@@ -196,9 +199,17 @@ def _cannot(control: Array, candidate: Array, terms: Terms) -> Reason | None:
     if min(len(control), len(candidate)) < 2:
         return Reason.TOO_FEW
     scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
-    still = 16 * np.finfo(float).eps * scale  # differences of equal size differ in their last digits
-    spreads = [np.ptp(candidate - control)] if terms.paired else [np.ptp(control), np.ptp(candidate)]
-    return Reason.NO_VARIATION if all(spread <= still for spread in spreads) else None
+    noisy = [candidate - control] if terms.paired else [control, candidate]
+    if all(is_still(sample, scale) for sample in noisy):
+        return Reason.NO_VARIATION
+    _refuse_extremes(scale)
+    return None
+
+
+def _refuse_extremes(scale: float) -> None:
+    """Squares of such numbers leave the range of floating point, and with them every interval."""
+    if not SMALLEST < scale < LARGEST:
+        raise UserError(f"values around {scale:.1g} cannot be computed with", hint="Give them in another unit.")
 
 
 def _under_attrition(
@@ -271,13 +282,21 @@ def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms:
     d_z = effects.d_z(arms.differences, alpha) if paired else None
     return replace(
         comparison,
-        hedges_g=g.negated() if arms.swapped else g,
-        d_z=d_z.negated() if d_z and arms.swapped else d_z,
+        hedges_g=_turned(g, arms),
+        d_z=_turned(d_z, arms) if d_z else None,
         superiority=effects.paired_superiority(better - worse, alpha) if paired
         else effects.unpaired_superiority(worse, better, alpha),
         correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
         **outlook(comparison, sd, runs, terms),
     )  # fmt: skip
+
+
+def _turned(estimate: Estimate, arms: Arms) -> Estimate:
+    """A standardized effect of second − first as one of candidate − control."""
+    if arms.symmetric and estimate.low is not None and estimate.high is not None:
+        half = (estimate.high - estimate.low) / 2
+        return replace(estimate, value=0.0, low=-half, high=half)
+    return estimate.negated() if arms.swapped else estimate
 
 
 def outlook(comparison: Comparison, sd: float, runs: int, terms: Terms) -> dict[str, Any]:
@@ -333,6 +352,8 @@ def _cautions(
         found.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
     if differ_in_shape(checks, control, candidate):
         found.append(ARMS_DIFFER.fill())
+    if min(len(control), len(candidate)) < FEWEST:
+        found.append(FEW_SEEDS.fill(n=min(len(control), len(candidate))))
     if terms.method in BOOTSTRAPS and min(len(control), len(candidate)) < BOOTSTRAP_SAFE:
         found.append(BOOTSTRAP_FEW.fill(n=min(len(control), len(candidate)), method=terms.method))
     return tuple(found)

@@ -28,8 +28,9 @@ def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) ->
         to_effect, freedom = math.sqrt(1 / n + 1 / m), n + m - 2
         statistic = value / to_effect
     low, high = noncentrality_limits(statistic, freedom, alpha)
-    factor = to_effect * correction
-    return Estimate(value * correction, low * factor, high * factor, 1 - alpha, "Hedges g", n if paired else n + m)
+    # The value is corrected for its bias; the limits are those of the effect itself and need no correction.
+    limits = float(low * to_effect), float(high * to_effect)
+    return Estimate(value * correction, limits[0], limits[1], 1 - alpha, "Hedges g", n if paired else n + m)
 
 
 def d_z(differences: Array, alpha: float) -> Estimate:

@@ -18,7 +18,7 @@ from fairtrial.analyse.compare import Judged, Terms, compare, decide_by, judge, 
 from fairtrial.analyse.inference import Inference
 from fairtrial.analyse.samples import Array, Seed
 from fairtrial.analyse.verdicts import Decision, conclude, stand_both
-from fairtrial.core.cautions import TOO_FEW_FOR_FAMILY
+from fairtrial.core.cautions import LOST_RUNS, TOO_FEW_FOR_FAMILY
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.findings import Comparison
 
@@ -102,7 +102,7 @@ def compare_family(arms: Arms, control: str, terms: Terms, adjustment: str, *, s
     """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run."""
     check_adjustment(adjustment, terms)
     pairs = [name for name in arms if name != control]
-    alone = [compare(arms[control], arms[name], terms, names=(control, name), seed=seed) for name in pairs]
+    alone = [_alone(arms, control, name, terms, adjustment, seed) for name in pairs]
     judged = (
         _tukey_judge(control, terms) if adjustment == "tukey" else _stepwise_judge(control, terms, adjustment, seed)
     )
@@ -116,6 +116,17 @@ def compare_family(arms: Arms, control: str, terms: Terms, adjustment: str, *, s
         _adjusted(found, known, p, decision, terms, adjustment, family)
         for found, (known, p), decision in zip(alone, without, decisions, strict=True)
     ]
+
+
+def _alone(arms: Arms, control: str, name: str, terms: Terms, adjustment: str, seed: Seed) -> Comparison:
+    """One pair by itself. Under Tukey it stands on the seeds that all arms have, as the family does."""
+    found = compare(arms[control], arms[name], terms, names=(control, name), seed=seed)
+    kept = _kept(arms, paired=terms.paired)
+    if adjustment != "tukey" or len(kept[control]) == found.n_control:
+        return found
+    shared = compare(kept[control], kept[name], terms, names=(control, name), seed=seed)
+    lost = [caution for caution in found.cautions if caution["code"] == LOST_RUNS.code]
+    return replace(shared, attrition=found.attrition, cautions=(*lost, *shared.cautions))
 
 
 def check_adjustment(adjustment: str, terms: Terms) -> None:

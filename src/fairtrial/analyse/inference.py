@@ -16,6 +16,8 @@ from fairtrial.analyse.samples import Array
 from fairtrial.core.findings import Estimate, Reason
 
 SIDES = ("two-sided", "greater", "less")
+SIGNED = ("statistic", "bias", "acceleration")
+"""Details that turn round with the difference."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Inference:
             upper=lambda tail: -self.lower(tail) + 0.0,
             p_greater=self.p_less,
             p_less=self.p_greater,
-            detail={**self.detail, **({"statistic": -self.detail["statistic"]} if "statistic" in self.detail else {})},
+            detail={name: -value if name in SIGNED else value for name, value in self.detail.items()},
         )
 
     def symmetric(self) -> Inference:

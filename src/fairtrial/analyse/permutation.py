@@ -75,8 +75,12 @@ def infer_mann_whitney(arms: Arms) -> Inference:
     from scipy import stats
 
     shifts = np.subtract.outer(arms.second, arms.first).ravel()
+    pooled = np.concatenate([arms.first, arms.second])
+    exact = len(shifts) <= MOST_RANKS and len(np.unique(pooled)) == len(pooled)
+    how = "exact" if exact else "asymptotic"
     tests = {
-        side: float(stats.mannwhitneyu(arms.second, arms.first, alternative=side).pvalue) for side in _SIDES
+        side: float(stats.mannwhitneyu(arms.second, arms.first, alternative=side, method=how).pvalue)
+        for side in _SIDES
     }  # fmt: skip
     return _from_ranks("Mann–Whitney", shifts, _rank_sum_masses(*arms.runs), tests)
 

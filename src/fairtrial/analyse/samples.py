@@ -1,4 +1,4 @@
-"""Numbers of two arms in one canonical order.
+"""Numbers of two arms, or their tables of runs × tasks, in one canonical order.
 
 Results must not depend on the order in which runs were made or on which arm is called the control: A against B is
 exactly minus B against A. So values are sorted, the arms are put in an order that only their content decides, the
@@ -20,6 +20,18 @@ from fairtrial.core.errors import UserError
 
 Array = npt.NDArray[np.float64]
 Seed = int | np.random.Generator | None
+DUST = 16 * np.finfo(np.float64).eps
+"""Relative size of differences that are nothing but rounding."""
+
+
+def is_still(values: Array, scale: float) -> bool:
+    """Whether values differ by no more than rounding does at this scale."""
+    return bool(np.ptp(values) <= DUST * scale)
+
+
+def frozen_seed(seed: Seed) -> int:
+    """A number that stands for the seed: a generator is asked once, so that two questions get the same stream."""
+    return int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else int(seed or 0)
 
 
 def as_sample(values: Sequence[float] | Array, name: str) -> Array:
@@ -59,10 +71,9 @@ class Arms:
 
     def stream(self, seed: Seed) -> np.random.Generator:
         """A generator that depends on the seed and on the values, and on nothing else."""
-        root = int(seed.integers(2**62)) if isinstance(seed, np.random.Generator) else int(seed or 0)
         content = self.first.tobytes() + b"|" + self.second.tobytes() + (b"paired" if self.paired else b"")
         digest = int.from_bytes(hashlib.sha256(content).digest()[:16], "big")
-        return np.random.default_rng([root, digest])
+        return np.random.default_rng([frozen_seed(seed), digest])
 
 
 def canonical(control: Array, candidate: Array, *, paired: bool) -> Arms:
@@ -76,9 +87,15 @@ def canonical(control: Array, candidate: Array, *, paired: bool) -> Arms:
 def _ordered(first: Array, second: Array, paired: bool) -> tuple[Array, Array]:
     first, second = first + 0.0, second + 0.0  # −0 and 0 are one value
     if not paired:
-        return np.sort(first), np.sort(second)
-    order = np.lexsort((second, first))
+        return first[row_order(first)], second[row_order(second)]
+    order = row_order(np.column_stack([first, second]))
     return first[order], second[order]
+
+
+def row_order(values: Array) -> npt.NDArray[np.intp]:
+    """The order that sorts values, or the rows of a table by their first column, then the second, and so on."""
+    table = values[:, None] if values.ndim == 1 else values
+    return np.lexsort(table.T[::-1])
 
 
 def _key(arms: tuple[Array, Array]) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ ENDS = ("first", "last")
 
 
 @dataclass(frozen=True)
-class Rule:
+class SummaryRule:
     """How a series becomes a number. `points` is for `last`, `threshold` for `time_to`."""
 
     type: str = "last"
@@ -35,7 +35,7 @@ class Rule:
     points: int = 1
     threshold: float | None = None
 
-    def check(self) -> Rule:
+    def check(self) -> SummaryRule:
         problems = []
         if self.type not in TYPES:
             problems.append(unknown("summary type", self.type, TYPES))
@@ -115,7 +115,7 @@ def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Cur
     return s[last], v[last]
 
 
-def common_window(curves: Sequence[Curve], rule: Rule) -> tuple[float, float] | None:
+def common_window(curves: Sequence[Curve], rule: SummaryRule) -> tuple[float, float] | None:
     """The absolute steps that the rule looks at in every run; None: each run to its own end.
 
     Without an explicit window it is the range that more than half of the runs have. Where there is none (runs that
@@ -142,7 +142,7 @@ def _majority(ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | No
     return (first, last) if min(firsts, lasts) * 2 > len(ranges) else None
 
 
-def summarise(curve: Curve, rule: Rule, window: tuple[float, float] | None, direction: str) -> Summarised:
+def summarise(curve: Curve, rule: SummaryRule, window: tuple[float, float] | None, direction: str) -> Summarised:
     """The number of one run."""
     steps, values = curve
     if not len(steps):
@@ -177,27 +177,27 @@ def _inside(steps: Array, values: Array, window: tuple[float, float] | None, *, 
     return s, v
 
 
-def _auc(steps: Array, values: Array, _rule: Rule, _direction: str) -> float:
+def _auc(steps: Array, values: Array, _rule: SummaryRule, _direction: str) -> float:
     return float(np.trapezoid(values, steps) / (steps[-1] - steps[0]))
 
 
-def _last(_steps: Array, values: Array, rule: Rule, _direction: str) -> float:
+def _last(_steps: Array, values: Array, rule: SummaryRule, _direction: str) -> float:
     return float(values[-rule.points :].mean())
 
 
-def _best(_steps: Array, values: Array, _rule: Rule, direction: str) -> float:
+def _best(_steps: Array, values: Array, _rule: SummaryRule, direction: str) -> float:
     finite = values[np.isfinite(values)]  # a NaN is never best
     if not len(finite):
         return math.nan
     return float(finite.max() if direction == "max" else finite.min())
 
 
-def _slope(steps: Array, values: Array, _rule: Rule, _direction: str) -> float:
+def _slope(steps: Array, values: Array, _rule: SummaryRule, _direction: str) -> float:
     centred = steps - steps.mean()
     return float(centred @ (values - values.mean()) / (centred @ centred))
 
 
-_NUMBER: Mapping[str, Callable[[Array, Array, Rule, str], float]] = {
+_NUMBER: Mapping[str, Callable[[Array, Array, SummaryRule, str], float]] = {
     "auc": _auc,
     "last": _last,
     "best": _best,
@@ -205,7 +205,9 @@ _NUMBER: Mapping[str, Callable[[Array, Array, Rule, str], float]] = {
 }
 
 
-def _time_to(steps: Array, values: Array, rule: Rule, window: tuple[float, float] | None, direction: str) -> Summarised:
+def _time_to(
+    steps: Array, values: Array, rule: SummaryRule, window: tuple[float, float] | None, direction: str
+) -> Summarised:
     s, v = _inside(steps, values, window, edges=False)
     threshold = np.float64(rule.threshold)
     with np.errstate(invalid="ignore"):
@@ -228,10 +230,12 @@ def end_slope(curve: Curve, share: float = 0.1) -> float | None:
     late = steps >= steps[-1] - share * (steps[-1] - steps[0])
     if late.sum() < 3:
         return None
-    return _slope(steps[late], values[late], Rule(), "max") * share * float(np.ptp(steps)) / float(np.ptp(values))
+    return (
+        _slope(steps[late], values[late], SummaryRule(), "max") * share * float(np.ptp(steps)) / float(np.ptp(values))
+    )
 
 
-def describe(rule: Rule, window: tuple[float, float] | None) -> dict[str, Any]:
+def describe(rule: SummaryRule, window: tuple[float, float] | None) -> dict[str, Any]:
     """The rule and the steps it came to look at, for reports."""
     return {
         "type": rule.type,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -28,6 +29,7 @@ def compare_times(
             f"method '{terms.method}' needs every run to have reached the threshold, and some have not",
             hint="Leave --method out: runs that never arrived are ranked last.",
         )
+    control, candidate = (np.where(np.isnan(sample), math.inf, sample) for sample in (control, candidate))
     reached = [float(np.isfinite(sample).mean()) if len(sample) else None for sample in (control, candidate)]
     means = [float(np.minimum(sample, horizon).mean()) if len(sample) else None for sample in (control, candidate)]
     gap = None if means[0] is None or means[1] is None else means[1] - means[0]
@@ -43,9 +45,11 @@ def compare_times(
         verdict=conclude(False, False, None, None).verdict, reason=Reason.TOO_FEW.value,
         tests={"reached_control": reached[0], "reached_candidate": reached[1], "horizon": horizon},
     )  # fmt: skip
-    ranks = [np.where(np.isfinite(sample), sample, math.inf) for sample in (control, candidate)]
-    if min(len(control), len(candidate)) < 2 or len(np.unique(np.concatenate(ranks))) < 2:
+    ranks = [control, candidate]
+    if min(len(control), len(candidate)) < 2:
         return base
+    if len(np.unique(np.concatenate(ranks))) < 2:
+        return replace(base, reason=Reason.NO_VARIATION.value)
     sooner = {"two-sided": "two-sided", "greater": "less", "less": "greater"}[terms.side]
     p = float(stats.mannwhitneyu(ranks[1], ranks[0], alternative=sooner).pvalue)
     capped = [np.minimum(sample, horizon + 1) for sample in ranks]

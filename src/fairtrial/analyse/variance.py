@@ -10,9 +10,9 @@ import numpy as np
 from scipy import special
 
 from fairtrial.analyse.power import sd_interval, smallest
-from fairtrial.analyse.samples import Array, Seed
+from fairtrial.analyse.samples import Array, Seed, as_sample, is_still
 from fairtrial.core.cautions import ONE_ARM
-from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution, Reason
 
 SUBSETS = 500
@@ -83,14 +83,18 @@ def spread(sample: Array, *, threshold: float, relative: bool = True, level: flo
     if not 0.5 < level < 1:
         raise InvalidOptions(f"level must lie between 0.5 and 1, not {level!r}")
     alpha = 1 - level
-    values = np.sort(np.asarray(sample, dtype=np.float64))
+    values = np.sort(as_sample(sample, "the sample"))
+    if not np.isfinite(values).all():
+        raise UserError(
+            "the sample holds values that are not finite", hint="Leave runs without a result out, and say so."
+        )
     n = len(values)
     mean = float(values.mean()) if n else None
     sd = float(values.std(ddof=1)) if n > 1 else None
     found = Spread(n, mean, sd, None, level, threshold, relative, None, (None, None), ())
     if sd is None or mean is None:
         return _without(found, Reason.TOO_FEW.value)
-    if sd <= 16 * np.finfo(float).eps * float(np.abs(values).max()):
+    if is_still(values, float(np.abs(values).max())):
         return _without(found, Reason.NO_VARIATION.value)
     if relative and half_width(sd, n, alpha) >= abs(mean):
         return _without(found, "the mean's interval contains zero, so nothing can be relative to it")

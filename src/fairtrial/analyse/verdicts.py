@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fairtrial.core.findings import Reason, Verdict
 
@@ -43,8 +43,13 @@ def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bo
 
 def stand_both(without: Decision, with_worst: Decision) -> Decision:
     """A verdict must hold without the lost runs and with each of them at its worst."""
+    exceeds = _both(without.exceeds_sesoi, with_worst.exceeds_sesoi)
     if without.verdict is with_worst.verdict:
-        return without
-    return Decision(
-        Verdict.INCONCLUSIVE, without.significant, without.equivalent, without.exceeds_sesoi, Reason.ATTRITION.value
-    )
+        return replace(without, exceeds_sesoi=exceeds)
+    significant = _both(without.significant, with_worst.significant)
+    equivalent = _both(without.equivalent, with_worst.equivalent)
+    return Decision(Verdict.INCONCLUSIVE, significant, equivalent, exceeds, Reason.ATTRITION.value)
+
+
+def _both(first: bool | None, second: bool | None) -> bool | None:
+    return None if first is None or second is None else first and second

@@ -9,7 +9,7 @@ from typing import Any
 from fairtrial.analyse.certificate import Certificate
 from fairtrial.analyse.compare import RESAMPLES
 from fairtrial.analyse.fairness import Fairness
-from fairtrial.analyse.summaries import Rule
+from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.gather import Wanted
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
@@ -25,7 +25,7 @@ class Question:
 
     metrics: Sequence[str] = ()
     direction: str | None = None
-    summary: Rule | None = None
+    summary: SummaryRule | None = None
     alpha: float | None = None
     side: str = "two-sided"
     sesoi: float | None = None

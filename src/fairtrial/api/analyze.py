@@ -17,7 +17,7 @@ from fairtrial.analyse.families import ADJUST, check_adjustment, compare_family,
 from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for
 from fairtrial.analyse.samples import Array, canonical
 from fairtrial.analyse.student import infer_t
-from fairtrial.analyse.summaries import Rule, describe
+from fairtrial.analyse.summaries import SummaryRule, describe
 from fairtrial.analyse.times import compare_times
 from fairtrial.analyse.verdicts import conclude
 from fairtrial.api.analysis import Analysis, Question
@@ -130,19 +130,19 @@ def _as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
     )
 
 
-def rule_of_study(summary: Mapping[str, Any]) -> Rule:
+def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
     known = {name: value for name, value in summary.items() if value is not None}
     if "window" in known:
         first, _, last = str(known["window"]).partition(":")
         known["window"] = (float(first), float(last))
-    return Rule(**known)
+    return SummaryRule(**known)
 
 
 def _analyse(gathered: Gathered, control: str | None, question: Question, store: Store) -> Analysis:
     if question.since is not None:
         gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
     control = _control(gathered, control)
-    rule = (question.summary or Rule()).check()
+    rule = (question.summary or SummaryRule()).check()
     _check_tasks(gathered, question)
     terms = Terms(
         paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
@@ -259,7 +259,9 @@ def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Compa
     return replace(found, tests={**found.tests, "ttest": told})
 
 
-def _secondary(gathered: Gathered, control: str, rule: Rule, terms: Terms, question: Question) -> list[Comparison]:
+def _secondary(
+    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question
+) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
     found = []
     for metric in gathered.metrics[1:]:

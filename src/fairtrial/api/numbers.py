@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import Rule, Summarised, common_window, summarise, tidy
+from fairtrial.analyse.summaries import Summarised, SummaryRule, common_window, summarise, tidy
 from fairtrial.api.gather import Gathered, is_scored
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
@@ -19,7 +19,7 @@ Numbers = dict[str, dict[str, Summarised]]
 
 
 def number_runs(
-    gathered: Gathered, metric: str, direction: str, rule: Rule, task: str | None = None
+    gathered: Gathered, metric: str, direction: str, rule: SummaryRule, task: str | None = None
 ) -> tuple[Numbers, tuple[float, float] | None]:
     """The number of every run that is an outcome, and the steps that all of them were looked at."""
     scored = {
@@ -48,7 +48,9 @@ def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
         )
 
 
-def _number(trace: Trace, curve: Any, rule: Rule, window: tuple[float, float] | None, direction: str) -> Summarised:
+def _number(
+    trace: Trace, curve: Any, rule: SummaryRule, window: tuple[float, float] | None, direction: str
+) -> Summarised:
     if trace.status is not Status.COMPLETED:
         return Summarised(None, trace.reason or trace.status.value)
     return summarise(curve, rule, window, direction)

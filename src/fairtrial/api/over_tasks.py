@@ -8,17 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.aggregate import (
-    TaskTerms,
-    aggregate,
-    compare_tasks,
-    default_statistic,
-    probability_of_improvement,
-)
+from fairtrial.analyse.aggregate import aggregate, default_statistic, probability_of_improvement
 from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.families import ADJUST
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import Rule, describe
+from fairtrial.analyse.summaries import SummaryRule, describe
+from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 from fairtrial.analyse.verdicts import conclude
 from fairtrial.api.analysis import Analysis, ArmAccount, Question
 from fairtrial.api.context import fairness_of
@@ -28,7 +23,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, Verdict
 
 
-def over_tasks(gathered: Gathered, control: str, rule: Rule, terms: Terms, question: Question) -> Analysis:
+def over_tasks(gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question) -> Analysis:
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
     tasks = list(dict.fromkeys(t.task for traces in gathered.arms.values() for t in traces))
     by_task = {task: number_runs(gathered, gathered.metric, gathered.direction, rule, task)[0] for task in tasks}

@@ -19,7 +19,7 @@ from fairtrial.analyse.power import (
     seeds_for,
     seeds_for_superiority,
 )  # fmt: skip
-from fairtrial.analyse.summaries import Rule
+from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.gather import Wanted, from_runs
 from fairtrial.api.numbers import align, number_runs
 from fairtrial.core.errors import InvalidOptions, UserError
@@ -182,7 +182,7 @@ def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot
         raise UserError(f"the pilot has {len(names)} variants; it takes one or two")
     arms = {name: [t for t in traces if t.run.rpartition(".seed")[0] == name] for name in names}
     numbers, _ = number_runs(
-        type(gathered)(arms, gathered.metrics, gathered.direction), gathered.metric, gathered.direction, Rule()
+        type(gathered)(arms, gathered.metrics, gathered.direction), gathered.metric, gathered.direction, SummaryRule()
     )
     samples = list(align(numbers, paired=len(names) == 2).values())
     whole = np.all([np.isfinite(sample) for sample in samples], axis=0)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.summaries import Rule
+from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
 from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs
 from fairtrial.api.numbers import number_runs
@@ -62,7 +62,7 @@ def variance(
     threshold: float | None = None,
     threshold_abs: float | None = None,
     level: float = 0.95,
-    window: Rule | None = None,
+    window: SummaryRule | None = None,
     source: str | os.PathLike[str] | None = None,
     columns: Columns | None = None,
     variant: str | None = None,
@@ -78,7 +78,7 @@ def variance(
     wanted = Wanted([metric] if metric else [], curve=True)
     gathered = _gather(references, source, columns or Columns(), variant, wanted, Store(default_store(store)))
     [name] = gathered.arms
-    base = window or Rule()
+    base = window or SummaryRule()
     rules = {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
     if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for t in gathered.arms[name]):
         rules = {"last": replace(base, type="last")}  # one value per run: there is no curve

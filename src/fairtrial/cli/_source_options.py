@@ -11,7 +11,7 @@ import click
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairtrial.analyse.summaries import Rule
+    from fairtrial.analyse.summaries import SummaryRule
     from fairtrial.record.tables import Columns
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task")
@@ -67,9 +67,9 @@ def _add(function: Callable[..., Any], options: tuple[Callable[..., Any], ...]) 
 def rule_from(
     kind: str | None, window: str | None, percent: float | None, percent_window: str | None,
     points: int | None = None, threshold: float | None = None,
-) -> Rule | None:  # fmt: skip
+) -> SummaryRule | None:  # fmt: skip
     """The summary that the options ask for; None where they ask for none, so that the study's own applies."""
-    from fairtrial.analyse.summaries import Rule
+    from fairtrial.analyse.summaries import SummaryRule
 
     if percent_window is not None and percent is None:
         raise UsageError("--summary.percent-window needs --summary.percent")
@@ -78,7 +78,7 @@ def rule_from(
         "points": points, "threshold": threshold,
     }  # fmt: skip
     chosen: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    return Rule(**chosen).check() if chosen else None
+    return SummaryRule(**chosen).check() if chosen else None
 
 
 def _steps(window: str | None) -> tuple[float, float] | None:

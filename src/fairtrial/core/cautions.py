@@ -144,6 +144,12 @@ FEW_TASKS = Caution(
     "Over {tasks} task(s) a bootstrap of the {statistic} covers less than it says; from 20 on it holds.",
     "Use the mean over tasks, whose interval comes from Student's t.",
 )
+SHARED_LUCK = Caution(
+    "luck shared by tasks",
+    "Runs that do well on one task do well on others: a bootstrap within tasks takes them for independent, and covers "
+    "less than it says.",
+    "Compare the mean over tasks of each run as one number, or train a run per task.",
+)
 TASK_SCALES = Caution(
     "tasks on different scales",
     "Scores of some tasks are more than ten times as large as those of others: they decide the aggregate.",

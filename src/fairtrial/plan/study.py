@@ -26,7 +26,7 @@ class Summary(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
-        default="last", description="Rule that turns a run's series into one number."
+        default="last", description="SummaryRule that turns a run's series into one number."
     )
     window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
     percent: float | None = Field(default=None, description="Share of the steps it looks at instead.", gt=0, le=1)
