@@ -21,8 +21,12 @@ def main():
         launched = fairtrial.launch(study, store=store, terms=fairtrial.LaunchTerms(jobs=2))
         for arm in launched.arms:
             print(f"{arm.variant}: {arm.n} runs, mean {arm.mean:.4f}, sd {arm.sd:.4f}")
-        for gap in launched.differences:
-            print(f"{gap.candidate} − {gap.control}: {gap.mean:+.4f} over {gap.pairs} pairs, above in {gap.above}")
+        analysis = fairtrial.analyze("tour", store=store, question=fairtrial.Question(sesoi=0.005))
+        print(analysis)
+        [comparison] = analysis.comparisons
+        print(comparison.verdict, comparison.effect.low, comparison.effect.high)
+        print("seeds that would see 0.01:", fairtrial.power(sesoi=0.01, pilot=["tour:control"], store=store).seeds)
+        print("seeds for 2 % of the mean:", fairtrial.variance("tour:control", threshold=0.02, store=store).n_min)
 
         good = fairtrial.list_runs(store=store, study="tour", where=["report_accuracy>0.7"])
         print("above 0.7:", sorted(row["run"] for row in good))

@@ -38,6 +38,15 @@ def test_examples_run(script: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_python_in_the_pages_runs(tmp_path: Path) -> None:
+    """What the page on statistics shows can be copied and run."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "analyse.md").read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
 def test_commands_in_the_readme_are_understood(cli: Callable[..., Answer]) -> None:
     """Every `fairtrial …` line of the README parses: a renamed option cannot stay there unnoticed."""
     blocks = re.findall(r"```(?:sh|bash|console|shell)?\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)

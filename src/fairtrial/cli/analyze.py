@@ -12,7 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._source_options import TYPES, rule_from, with_file, with_window
 from fairtrial.core.errors import UsageError
-from fairtrial.core.words import decimals_for, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -244,25 +244,34 @@ def _arms_table(analysis: Analysis) -> Any:
 
 
 def _differences_table(found: Sequence[Comparison]) -> Any:
-    """A row per comparison; standardized effects with their intervals only where there is room for them."""
+    """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
     from rich.text import Text
 
     adjusted = any(each.adjusted_p is not None for each in found)
     several = len({each.metric for each in found}) > 1
     level = f"{100 * found[0].effect.level:g} % interval"
-    table = _table(
-        f"minus {found[0].control}", "difference", level, "p", *(["adjusted p"] if adjusted else []), "g", "P(better)",
-        "verdict",
-    )  # fmt: skip
+    table = _table(f"minus {found[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict")
     for each in found:
         name = each.candidate + (f", {each.metric}" if several else "")
         decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
         cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals), shown_p(each.p_value)]
         cells += [shown_p(each.adjusted_p)] if adjusted else []
-        cells += [_brief(size, limits=len(found) == 1) for size in (each.hedges_g, each.superiority)]
         table.add_row(Text(name), *(Text(cell) for cell in [*cells, each.verdict.value]))
     return table
+
+
+def _size_line(found: Comparison) -> str | None:
+    """`kd wins 5 of 5 pairs, probability 1.00 [0.48, 1.00]; Hedges g 2.37 [0.61, 4.60], d_z 2.37 [0.55, 4.15].`"""
+    if found.superiority is None or found.superiority.value is None:
+        return None
+    chance = f"P({found.candidate} beats {found.control}) = {_brief(found.superiority)}"
+    if found.pairing == "paired":
+        wins = f"{found.superiority.value * found.n_control:g} of {counted(found.n_control, 'pair')}"
+        chance = f"{found.candidate} wins {wins}, probability {_brief(found.superiority)}"
+    g = f"; Hedges g {_brief(found.hedges_g)}" if _brief(found.hedges_g) else ""
+    d_z = f", d_z {_brief(found.d_z)}" if _brief(found.d_z) else ""
+    return f"{chance}{g}{d_z}."
 
 
 def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
@@ -281,6 +290,9 @@ def _notes(analysis: Analysis) -> list[str]:
         lines.append(f"Pairs share these random streams: {first.streams}{r}.")
     else:
         lines.append("Runs are not paired.")
+    if len(analysis.comparisons) > 1:  # what the family's sentence could not say about those that are open
+        lines += [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
+    lines += [line for each in analysis.comparisons if (line := _size_line(each))]
     lines += [_ttest_line(each) for each in analysis.comparisons if "ttest" in each.tests]
     lines += dict.fromkeys(line for each in analysis.comparisons for line in _arrivals(each))
     for name, fairness in analysis.fairness.items():
