@@ -16,7 +16,7 @@ from fairtrial.analyse import aggregate, diagnostics, effects, families, power, 
 from fairtrial.analyse.certificate import certify
 from fairtrial.analyse.compare import PAIRED_METHODS, UNPAIRED_METHODS, Terms, compare_samples
 from fairtrial.analyse.power import Design
-from fairtrial.analyse.summaries import SummaryRule, common_window, summarise, tidy
+from fairtrial.analyse.summaries import SummaryRule, summarise, tidy, windows_of
 from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 from fairtrial.analyse.times import compare_times
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
@@ -539,9 +539,9 @@ def test_censored_times_have_no_interval_of_means() -> None:
         ([0, 1, 2], [1, INF, 3], SummaryRule("slope"), None, "slope is not finite"),
         ([0, 1, 2], [1, 2, NAN], SummaryRule("last"), None, "last is not finite"),
         ([0, 1, 2], [NAN, NAN, NAN], SummaryRule("best"), None, "best is not finite"),
-        ([1], [5], SummaryRule("auc"), None, "no points in the window"),
-        ([1], [5], SummaryRule("slope"), None, "no points in the window"),
-        ([0, 10], [1, 2], SummaryRule("last"), (2.0, 8.0), "no points in the window"),
+        ([1], [5], SummaryRule("auc"), None, "too few points in the window"),
+        ([1], [5], SummaryRule("slope"), None, "too few points in the window"),
+        ([0, 10], [1, 2], SummaryRule("last"), (2.0, 8.0), "too few points in the window"),
         ([0, 1, 2], [1, 2, 3], SummaryRule("time_to", threshold=9.0), (0.0, 5.0), "too short: ends at step 2"),
         ([0, 1, 2], [NAN, NAN, NAN], SummaryRule("time_to", threshold=9.0), None, "did not reach the threshold"),
     ],
@@ -555,8 +555,8 @@ def test_a_series_without_its_number_says_why(
 
 
 def test_runs_of_nothing_have_no_common_window() -> None:
-    assert common_window([], SummaryRule("auc")) is None
-    assert common_window([tidy([], [])], SummaryRule("auc")) is None
+    assert windows_of({"a": []}, SummaryRule("auc")) == {"a": None}
+    assert windows_of({"a": [tidy([], [])]}, SummaryRule("auc")) == {"a": None}
 
 
 def test_everything_that_is_wrong_with_a_rule_is_said_at_once() -> None:

@@ -172,14 +172,18 @@ def test_a_comparison_says_what_its_intervals_say(
     [
         (lambda: found_with(0.05, NOISE), "kd is better than ce: +0.0", ["95 % interval", "over 6 pairs", "p "]),
         (lambda: found_with(0.05, NOISE, direction="min"), "kd is worse than ce: +0.0", []),
-        (lambda: found_with(0.05, NOISE, sesoi=0.01), "kd is better", ["exceeds the smallest difference of interest"]),
+        (
+            lambda: found_with(0.05, NOISE, sesoi=0.01),
+            "kd is better",
+            ["exceeds ±0.01, the smallest difference of interest"],
+        ),
         (lambda: found_with(0.01, NOISE, sesoi=0.01), "kd is better", []),
         (lambda: found_with(0.005, NOISE, sesoi=0.01), "kd and ce are equivalent", ["real but too small to matter"]),
         (lambda: found_with(0.0, NOISE, sesoi=0.01), "kd and ce are equivalent", ["lies within ±0.01"]),
-        (lambda: found_with(0.0, WIDE), "Inconclusive: kd − ce", ["would see a true difference of", "more seeds"]),
+        (lambda: found_with(0.0, WIDE), "Inconclusive: kd − ce", ["only a true difference of", "more seeds"]),
         (lambda: found_with(0.0, WIDE, sesoi=0.02), "Inconclusive: kd − ce", ["settle it against ±0.02"]),
         (lambda: compare_samples([1.0], [2.0], paired=True), "Inconclusive", ["fewer than two usable runs"]),
-        (lambda: compare_samples([1, 2], [2, 3], paired=True), "Inconclusive", ["do not vary"]),
+        (lambda: compare_samples([1, 2], [2, 3], paired=True), "Inconclusive", ["no variation"]),
         (
             lambda: compare_samples([1, 2, 3], [2, 3.5, 5], paired=True, method="sign-flip"),
             "Inconclusive",

@@ -12,11 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fairtrial.analyse.fairness import judge_fairness
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question, require
 from fairtrial.api.analyze import analyze
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.findings import Verdict
+from fairtrial.core.traces import likely_direction
 from fairtrial.record.store import Store
 from fairtrial.record.tables import Columns
 from tests.conftest import Answer
@@ -337,14 +339,12 @@ def test_without_seeds_runs_are_not_paired(tmp_path: Path) -> None:
     ("", "no rows"), ("variant,seed,acc\n", "no rows"), ("variant,seed,acc\na,1,0.5\nb,1,high\n", "line 3: acc is 'high'"),
     ("variant,seed\na,1\n", "no column of numbers"), ("\x00\x01", "no rows"),
     ("variant,seed,acc,f1\na,1,1,1\nb,1,1,2\n", "2 columns or names that may be metrics"),
-    ("variant,seed,acc\na,1,0.5\na,1,0.6\nb,1,0.7\n", ""),
+    ("variant,seed,acc\na,1,0.5\na,1,0.6\nb,1,0.7\n", "more than one value for variant a, seed 1"),
+    ("variant,seed,step,acc\na,1,1,0.5\na,1,,0.6\n", "line 3: step is empty"),
 ])  # fmt: skip
 def test_a_bad_file_is_one_clear_sentence(tmp_path: Path, text: str, told: str) -> None:
     path = tmp_path / "r.csv"
     path.write_text(text)
-    if not told:
-        assert analyze(source=path).comparisons[0].verdict is Verdict.INCONCLUSIVE
-        return
     with pytest.raises(UserError, match=re.escape(told)):
         analyze(source=path)
 
@@ -422,3 +422,154 @@ def test_a_lost_task_is_an_outcome(tmp_path: Path) -> None:
     rows[-1]["score"] = math.nan
     [found] = analyze(source=write(tmp_path / "r.csv", rows), question=Question(tasks=True)).comparisons
     assert found.attrition is not None and found.attrition.candidate == 1
+
+
+# What reviews found.
+
+
+def test_a_candidate_alone_is_set_against_the_first_variant(two: Store) -> None:
+    fill(two, third={"effect": -0.2})
+    found = analyze("s", candidate="third", store=two.root).comparisons
+    assert [(f.control, f.candidate, f.adjustment) for f in found] == [("base", "third", None)]
+    with pytest.raises(UserError, match="did you mean 'third'"):
+        analyze("s", candidate="thirt", store=two.root)
+    with pytest.raises(UserError, match="is the control"):
+        analyze("s", candidate="base", store=two.root)
+
+
+def test_looks_are_known_by_the_runs_and_not_by_what_the_arms_are_called(two: Store) -> None:
+    analyze(control="s:base", candidate="s:new", store=two.root)
+    fill(two, seeds=[6], base={}, new={"effect": 0.2})
+    [found] = analyze(control_run_ids=["s/base.*"], candidate_run_ids=["s/new.*"], store=two.root).comparisons
+    assert found.label is not None
+
+
+def test_seeds_added_to_one_arm_alone_are_noticed(store: Store) -> None:
+    fill(store, base={})
+    fill(store, seeds=[1, 2, 3], new={"effect": 0.2})
+    assert analyze("s", store=store.root).comparisons[0].label is None
+    fill(store, seeds=[4, 5], new={"effect": 0.2})
+    assert analyze("s", store=store.root).comparisons[0].label is not None
+
+
+def test_a_damaged_note_of_a_look_keeps_nobody_from_looking(two: Store) -> None:
+    analyze("s", store=two.root)
+    path = two.paths.looks("s")
+    path.write_bytes(b'[1]\n{"torn\n' + path.read_bytes() + b'{"time": 1')
+    fill(two, seeds=[6], base={}, new={"effect": 0.2})
+    assert analyze("s", store=two.root).comparisons[0].label is not None
+    assert path.read_bytes().endswith(b"}\n")
+
+
+def test_a_lost_run_does_not_vanish_with_its_missing_partner(store: Store) -> None:
+    fill(store, base={}, new={"effect": 0.06})
+    for seed in (6, 7, 8):
+        make(store, "fake", study="s", variant="new", seed=seed, label="new", steps=20, effect=0.06, diverge_at=5)
+    [found] = analyze("s", store=store.root, question=Question()).comparisons
+    assert found.attrition is not None and found.attrition.candidate == 3
+    assert found.verdict is Verdict.INCONCLUSIVE
+
+
+def test_pairs_of_different_seeds_share_no_stream(two: Store) -> None:
+    pairs = [{"control": f"s/base.seed{a}", "candidate": f"s/new.seed{b}"} for a, b in ((1, 2), (2, 3), (3, 1))]
+    assert analyze(pairs=pairs, store=two.root).comparisons[0].streams == "none"
+
+
+def test_runs_without_common_steps_have_no_common_area(tmp_path: Path) -> None:
+    rows = [
+        {"variant": v, "seed": s, "step": i * (1 if v == "a" else 100) + (0 if v == "a" else 5), "acc": i + s * s}
+        for v in "ab" for s in SEEDS for i in range(1, 5)
+    ]  # fmt: skip
+    with pytest.raises(UserError, match="no steps in common"):
+        analyze(source=write(tmp_path / "r.csv", rows), question=Question(summary=SummaryRule(type="auc")))
+
+
+def test_last_values_at_different_ends_are_cautioned(tmp_path: Path) -> None:
+    rows = [
+        {"variant": v, "seed": s, "step": i, "acc": i + 0.1 * s * s + 0.01 * i * s}
+        for v, last in (("a", 10), ("b", 20)) for s in SEEDS for i in range(last + 1)
+    ]  # fmt: skip
+    analysis = analyze(source=write(tmp_path / "r.csv", rows))
+    assert "different ends" in [caution["code"] for caution in analysis.cautions]
+    assert [arm.used for arm in analysis.arms] == [5, 5]
+
+
+def test_diverged_runs_do_not_set_the_window(store: Store) -> None:
+    fill(store, base={}, new={"effect": 0.1})
+    for seed in range(6, 14):
+        for variant in ("base", "new"):
+            make(store, "fake", study="s", variant=variant, seed=seed, label=variant, steps=20, diverge_at=4)
+    analysis = analyze(
+        "s", store=store.root, question=Question(metrics=["train_loss"], summary=SummaryRule(type="auc"))
+    )
+    assert analysis.summary["window"] is not None and analysis.summary["window"][1] == 20
+
+
+def test_a_metric_of_one_value_has_no_area(two: Store) -> None:
+    with pytest.raises(UserError, match="one value per run"):
+        analyze("s", store=two.root, question=Question(summary=SummaryRule(type="auc")))
+
+
+def test_the_direction_of_a_second_metric_is_its_own(two: Store) -> None:
+    question = Question(metrics=["train_loss", "report_accuracy"], direction="min")
+    assert analyze("s", store=two.root, question=question).secondary[0].direction == "max"
+
+
+def test_speeds_are_not_times() -> None:
+    assert [likely_direction(n) for n in ("tokens_per_s", "steps/s", "eval_loss", "wall_s", "lifetime", "accuracy")] == [
+        "max", "max", "min", "min", "max", "max"
+    ]  # fmt: skip
+
+
+def test_uncommitted_changes_on_one_side_are_unfair() -> None:
+    facts = {"commit": "c", "options": {}, "versions": {}, "machine": {}}
+    found = judge_fairness(
+        [{**facts, "changes": "none"}], [{**facts, "changes": "x" * 64}], names=("a", "b"), declared=[], roles={}
+    )
+    assert ["uncommitted changes" in caution["text"] for caution in found.cautions] == [True]
+
+
+def test_a_gap_that_shrinks_is_better(tmp_path: Path) -> None:
+    question = Question(tasks=True, statistic="optimality_gap", gamma=5.0)
+    [found] = analyze(source=write(tmp_path / "r.csv", task_rows(22, 1.0)), question=question).comparisons
+    assert found.verdict is Verdict.BETTER and (found.effect.value or 0) < 0
+
+
+def test_a_task_that_a_seed_never_had_is_counted(tmp_path: Path) -> None:
+    rows = task_rows(3, 2.0)[:-1]
+    analysis = analyze(source=write(tmp_path / "r.csv", rows), question=Question(tasks=True))
+    assert analysis.comparisons[0].attrition is not None
+    assert "not run on this task" in [each["reason"] for each in analysis.arms[1].left_out]
+
+
+@pytest.mark.parametrize(
+    "more", [{"certify": True}, {"ttest": True}, {"power": True}, {"family": "tukey"}, {"method": "bca"}]
+)
+def test_what_does_not_apply_over_tasks_is_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+    path = write(tmp_path / "r.csv", task_rows(22))
+    with pytest.raises(UserError, match="does not apply over tasks"):
+        analyze(source=path, question=Question(tasks=True, **more))
+
+
+def test_a_short_row_is_no_variant_called_none(tmp_path: Path) -> None:
+    (tmp_path / "r.csv").write_text("acc,seed,variant\n0.5,1,a\n0.6,2,a\n0.7,1,b\n0.9,2,b\n0.8\n")
+    names = [arm.variant for arm in analyze(source=tmp_path / "r.csv").arms]
+    assert "None" not in names
+
+
+def test_the_first_attempt_of_a_seed_in_a_file_counts(tmp_path: Path) -> None:
+    rows = [
+        {"variant": v, "seed": s, "attempt": t, "acc": 0.5 + 0.1 * (v == "b") + 0.01 * s * s + 5 * t}
+        for v in "ab" for s in SEEDS for t in (0, 1)
+    ]  # fmt: skip
+    analysis = analyze(source=write(tmp_path / "r.csv", rows), question=Question(metrics=["acc"]))
+    assert analysis.arms[0].mean is not None and analysis.arms[0].mean < 1
+
+
+def test_a_damaged_plan_is_one_clear_sentence(store: Store, cli: Callable[..., Answer]) -> None:
+    launch = ["launch", "fake", "--variant", "a:", "--variant", "b:effect=0.2", "--base-run-name", "s", "--steps", "20"]
+    assert cli(*launch, "--seeds", "3").code == 0
+    plan = json.loads(store.paths.study_plan("s").read_text())
+    store.paths.study_plan("s").write_text(json.dumps({**plan, "summary": {"typ": "auc"}}))
+    answer = cli("analyze", "s")
+    assert answer.code == 1 and "did you mean 'type'" in answer.err

@@ -6,6 +6,7 @@ import csv
 import io
 import math
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_what_is_open_says_what_would_settle_it(store: Store, cli: Cli) -> None:
     fill(store, base={}, new={"effect": 0.001})
     line = cli("analyze", "s").out.splitlines()[0]
     assert line.startswith("Inconclusive: new − base")
-    assert re.search(r"would see a true difference of [\d.]+ four times in five", line)
+    assert re.search(r"only a true difference of [\d.]+ or more is likely to be seen", line)
     assert re.search(r"About [\d,]+ more seeds \([\d,]+ in all\) would settle it", line)
 
 
@@ -125,7 +126,7 @@ def test_the_seed_reaches_the_bootstrap(two: Store, cli: Cli) -> None:
     (["analyze", "s", "--summary.window", "5:1"], 1, "must end after it begins"),
     (["analyze", "s", "--summary.window", "five"], 2, "FIRST:LAST"),
     (["analyze", "s", "--summary.window", "1:5", "--summary.percent", "0.5"], 1, "not both"),
-    (["analyze", "s", "--summary.type", "time_to"], 1, "needs a threshold"),
+    (["analyze", "s", "--summary.type", "time_to"], 1, "needs --summary.threshold"),
     (["analyze", "s", "--summary.percent-window", "first"], 2, "needs --summary.percent"),
     (["analyze", "s", "--pairs", "{"], 2, "not JSON"),
     (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
@@ -142,7 +143,7 @@ def test_the_seed_reaches_the_bootstrap(two: Store, cli: Cli) -> None:
     (["power", "--sesoi", "0.1"], 1, "give the noise"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--alpha", "2"], 1, "--alpha must lie"),
     (["power", "--sesoi", "0.1", "--pilot", "s:base", "--design", "paired"], 1, "does not say how well pairs match"),
-    (["power", "--sesoi", "0.1", "--sd", "1", "--gpu", "t5"], 1, "valid: a100-80gb, t4, v100"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--gpu", "t5"], 1, "known: a100-80gb, v100, t4"),
 ])  # fmt: skip
 def test_a_wrong_request_is_one_clear_sentence(two: Store, cli: Cli, words: list[str], code: int, told: str) -> None:
     answer = cli(*words)
@@ -168,10 +169,25 @@ def test_variance_looks_at_area_and_slope_of_curves(store: Store, cli: Cli) -> N
 
 
 def test_variance_ends_with_what_to_do(store: Store, cli: Cli) -> None:
-    fill(store, base={"eval_every": 5})
+    line = [
+        "launch",
+        "fake",
+        "--variant",
+        "base:",
+        "--variant",
+        "new:effect=0.1",
+        "--base-run-name",
+        "s",
+        "--eval-every",
+        "5",
+    ]
+    assert cli(*line, "--seeds", "5", "--steps", "20").code == 0
     assert "n = 5 is enough" in cli("variance", "s:base", "--threshold", "0.5").out
-    text = cli("variance", "s:base", "--threshold", "0.001").out
-    assert re.search(r"run \d[\d,]* more seeds: launch s again with --seeds \d+", text)
+    text = cli("variance", "s:base", "--threshold", "0.01").out
+    found = re.search(r"run \d+ more seeds: fairtrial (launch .* --seeds \d+)$", text, re.MULTILINE)
+    assert found is not None
+    assert cli(*shlex.split(found[1])).code == 0, "the command that is given works"
+    assert "is enough" in cli("variance", "s:base", "--threshold", "0.01").out or "more seeds" in text
 
 
 def test_a_mean_near_zero_refuses_the_relative_rule(tmp_path: Path, cli: Cli) -> None:
@@ -226,3 +242,39 @@ def test_a_study_ends_with_the_command_that_judges_it(cli: Cli) -> None:
         "my study",
     ]
     assert "fairtrial analyze 'my study'" in cli(*line, "--steps", "10").out
+
+
+def test_a_missed_requirement_is_in_the_one_document(two: Store, cli: Cli) -> None:
+    answer = cli("analyze", "s", "--require", "equivalent", "--format", "json")
+    assert answer.code == 3 and answer.json["required"] == {"verdict": "equivalent", "met": False}
+
+
+def test_options_can_come_from_a_file_under_their_own_names(two: Store, cli: Cli) -> None:
+    Path("c.yaml").write_text("metric: eval_accuracy\nsummary.type: best\nalpha: 0.1\n")
+    found = cli("analyze", "s", "--config", "c.yaml", "--format", "json").json
+    assert (found["metric"], found["summary"]["type"], found["comparisons"][0]["alpha"]) == (
+        "eval_accuracy",
+        "best",
+        0.1,
+    )
+
+
+def test_charts_of_names_that_look_alike_are_all_kept(cli: Cli) -> None:
+    rows = [f"{v},{s},{0.1 * i + 0.01 * s * s}" for i, v in enumerate(("base", "my/new", "my new")) for s in range(4)]
+    Path("r.csv").write_text("\n".join(["variant,seed,acc", *rows]) + "\n")
+    assert cli("analyze", "--from", "r.csv", "--plots", "p").code == 0
+    assert len(list(Path("p").glob("paired_differences-my_new*"))) in (0, 2)
+
+
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_narrow_terminals_keep_the_names(two: Store, cli: Cli, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rich.console import Console
+
+    from fairtrial.api.analyze import analyze
+    from fairtrial.cli.analyze import _show
+
+    fill(two, third={"effect": 0.1})
+    console = Console(width=width, file=io.StringIO(), no_color=True)
+    _show(console, analyze("s", store=two.root))
+    text = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "third" in text.split("minus")[-1]

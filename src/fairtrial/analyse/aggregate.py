@@ -8,8 +8,9 @@ scaled up. The scaled interval is good from 20 tasks on, where the many tasks ma
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -27,6 +28,7 @@ BLOCK = 1 << 18
 """Numbers resampled at once: a block stays in the processor's cache."""
 
 Statistic = Callable[[Array], Array]
+Rows = np.ndarray[tuple[int, ...], np.dtype[np.unsignedinteger[Any]]]
 
 
 def iqm(scores: Array) -> Array:
@@ -157,14 +159,13 @@ def resampled(table: Array, function: Statistic, resamples: int, rng: np.random.
     return np.concatenate(draws)
 
 
-def resampled_rows(
-    shape: tuple[int, ...], resamples: int, rng: np.random.Generator
-) -> list[np.ndarray[tuple[int, ...], np.dtype[np.uint16]]]:
+def resampled_rows(shape: tuple[int, ...], resamples: int, rng: np.random.Generator) -> Iterator[Rows]:
+    """Blocks of row numbers, drawn anew for each task."""
     runs, tasks = shape
     block = max(1, BLOCK // (runs * tasks))
-    sizes = [block] * (resamples // block) + ([resamples % block] if resamples % block else [])
     kind = np.uint8 if runs <= 256 else np.uint16
-    return [rng.integers(0, runs, (size, runs, tasks), dtype=kind) for size in sizes]
+    for start in range(0, resamples, block):
+        yield rng.integers(0, runs, (min(block, resamples - start), runs, tasks), dtype=kind)
 
 
 def probability_of_improvement(

@@ -125,7 +125,7 @@ def infer_studentized(arms: Arms, count: int, rng: np.random.Generator) -> Infer
         upper=lambda tail: mean - _outer(ordered, tail) * scale,
         p_greater=greater, p_less=less, p_two_sided=min(1.0, 2 * min(less, greater)),
         detail={"resamples": count},
-    )  # fmt: skip
+    ).agreeing()  # fmt: skip
 
 
 def _kept(share: float, count: int) -> float:

@@ -105,7 +105,7 @@ def certify(
                 shape.name,
                 shape.text,
                 coverage(*both, 0.0, terms, seed),
-                coverage(*alone, shape.mean, terms, seed),
+                _one_arm(*alone, shape.mean, terms, seed),
                 ruled_out,
             )
         )
@@ -114,6 +114,14 @@ def certify(
         fitted = False
     pairing = "paired" if terms.paired else "unpaired"
     return Certificate(1 - terms.alpha, terms.method, pairing, runs, repeats, tuple(covered), fitted)
+
+
+def _one_arm(still: Array, noisy: Array, truth: float, terms: Terms, seed: int) -> float:
+    """Only one arm varies. For one-sided intervals it matters which; then the worse of both counts."""
+    covered = coverage(still, noisy, truth, terms, seed)
+    if terms.side == "two-sided" or still.shape != noisy.shape:
+        return covered
+    return min(covered, coverage(noisy, still, -truth, terms, seed))
 
 
 def coverage(control: Array, candidate: Array, truth: float, terms: Terms, seed: int) -> float:

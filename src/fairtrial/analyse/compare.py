@@ -102,9 +102,9 @@ class Terms:
     def design(self) -> Design:
         return Design(self.paired, self.alpha, self.power, self.side)
 
-    def on_difference(self, side: str | None = None) -> str:
+    def on_difference(self) -> str:
         """The side as it applies to candidate − control: less is better where the metric is minimized."""
-        side = side or self.side
+        side = self.side
         return side if self.direction == "max" else {"greater": "less", "less": "greater"}.get(side, side)
 
     def infer(self, arms: Arms, seed: Seed, method: str | None = None) -> Inference:
@@ -147,7 +147,7 @@ def compare(control: Array, candidate: Array, terms: Terms, *, names: tuple[str,
             f"{len(control)} runs of {names[0]} and {len(candidate)} of {names[1]} cannot be paired one to one",
             hint="Give one value per seed in both, in the same order, or compare them unpaired.",
         )
-    kept = _kept(control, candidate, paired=terms.paired)
+    kept = keep_finite(control, candidate, paired=terms.paired)
     seed = frozen_seed(seed)
     judged = judge(*kept, terms, seed)
     lost = tuple(int((~np.isfinite(sample)).sum()) for sample in (control, candidate))
@@ -157,7 +157,8 @@ def compare(control: Array, candidate: Array, terms: Terms, *, names: tuple[str,
     return assemble(*kept, judged, decision, attrition, terms, names)
 
 
-def _kept(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
+def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
+    """The runs with a number; pairs are kept or left together."""
     if paired:
         both = np.isfinite(control) & np.isfinite(candidate)
         return control[both], candidate[both]
@@ -245,6 +246,7 @@ def assemble(
         p_value=known.p_value(terms.on_difference()) if known else None,
         verdict=decision.verdict, reason=decision.reason,
         significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
         attrition=attrition, diagnostics=checks, tests=dict(known.detail) if known else {},
         cautions=_cautions(control, candidate, checks, attrition, terms, names),
     )  # fmt: skip
@@ -316,9 +318,15 @@ def _noise(arms: Arms) -> float:
 
 def _seeds_needed(comparison: Comparison, sd: float, runs: int, terms: Terms) -> SeedsNeeded | None:
     """For an open question: how many runs per arm would settle it, planned on the upper bound of the noise."""
-    if comparison.verdict is not Verdict.INCONCLUSIVE or comparison.reason != Reason.NOT_COVERED:
+    open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question:
+        return None
+    asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[terms.side]
+    if terms.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # what was seen points away from what was asked
         return None
     upper = sd_upper(sd, terms.design.freedom(runs), ASSURANCE)
+    if upper == 0:
+        return None
     seen = abs(comparison.effect.value or 0.0)
     if terms.sesoi is not None:
         counts = [

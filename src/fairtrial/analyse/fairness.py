@@ -61,7 +61,7 @@ def judge_fairness(
         told = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
         cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=told))
     on_trial = {d.role for d in options if d.declared}
-    for what, key in (("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
+    for what, key in (("recipe", "recipe"), ("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
         if what == "data" and "data" in on_trial:
             continue
         cautions += _undeclared(what, _values(control, key), _values(candidate, key))

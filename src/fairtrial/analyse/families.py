@@ -14,13 +14,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from fairtrial.analyse.compare import Judged, Terms, compare, decide_by, judge, outlook
+from fairtrial.analyse.compare import Judged, Terms, compare, decide_by, judge, keep_finite, outlook
 from fairtrial.analyse.inference import Inference
-from fairtrial.analyse.samples import Array, Seed
+from fairtrial.analyse.samples import Array, Seed, frozen_seed
 from fairtrial.analyse.verdicts import Decision, conclude, stand_both
-from fairtrial.core.cautions import LOST_RUNS, TOO_FEW_FOR_FAMILY
+from fairtrial.core.cautions import ARMS_DIFFER, LOST_RUNS, POOLED_NOISE, TOO_FEW_FOR_FAMILY
 from fairtrial.core.errors import InvalidOptions, unknown
-from fairtrial.core.findings import Comparison
+from fairtrial.core.findings import Attrition, Comparison, Reason, Verdict
 
 ADJUSTMENTS = ("tukey", "holm", "bh")
 ENOUGH_FOR_PAIRS = 5
@@ -101,32 +101,35 @@ ADJUST = {"holm": holm, "bh": benjamini_hochberg}
 def compare_family(arms: Arms, control: str, terms: Terms, adjustment: str, *, seed: Seed = None) -> list[Comparison]:
     """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run."""
     check_adjustment(adjustment, terms)
+    seed = frozen_seed(seed)
     pairs = [name for name in arms if name != control]
-    alone = [_alone(arms, control, name, terms, adjustment, seed) for name in pairs]
     judged = (
         _tukey_judge(control, terms) if adjustment == "tukey" else _stepwise_judge(control, terms, adjustment, seed)
     )
-    without = judged(_kept(arms, paired=terms.paired))
-    decisions = [found.decision for found, _ in without]
-    if any(not np.isfinite(sample).all() for sample in arms.values()):
-        filled = judged(_with_worst(arms, terms))
-        decisions = [stand_both(a, b.decision) for a, (b, _) in zip(decisions, filled, strict=True)]
+    base = _kept(arms) if adjustment == "tukey" else arms
+    without = judged(base)
+    lossy = any(not np.isfinite(sample).all() for sample in arms.values())
+    scored = judged(_with_worst(arms, terms)) if lossy else without
     family = len(arms) * len(pairs) // 2 if adjustment == "tukey" else len(pairs)
-    return [
-        _adjusted(found, known, p, decision, terms, adjustment, family)
-        for found, (known, p), decision in zip(alone, without, decisions, strict=True)
-    ]
+    found = []
+    for name, (known, p), (worst, _) in zip(pairs, without, scored, strict=True):
+        alone = compare(base[control], base[name], terms, names=(control, name), seed=seed)
+        alone = _with_attrition(alone, arms[control], arms[name], known, worst)
+        decision = stand_both(known.decision, worst.decision) if lossy else known.decision
+        found.append(_adjusted(alone, known, p, decision, terms, adjustment, family))
+    return found
 
 
-def _alone(arms: Arms, control: str, name: str, terms: Terms, adjustment: str, seed: Seed) -> Comparison:
-    """One pair by itself. Under Tukey it stands on the seeds that all arms have, as the family does."""
-    found = compare(arms[control], arms[name], terms, names=(control, name), seed=seed)
-    kept = _kept(arms, paired=terms.paired)
-    if adjustment != "tukey" or len(kept[control]) == found.n_control:
-        return found
-    shared = compare(kept[control], kept[name], terms, names=(control, name), seed=seed)
-    lost = [caution for caution in found.cautions if caution["code"] == LOST_RUNS.code]
-    return replace(shared, attrition=found.attrition, cautions=(*lost, *shared.cautions))
+def _with_attrition(found: Comparison, control: Array, candidate: Array, known: Judged, worst: Judged) -> Comparison:
+    """Lost runs of this pair, with what the whole family says without them and with each at its worst."""
+    lost = [int((~np.isfinite(sample)).sum()) for sample in (control, candidate)]
+    if not any(lost):
+        return replace(found, attrition=None)
+    value = found.attrition.worst if found.attrition else None
+    attrition = Attrition(lost[0], lost[1], value, known.decision.verdict, worst.decision.verdict)
+    caution = LOST_RUNS.fill(control=lost[0], candidate=lost[1], first=found.control, second=found.candidate)
+    others = tuple(each for each in found.cautions if each["code"] != LOST_RUNS.code)
+    return replace(found, attrition=attrition, cautions=(caution, *others))
 
 
 def check_adjustment(adjustment: str, terms: Terms) -> None:
@@ -143,9 +146,8 @@ def default_adjustment(terms: Terms) -> str:
     return "tukey" if fits else "holm"
 
 
-def _kept(arms: Arms, *, paired: bool) -> Arms:
-    if not paired:
-        return {name: sample[np.isfinite(sample)] for name, sample in arms.items()}
+def _kept(arms: Arms) -> Arms:
+    """The seeds that every arm of a layout has."""
     whole = np.all([np.isfinite(sample) for sample in arms.values()], axis=0)
     return {name: sample[whole] for name, sample in arms.items()}
 
@@ -185,23 +187,30 @@ def _stepwise_judge(control: str, terms: Terms, adjustment: str, seed: Seed) -> 
     def judged(arms: Arms) -> list[tuple[Judged, float | None]]:
         others = [name for name in arms if name != control]
         share = replace(terms, alpha=terms.alpha / len(others))
-        found = [judge(arms[control], arms[name], share, seed) for name in others]
+        pairs = [keep_finite(arms[control], arms[name], paired=terms.paired) for name in others]
+        found = [judge(*pair, share, seed) for pair in pairs]
         side = terms.on_difference()
         known = [index for index, each in enumerate(found) if each.inference is not None]
         p_values = [float(each.inference.p_value(side)) for each in found if each.inference is not None]
         adjusted = dict(zip(known, ADJUST[adjustment](p_values), strict=True))
-        return [(_by_p(each, adjusted.get(i), terms), adjusted.get(i)) for i, each in enumerate(found)]
+        return [(by_adjusted_p(each, adjusted.get(i), terms), adjusted.get(i)) for i, each in enumerate(found)]
 
     return judged
 
 
-def _by_p(found: Judged, adjusted: float | None, terms: Terms) -> Judged:
+def by_adjusted_p(found: Judged, adjusted: float | None, terms: Terms) -> Judged:
+    """A verdict by the adjusted p, not by the pair's own interval."""
     if found.inference is None or adjusted is None or found.decision.significant is None:
         return found
     gain = found.inference.value if terms.direction == "max" else -found.inference.value
-    decision = found.decision
-    significant = adjusted <= terms.alpha
-    return replace(found, decision=conclude(significant, gain > 0, decision.equivalent, decision.exceeds_sesoi))
+    return replace(found, decision=adjusted_decision(found.decision, adjusted, gain, terms.alpha))
+
+
+def adjusted_decision(decision: Decision, adjusted: float, gain: float, alpha: float) -> Decision:
+    significant = adjusted <= alpha
+    again = conclude(significant, gain > 0, decision.equivalent, decision.exceeds_sesoi and significant)
+    reason = Reason.ADJUSTED.value if again.verdict is Verdict.INCONCLUSIVE else None
+    return replace(again, reason=reason, not_worse=decision.not_worse)
 
 
 def _adjusted(
@@ -209,11 +218,14 @@ def _adjusted(
 ) -> Comparison:
     cautions = found.cautions
     runs = min(found.n_control, found.n_candidate)
+    if adjustment == "tukey" and any(caution["code"] == ARMS_DIFFER.code for caution in cautions):
+        cautions = (*cautions, POOLED_NOISE.fill())
     if adjustment != "tukey" and runs < ENOUGH_FOR_PAIRS:
         cautions = (*cautions, TOO_FEW_FOR_FAMILY.fill(n=runs, method=adjustment))
     changed = replace(
         found, adjusted_p=p, adjustment=adjustment, cautions=cautions, verdict=decision.verdict, reason=decision.reason,
         significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
     )  # fmt: skip
     if known.inference is None:
         return changed
@@ -221,11 +233,30 @@ def _adjusted(
     if error is not None:  # planned on Bonferroni's share of α: a little more than Tukey and Holm would ask for
         sd = error * math.sqrt(runs if terms.paired else runs / 2)
         changed = replace(changed, **outlook(changed, sd, runs, replace(terms, alpha=terms.alpha / family)))
-    if adjustment != "tukey":
-        return changed
-    inference, n = known.inference, found.effect.n
+    share = {"tukey": 1, "holm": family, "bh": 1}[adjustment]  # Holm's intervals are Bonferroni's: both hold for all
+    inference, n, side = known.inference, found.effect.n, terms.on_difference()
     return replace(
         changed, method=inference.method,
-        effect=replace(inference.estimate(terms.alpha, "two-sided", n), samples=found.effect.samples),
-        equivalence=replace(inference.estimate(2 * terms.alpha, "two-sided", n), samples=found.effect.samples),
+        effect=replace(inference.estimate(terms.alpha / share, side, n), samples=found.effect.samples),
+        equivalence=replace(inference.estimate(2 * terms.alpha / share, "two-sided", n), samples=found.effect.samples),
     )  # fmt: skip
+
+
+def adjust_comparisons(found: Sequence[Comparison], adjustment: str, alpha: float) -> list[Comparison]:
+    """Comparisons that were judged one by one, as a family: verdicts that do not survive are open again."""
+    if len(found) < 2:
+        return list(found)
+    known = [each.p_value for each in found if each.p_value is not None]
+    adjusted = iter(ADJUST[adjustment](known))
+    return [
+        _as_one_of_many(each, next(adjusted), adjustment, alpha) if each.p_value is not None else each for each in found
+    ]
+
+
+def _as_one_of_many(found: Comparison, p: float, adjustment: str, alpha: float) -> Comparison:
+    changed = replace(found, adjusted_p=p, adjustment=adjustment)
+    if found.verdict not in (Verdict.BETTER, Verdict.WORSE) or p <= alpha:
+        return changed
+    return replace(
+        changed, verdict=Verdict.INCONCLUSIVE, reason=Reason.ADJUSTED.value, significant=False, exceeds_sesoi=False
+    )

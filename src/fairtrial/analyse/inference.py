@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fairtrial.analyse.samples import Array
+from fairtrial.analyse.samples import DUST, Array
 from fairtrial.core.findings import Estimate, Reason
 
 SIDES = ("two-sided", "greater", "less")
@@ -46,6 +46,15 @@ class Inference:
         if side == "less":
             return -math.inf, self.upper(alpha)
         return self.lower(alpha / 2), self.upper(alpha / 2)
+
+    def agreeing(self) -> Inference:
+        """Limits that exclude zero only where the test does: ties and discreteness let the two drift apart."""
+        lower, upper = self.lower, self.upper
+        return replace(
+            self,
+            lower=lambda tail: lower(tail) if self.p_greater <= tail * (1 + 1e-9) else min(lower(tail), 0.0),
+            upper=lambda tail: upper(tail) if self.p_less <= tail * (1 + 1e-9) else max(upper(tail), 0.0),
+        )
 
     def estimate(self, alpha: float, side: str, n: int, samples: Array | None = None) -> Estimate:
         low, high = self.interval(alpha, side)
@@ -84,7 +93,8 @@ def from_thresholds(method: str, value: float, thresholds: Array, arrangements: 
     at least as extreme as what was observed. The exact limits are order statistics of these shifts.
     """
     ordered = np.sort(thresholds)
-    slack = 1e-14 * max(1.0, float(np.abs(ordered).max(initial=0.0)))
+    slack = DUST * float(np.abs(ordered).max(initial=0.0))
+    ordered[np.abs(ordered) <= slack] = 0.0  # a shift of rounding is no shift: limits and p-values must agree on it
 
     def order(tail: float) -> int:
         return math.floor(tail * arrangements + 1e-9)
@@ -97,6 +107,6 @@ def from_thresholds(method: str, value: float, thresholds: Array, arrangements: 
         rank = order(tail)
         return float(ordered[len(ordered) - rank]) if rank else math.inf
 
-    p_greater = (1 + int(np.searchsorted(ordered, slack, "right"))) / arrangements
-    p_less = (1 + len(ordered) - int(np.searchsorted(ordered, -slack, "left"))) / arrangements
+    p_greater = (1 + int(np.searchsorted(ordered, 0.0, "right"))) / arrangements
+    p_less = (1 + len(ordered) - int(np.searchsorted(ordered, 0.0, "left"))) / arrangements
     return Inference(method, value, lower, upper, p_greater, p_less, min(1.0, 2 * min(p_greater, p_less)))

@@ -7,6 +7,7 @@ to go through, a random part of them is drawn, and the test stays valid because 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from itertools import combinations
 
 import numpy as np
@@ -48,6 +49,7 @@ def infer_permutation(arms: Arms, count: int, rng: np.random.Generator) -> Infer
     return from_thresholds(f"{'exact' if exact else 'sampled'} permutation", value, thresholds, len(thresholds) + 1)
 
 
+@lru_cache(maxsize=4)
 def _all_deals(n: int, m: int) -> np.ndarray[tuple[int, int], np.dtype[np.intp]]:
     """Every way to choose the second arm's runs; those of the first arm have the numbers below n."""
     chosen = np.fromiter((i for deal in combinations(range(n + m), m) for i in deal), dtype=np.intp)
@@ -103,7 +105,7 @@ def _from_ranks(method: str, shifts: Array, masses: Array, tests: dict[str, floa
 
     return Inference(
         method, float(np.median(ordered)), lower, upper, tests["greater"], tests["less"], tests["two-sided"]
-    )
+    ).agreeing()
 
 
 def _signed_rank_masses(n: int) -> Array:

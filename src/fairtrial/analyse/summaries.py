@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.samples import Array
-from fairtrial.core.errors import InvalidOptions, unknown
+from fairtrial.core.errors import InvalidOptions, UserError, unknown
 
 Curve = tuple[Array, Array]
 """Steps in rising order, and the value at each."""
@@ -50,7 +50,9 @@ class SummaryRule:
         if self.points < 1:
             problems.append(f"points must be at least 1, not {self.points}")
         if (self.type == "time_to") != (self.threshold is not None):
-            problems.append("time_to needs a threshold, and nothing else takes one")
+            problems.append("time_to needs --summary.threshold, and nothing else takes one")
+        if self.points > 1 and self.type != "last":
+            problems.append(f"--summary.points is for last, not for {self.type}")
         if problems:
             raise InvalidOptions(problems[0], problems=problems[1:])
         return self
@@ -115,29 +117,35 @@ def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Cur
     return s[last], v[last]
 
 
-def common_window(curves: Sequence[Curve], rule: SummaryRule) -> tuple[float, float] | None:
-    """The absolute steps that the rule looks at in every run; None: each run to its own end.
+Window = tuple[float, float]
 
-    Without an explicit window it is the range that more than half of the runs have. Where there is none (runs that
-    stop early, each at its own step), areas and slopes take what all runs cover, and last values each run's own.
+
+def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[str, Window | None]:
+    """The absolute steps that the rule looks at in each arm; None: each run to its own end.
+
+    Without an explicit window it is the range that more than half of an arm's runs have. Areas, slopes and shares of
+    the steps take what the arms have in common; last and best values each arm's own range. Where runs stop early, each
+    at its own step, areas take what all of them cover, and last values each run's own end.
     """
     if rule.window is not None:
-        return rule.window
-    ranges = [(float(steps[0]), float(steps[-1])) for steps, _ in curves if len(steps)]
-    if not ranges:
-        return None
-    whole = _majority(ranges)
-    if whole is None:
-        if rule.type not in ("auc", "slope") and rule.percent is None:
-            return None
-        whole = max(first for first, _ in ranges), min(last for _, last in ranges)
-    if rule.percent is None:
-        return whole
-    width = (whole[1] - whole[0]) * rule.percent
-    return (whole[1] - width, whole[1]) if rule.percent_window == "last" else (whole[0], whole[0] + width)
+        return dict.fromkeys(arms, rule.window)
+    ranges = {name: [(float(s[0]), float(s[-1])) for s, _ in curves if len(s)] for name, curves in arms.items()}
+    own = {name: _majority(each) for name, each in ranges.items() if each}
+    known = [window for window in own.values() if window is not None]
+    if rule.type not in ("auc", "slope") and rule.percent is None:
+        return {name: own.get(name) for name in arms}
+    shared = [*known, *(window for name, each in ranges.items() if own.get(name) is None for window in each)]
+    if not shared:
+        return dict.fromkeys(arms)
+    first, last = max(window[0] for window in shared), min(window[1] for window in shared)
+    if first >= last and len(shared) > 1 and any(window[0] < window[1] for window in shared):
+        raise UserError("the runs have no steps in common", hint="Give --summary.window, or compare last values.")
+    width = (last - first) * (rule.percent or 1.0)
+    from_end = rule.percent_window == "last"
+    return dict.fromkeys(arms, (last - width, last) if from_end else (first, first + width))
 
 
-def _majority(ranges: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+def _majority(ranges: Sequence[Window]) -> Window | None:
     (first, firsts), (last, lasts) = (Counter(ends).most_common(1)[0] for ends in zip(*ranges, strict=True))
     return (first, last) if min(firsts, lasts) * 2 > len(ranges) else None
 
@@ -155,7 +163,7 @@ def summarise(curve: Curve, rule: SummaryRule, window: tuple[float, float] | Non
         return Summarised(None, f"too short: begins at step {steps[0]:g}, the window at {window[0]:g}")
     inside = _inside(steps, values, window, edges=rule.type in ("auc", "slope"))
     if len(inside[0]) < (2 if rule.type in ("auc", "slope") else 1):
-        return Summarised(None, "no points in the window")
+        return Summarised(None, "too few points in the window")
     with np.errstate(invalid="ignore", over="ignore"):
         value = _NUMBER[rule.type](*inside, rule, direction)
     return Summarised(value) if math.isfinite(value) else Summarised(None, f"{rule.type} is not finite")
@@ -235,8 +243,10 @@ def end_slope(curve: Curve, share: float = 0.1) -> float | None:
     )
 
 
-def describe(rule: SummaryRule, window: tuple[float, float] | None) -> dict[str, Any]:
-    """The rule and the steps it came to look at, for reports."""
+def describe(rule: SummaryRule, windows: Mapping[str, Window | None]) -> dict[str, Any]:
+    """The rule and the steps it came to look at, for reports; no window where the arms have different ones."""
+    distinct = set(windows.values())
+    window = distinct.pop() if len(distinct) == 1 else None
     return {
         "type": rule.type,
         "window": None if window is None else list(window),

@@ -50,6 +50,10 @@ def compare_tasks(
     without it, and with the worst score that anyone had on that task.
     """
     same_tasks(control, candidate)
+    if how.statistic == "optimality_gap":
+        if terms.direction == "min":
+            raise UserError("an optimality gap is for scores of which more is better")
+        terms = replace(terms, direction="min")  # the gap itself is to be small
     if terms.paired and len(control) != len(candidate):
         raise UserError(f"{len(control)} and {len(candidate)} runs cannot be paired one to one")
     seed = frozen_seed(seed)
@@ -109,7 +113,7 @@ def _difference(arms: Arms, function: Statistic, resamples: int, seed: int) -> I
     columns = np.arange(first.shape[1])
     draws = []
     for rows in resampled_rows(first.shape, resamples, rng):
-        others = rows if arms.paired else rng.integers(0, len(second), (len(rows), *second.shape), dtype=rows.dtype)
+        others = rows if arms.paired else rng.integers(0, len(second), (len(rows), *second.shape))
         draws.append(function(second[others, columns]) - function(first[rows, columns]))
     value = float(function(second) - function(first))
     scale = max(float(np.abs(first).max()), float(np.abs(second).max()))

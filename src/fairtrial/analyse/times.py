@@ -29,7 +29,10 @@ def compare_times(
             f"method '{terms.method}' needs every run to have reached the threshold, and some have not",
             hint="Leave --method out: runs that never arrived are ranked last.",
         )
-    control, candidate = (np.where(np.isnan(sample), math.inf, sample) for sample in (control, candidate))
+    # Whoever arrives after the shortest run has ended arrives too late for a fair race.
+    control, candidate = (
+        np.where(np.isnan(sample) | (sample > horizon), math.inf, sample) for sample in (control, candidate)
+    )
     reached = [float(np.isfinite(sample).mean()) if len(sample) else None for sample in (control, candidate)]
     means = [float(np.minimum(sample, horizon).mean()) if len(sample) else None for sample in (control, candidate)]
     gap = None if means[0] is None or means[1] is None else means[1] - means[0]

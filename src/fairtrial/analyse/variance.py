@@ -16,6 +16,7 @@ from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution, Reason
 
 SUBSETS = 500
+MOST_COUNTS = 60
 
 
 @dataclass(frozen=True)
@@ -124,12 +125,20 @@ def _curve(
     n = len(values)
     last = min(max(n, (n_min or n)), 10 * n) + 2
     points = []
-    for count in range(2, last + 1):
+    for count in _counts(last, n):
         beyond = count > n
         noise = sd if count >= n else _subset_sd(values, count, generator)
         width = half_width(noise, count, alpha)
         points.append(CurvePoint(count, width, None if mean is None else width / abs(mean), beyond))
     return tuple(points)
+
+
+def _counts(last: int, n: int) -> list[int]:
+    """Every n while they are few, then ever wider steps; the number of runs that there are is among them."""
+    spaced = (
+        np.geomspace(2, last, MOST_COUNTS).round().astype(int).tolist() if last > MOST_COUNTS else range(2, last + 1)
+    )
+    return sorted({*spaced, n, last})
 
 
 def _subset_sd(values: Array, count: int, rng: np.random.Generator) -> float:

@@ -16,6 +16,7 @@ class Decision:
     equivalent: bool | None
     exceeds_sesoi: bool | None
     reason: str | None = None
+    not_worse: bool | None = None
 
 
 def decide(wide: Interval, narrow: Interval, sesoi: float | None) -> Decision:
@@ -29,7 +30,8 @@ def decide(wide: Interval, narrow: Interval, sesoi: float | None) -> Decision:
     significant = low > 0 or high < 0
     equivalent = None if sesoi is None or narrow is None else -sesoi < narrow[0] and narrow[1] < sesoi
     exceeds = None if sesoi is None else low > sesoi or high < -sesoi
-    return conclude(significant, low > 0, equivalent, exceeds)
+    not_worse = low > 0 if sesoi is None else low > -sesoi
+    return replace(conclude(significant, low > 0, equivalent, exceeds), not_worse=not_worse)
 
 
 def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bool | None) -> Decision:
@@ -43,12 +45,17 @@ def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bo
 
 def stand_both(without: Decision, with_worst: Decision) -> Decision:
     """A verdict must hold without the lost runs and with each of them at its worst."""
-    exceeds = _both(without.exceeds_sesoi, with_worst.exceeds_sesoi)
+    both = Decision(
+        without.verdict,
+        _both(without.significant, with_worst.significant),
+        _both(without.equivalent, with_worst.equivalent),
+        _both(without.exceeds_sesoi, with_worst.exceeds_sesoi),
+        without.reason,
+        _both(without.not_worse, with_worst.not_worse),
+    )
     if without.verdict is with_worst.verdict:
-        return replace(without, exceeds_sesoi=exceeds)
-    significant = _both(without.significant, with_worst.significant)
-    equivalent = _both(without.equivalent, with_worst.equivalent)
-    return Decision(Verdict.INCONCLUSIVE, significant, equivalent, exceeds, Reason.ATTRITION.value)
+        return both
+    return replace(both, verdict=Verdict.INCONCLUSIVE, reason=Reason.ATTRITION.value)
 
 
 def _both(first: bool | None, second: bool | None) -> bool | None:

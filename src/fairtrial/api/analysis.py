@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairtrial.analyse.certificate import Certificate
-from fairtrial.analyse.compare import RESAMPLES
 from fairtrial.analyse.fairness import Fairness
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.gather import Wanted
 from fairtrial.core.errors import CheckFailed, InvalidOptions
-from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
+from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.sentences import family_sentence
 from fairtrial.core.traces import Trace
 
@@ -29,13 +28,14 @@ class Question:
     alpha: float | None = None
     side: str = "two-sided"
     sesoi: float | None = None
-    method: str = "t"
-    resamples: int = RESAMPLES
+    method: str | None = None
+    resamples: int | None = None
     unpaired: bool = False
     family: str | None = None
     certify: bool = False
     tasks: bool = False
     statistic: str | None = None
+    gamma: float = 1.0
     power: bool = False
     ttest: bool = False
     since: str | None = None
@@ -113,27 +113,22 @@ class Analysis:
         }
 
 
+def unmet(analysis: Analysis, wanted: str) -> str | None:
+    """Why a required verdict was not met, in one sentence; None where it was."""
+    if wanted not in REQUIREMENTS:
+        raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{wanted}'")
+    accepted: Mapping[str, Callable[[Comparison], bool]] = {
+        "better": lambda found: found.verdict is Verdict.BETTER,
+        "not-worse": lambda found: bool(found.not_worse) or found.verdict in (Verdict.BETTER, Verdict.EQUIVALENT),
+        "equivalent": lambda found: found.verdict is Verdict.EQUIVALENT,
+    }
+    failed = [found for found in analysis.comparisons if not accepted[wanted](found)]
+    told = ", ".join(f"{found.candidate} is {found.verdict}" for found in failed)
+    return f"required '{wanted}', but {told}" if failed else None
+
+
 def require(analysis: Analysis, wanted: str) -> None:
     """Raise unless every comparison has the verdict that is required."""
-    if wanted not in REQUIREMENTS:
-        raise InvalidOptions(f"--require takes {', '.join(REQUIREMENTS)}, not '{wanted}'")
-    accepted = {
-        "better": {Verdict.BETTER},
-        "not-worse": {Verdict.BETTER, Verdict.EQUIVALENT},
-        "equivalent": {Verdict.EQUIVALENT},
-    }[wanted]
-    failed = [
-        found for found in analysis.comparisons if found.verdict not in accepted and not _is_not_worse(found, wanted)
-    ]
-    if failed:
-        told = ", ".join(f"{found.candidate} is {found.verdict}" for found in failed)
-        raise CheckFailed(f"required '{wanted}', but {told}")
-
-
-def _is_not_worse(found: Comparison, wanted: str) -> bool:
-    """Not worse by as much as matters: the interval lies above −SESOI."""
-    effect: Estimate = found.effect
-    if wanted != "not-worse" or found.sesoi is None or effect.low is None or effect.high is None:
-        return False
-    lowest = effect.low if found.direction == "max" else -effect.high
-    return lowest > -found.sesoi and found.reason != "attrition"
+    missed = unmet(analysis, wanted)
+    if missed:
+        raise CheckFailed(missed)

@@ -12,18 +12,17 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.certificate import Certificate, certify
-from fairtrial.analyse.compare import POWER, Terms, compare
-from fairtrial.analyse.families import ADJUST, check_adjustment, compare_family, default_adjustment
-from fairtrial.analyse.power import Design, detectable, sd_upper, seeds_for
+from fairtrial.analyse.compare import ASSURANCE, RESAMPLES, Terms, compare, keep_finite
+from fairtrial.analyse.families import adjust_comparisons, check_adjustment, compare_family, default_adjustment
+from fairtrial.analyse.power import detectable, sd_upper, seeds_for
 from fairtrial.analyse.samples import Array, canonical
-from fairtrial.analyse.student import infer_t
 from fairtrial.analyse.summaries import SummaryRule, describe
 from fairtrial.analyse.times import compare_times
-from fairtrial.analyse.verdicts import conclude
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.context import account_of, fairness_of, in_context, shared_cautions
 from fairtrial.api.gather import (
     Gathered,
+    choose_arms,
     from_file,
     from_pairs,
     from_runs,
@@ -34,8 +33,9 @@ from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.over_tasks import over_tasks
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
+from fairtrial.core.options import parse_options
 from fairtrial.core.paths import default_store
-from fairtrial.core.traces import likely_direction
+from fairtrial.plan.study import Summary
 from fairtrial.record.store import Store
 from fairtrial.record.tables import Columns
 
@@ -65,23 +65,18 @@ def analyze(
     chosen = [what for what, is_given in given.items() if is_given]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Give one source of runs.")
-    arms = [name for name in (control, *candidates) if name]
     if source is not None:
-        gathered = from_file(Path(source), columns or Columns(), question.wanted, _both(control, candidates, arms))
+        gathered = from_file(Path(source), columns or Columns(), question.wanted)
     elif pairs is not None:
         gathered = from_pairs(place, pairs, question.wanted)
     elif control_run_ids or candidate_run_ids:
         gathered = from_runs(place, _run_ids(control_run_ids, candidate_run_ids), question.wanted)
     elif names:
-        return _of_studies(place, names, _both(control, candidates, arms), control, question)
+        gathered = _of_studies(place, names, question)
+        question = _as_planned(question, gathered.plan)
     else:
         gathered = from_runs(place, _variants(control, candidates), question.wanted)
-    return _analyse(gathered, control, question, place)
-
-
-def _both(control: str | None, candidates: Sequence[str], arms: Sequence[str]) -> list[str]:
-    """Chosen arms, control first; a control alone is set against all the others."""
-    return list(dict.fromkeys(arms)) if control and candidates else []
+    return _analyse(*choose_arms(gathered, control, candidates), question, place)
 
 
 def _run_ids(control: Sequence[str], candidate: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -99,23 +94,22 @@ def _variants(control: str | None, candidates: Sequence[str]) -> dict[str, Seque
     return {name: [name] for name in (control, *candidates)}
 
 
-def _of_studies(
-    store: Store, names: Sequence[str], arms: Sequence[str], control: str | None, question: Question
-) -> Analysis:
-    gathered = [from_study(store, name, question.wanted, arms) for name in names]
+def _of_studies(store: Store, names: Sequence[str], question: Question) -> Gathered:
+    """One study, or several that are tasks of the same variants."""
+    gathered = [from_study(store, name, question.wanted) for name in names]
+    first = gathered[0]
     if len(gathered) == 1:
-        return _analyse(gathered[0], control, _as_planned(question, gathered[0].plan), store)
+        return first
     if not question.tasks:
         raise UserError(f"{len(names)} studies were given", hint="With --tasks each of them is taken as a task.")
-    first = gathered[0]
     shared = [arm for arm in first.arms if all(arm in each.arms for each in gathered)]
+    if len(shared) < 2:
+        raise UserError("the studies share fewer than two variants")
     merged = {
         arm: [replace(trace, task=each.source) for each in gathered for trace in each.arms[arm]] for arm in shared
     }
-    joined = replace(
-        first, arms=merged, planned={}, source=", ".join(names), studies=[s for g in gathered for s in g.studies]
-    )
-    return _analyse(joined, control, _as_planned(question, first.plan), store)
+    studies = [study for each in gathered for study in each.studies]
+    return replace(first, arms=merged, planned={}, source=", ".join(names), studies=studies)
 
 
 def _as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
@@ -131,58 +125,63 @@ def _as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
 
 
 def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
-    known = {name: value for name, value in summary.items() if value is not None}
-    if "window" in known:
+    """The summary of a study as it was kept, or a sentence on what is wrong with it."""
+    known = parse_options(Summary, summary, where="study.json, summary", noun="key").model_dump()
+    if known["window"] is not None:
         first, _, last = str(known["window"]).partition(":")
         known["window"] = (float(first), float(last))
     return SummaryRule(**known)
 
 
-def _analyse(gathered: Gathered, control: str | None, question: Question, store: Store) -> Analysis:
+def _analyse(gathered: Gathered, control: str, question: Question, store: Store) -> Analysis:
     if question.since is not None:
         gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
-    control = _control(gathered, control)
     rule = (question.summary or SummaryRule()).check()
     _check_tasks(gathered, question)
-    terms = Terms(
-        paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
-        side=question.side, sesoi=question.sesoi, method=question.method,
-        direction=rule.direction(gathered.direction), resamples=question.resamples,
-    ).check()  # fmt: skip
-    if question.family is not None:
-        check_adjustment(question.family, terms)
+    terms = _terms(gathered, rule, question)
     if question.tasks:
-        return over_tasks(gathered, control, rule, terms, question)
-    numbers, window = number_runs(gathered, gathered.metric, gathered.direction, rule)
+        return over_tasks(gathered, control, rule, terms, question, store)
+    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
     comparisons = _compare(numbers, control, terms, question)
+    _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(gathered, control, name) for name in gathered.arms if name != control}
-    cautions = shared_cautions(gathered, numbers, paired=terms.paired)
     label = rule.label(gathered.metric)
-    comparisons = [
-        replace(in_context(found, gathered, fairness[found.candidate], store), metric=label) for found in comparisons
-    ]
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        summary=describe(rule, window), control=control,
+        summary=describe(rule, windows), control=control,
         arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
-        comparisons=comparisons, fairness=fairness, cautions=cautions,
+        comparisons=[
+            replace(in_context(found, gathered, fairness[found.candidate], store), metric=label)
+            for found in comparisons
+        ],
+        fairness=fairness,
+        cautions=shared_cautions(gathered, numbers, windows, paired=terms.paired),
         secondary=_secondary(gathered, control, rule, terms, question),
-        certificate=_certificate(numbers, control, comparisons[0], terms, question),
+        certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
         power=_power(comparisons[0], terms) if question.power else None,
         curves=gathered.arms,
     )  # fmt: skip
 
 
-def _control(gathered: Gathered, control: str | None) -> str:
-    names = list(gathered.arms)
-    if len(names) < 2:
-        raise UserError(
-            f"{gathered.source} has one variant, {names[0]}; a comparison needs two",
-            hint="How noisy one variant is: fairtrial variance.",
-        )
-    if control is not None and control not in names:
-        raise UserError(f"no variant '{control}' among {', '.join(names)}")
-    return control or names[0]
+def _terms(gathered: Gathered, rule: SummaryRule, question: Question) -> Terms:
+    terms = Terms(
+        paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
+        side=question.side, sesoi=question.sesoi, method=question.method or "t",
+        direction=rule.direction(gathered.direction), resamples=question.resamples or RESAMPLES,
+    ).check()  # fmt: skip
+    if question.family is not None:
+        check_adjustment(question.family, terms)
+    return terms
+
+
+def _refuse_for_families(found: Sequence[Comparison], question: Question) -> None:
+    """What is about one interval cannot be shown for several at once."""
+    asked = {"--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest}
+    given = [option for option, is_given in asked.items() if is_given]
+    censored = any("horizon" in each.tests for each in found)
+    if given and (len(found) > 1 or censored):
+        why = "some runs never reached the threshold" if censored else f"there are {len(found)} comparisons"
+        raise UserError(f"{given[0]} is for one comparison of numbers; {why}", hint="Choose one with --candidate.")
 
 
 def _check_tasks(gathered: Gathered, question: Question) -> None:
@@ -208,6 +207,8 @@ def _is_paired(gathered: Gathered, question: Question) -> bool:
 def _compare(numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
+        if question.method == "t":
+            raise UserError("some runs never reached the threshold, so there is no mean for t to judge")
         return _compare_times(numbers, control, others, terms)
     arms = align(numbers, terms.paired)
     if len(others) == 1:
@@ -228,33 +229,15 @@ def _compare_times(numbers: Numbers, control: str, others: Sequence[str], terms:
     found = [compare_times(arms[control], arms[name], min(horizons), terms, names=(control, name)) for name in others]
     if len(found) < 2:
         return found
-    known = [each for each in found if each.p_value is not None]
-    adjusted = dict(zip(map(id, known), ADJUST["holm"]([each.p_value or 0.0 for each in known]), strict=True))
-    return [_adjust_times(each, adjusted.get(id(each)), terms) for each in found]
-
-
-def _adjust_times(found: Comparison, p: float | None, terms: Terms) -> Comparison:
-    if p is None or found.superiority is None:
-        return found
-    decision = conclude(p <= terms.alpha, (found.superiority.value or 0) > 0.5, None, None)
-    return replace(
-        found, adjusted_p=p, adjustment="holm", verdict=decision.verdict, reason=decision.reason,
-        significant=decision.significant,
-    )  # fmt: skip
+    return adjust_comparisons(found, "holm", terms.alpha)
 
 
 def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Comparison:
     """Student's t beside another method."""
     if found.p_value is None:
         return found
-    control, candidate = (arms[name] for name in (found.control, found.candidate))
-    if terms.paired:
-        both = np.isfinite(control) & np.isfinite(candidate)
-        control, candidate = control[both], candidate[both]
-    else:
-        control, candidate = control[np.isfinite(control)], candidate[np.isfinite(candidate)]
-    ordered = canonical(control, candidate, paired=terms.paired)
-    inference = infer_t(ordered).negated() if ordered.swapped else infer_t(ordered)
+    kept = keep_finite(arms[found.control], arms[found.candidate], paired=terms.paired)
+    inference = replace(terms, method="t").infer(canonical(*kept, paired=terms.paired), 0)
     told = {**inference.detail, "p_value": inference.p_value(terms.on_difference()), "method": inference.method}
     return replace(found, tests={**found.tests, "ttest": told})
 
@@ -264,8 +247,7 @@ def _secondary(
 ) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
     found = []
-    for metric in gathered.metrics[1:]:
-        direction = question.direction if question.direction else likely_direction(metric)
+    for metric, direction in list(gathered.directions.items())[1:]:
         own = replace(terms, direction=rule.direction(direction), sesoi=None)
         numbers, _ = number_runs(gathered, metric, direction, rule)
         found += [
@@ -275,18 +257,10 @@ def _secondary(
     return found
 
 
-def _certificate(
-    numbers: Numbers, control: str, found: Comparison, terms: Terms, question: Question
-) -> Certificate | None:
-    if not question.certify:
-        return None
-    if min(found.n_control, found.n_candidate) < 2:
-        raise UserError("--certify needs at least two usable runs per arm")
+def _certificate(numbers: Numbers, control: str, found: Comparison, terms: Terms, question: Question) -> Certificate:
     arms = align({name: numbers[name] for name in (control, found.candidate)}, terms.paired)
-    sides = [arms[control], arms[found.candidate]]
-    whole = np.isfinite(sides[0]) & np.isfinite(sides[1]) if terms.paired else None
-    kept = [side[whole if whole is not None else np.isfinite(side)] for side in sides]
-    return certify(kept[0], kept[1], terms, seed=question.seed)
+    kept = keep_finite(arms[control], arms[found.candidate], paired=terms.paired)
+    return certify(*kept, terms, seed=question.seed)
 
 
 def _power(found: Comparison, terms: Terms) -> dict[str, Any] | None:
@@ -297,13 +271,13 @@ def _power(found: Comparison, terms: Terms) -> dict[str, Any] | None:
     if runs < 2:
         return None
     sd = _noise_of(found)
-    upper = sd_upper(sd, Design(terms.paired).freedom(runs), POWER) if sd else None
+    upper = sd_upper(sd, terms.design.freedom(runs), ASSURANCE) if sd else None
     rows = []
     for power in (0.8, 0.9, 0.95):
         design = replace(terms.design, power=power)
         needed = seeds_for(terms.sesoi / upper, design) if terms.sesoi and upper else None
         rows.append({"power": power, "detectable": detectable(runs, sd, design), "seeds_for_sesoi": needed})
-    return {"sd": sd, "sd_upper": upper, "assurance": POWER, "n": runs, "sesoi": terms.sesoi, "rows": rows}
+    return {"sd": sd, "sd_upper": upper, "assurance": ASSURANCE, "n": runs, "sesoi": terms.sesoi, "rows": rows}
 
 
 def _noise_of(found: Comparison) -> float:

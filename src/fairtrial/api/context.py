@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.fairness import Fairness, judge_fairness
-from fairtrial.analyse.summaries import Summarised, end_slope, tidy
+from fairtrial.analyse.summaries import Summarised, Window, end_slope, tidy
 from fairtrial.api.analysis import ArmAccount
 from fairtrial.api.gather import Gathered, is_scored
 from fairtrial.api.numbers import Numbers, label
 from fairtrial.core.cautions import (
     CHANCE_PAIRS,
+    DIFFERENT_ENDS,
     DUPLICATE_SEEDS,
     FAMILY_SEEDS,
     LOOK_NOT_NOTED,
@@ -28,7 +29,7 @@ from fairtrial.core.options import describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
-from fairtrial.record.looks import first_look, note_look
+from fairtrial.record.looks import note_look, seeds_came_later
 from fairtrial.record.store import Store
 
 EXPLORATORY = "exploratory: seeds added after looking"
@@ -65,33 +66,43 @@ def in_context(found: Comparison, gathered: Gathered, fairness: Fairness, store:
     streams = _streams(gathered, found)
     if found.pairing == "paired" and streams == "unknown":
         cautions.append(CHANCE_PAIRS.fill())
-    label = None
+    told = None
     for study in gathered.studies:
-        label = _look(gathered, found, study, store, cautions) or label
-    return replace(found, streams=streams, label=label, cautions=tuple(cautions))
+        told = _look(gathered, found, study, store, cautions) or told
+    return replace(found, streams=streams, label=told, cautions=tuple(cautions))
 
 
 def _streams(gathered: Gathered, found: Comparison) -> str:
-    """The random streams that paired runs shared."""
+    """The random streams that paired runs shared: asked for by both, from the same seed."""
     if found.pairing != "paired":
         return "none"
     sides = [{t.seed: t for t in gathered.arms[name]} for name in (found.control, found.candidate)]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
-    used = [(a.streams, b.streams) for a, b in pairs]
-    if not used or any(a is None or b is None for a, b in used):
+    if not pairs or any(a.streams is None or b.streams is None for a, b in pairs):
         return "unknown"
-    shared = frozenset.intersection(*(a & b for a, b in used if a is not None and b is not None))
+    if any(a.facts.get("seed") != b.facts.get("seed") for a, b in pairs):
+        return "none"
+    shared = frozenset.intersection(*(each.streams for pair in pairs for each in pair if each.streams is not None))
     return ", ".join(sorted(shared)) or "none"
 
 
 def _look(gathered: Gathered, found: Comparison, study: str, store: Store, cautions: list[FilledCaution]) -> str | None:
-    """Note this look in the study; says so if seeds came after the first one."""
-    arms = [found.control, found.candidate]
-    seeds = sorted({label(t) for name in arms for t in gathered.arms[name] if is_scored(t)})
-    first = first_look(store, study, arms)
-    if not note_look(store, study, arms=arms, metric=gathered.metric, seeds=seeds):
+    """Note this look in the study; says so if seeds came after the first one.
+
+    Variants and seeds are those that the runs were recorded under, whatever the arms are called here.
+    """
+    seeds: dict[str, set[str]] = {}
+    for trace in [t for name in (found.control, found.candidate) for t in gathered.arms[name] if is_scored(t)]:
+        own = trace.facts.get("variant", trace.variant)
+        name = own if trace.study == study else f"{trace.study}:{own}"
+        seeds.setdefault(name, set()).add(str(trace.facts.get("seed", label(trace))))
+    if not seeds:
+        return None
+    looked = {name: sorted(each) for name, each in seeds.items()}
+    later = seeds_came_later(store, study, looked)
+    if not note_look(store, study, metric=gathered.metric, seeds=looked):
         cautions.append(LOOK_NOT_NOTED.fill())
-    if first is None or set(seeds) <= set(first.get("seeds", ())):
+    if not later:
         return None
     cautions.append(SEEDS_AFTER_LOOK.fill())
     return EXPLORATORY
@@ -126,8 +137,15 @@ def _why_left_out(trace: Trace, numbers: Mapping[str, Summarised]) -> str:
     return why if trace.status is Status.COMPLETED else f"{trace.status}: {why}"
 
 
-def shared_cautions(gathered: Gathered, numbers: Numbers, *, paired: bool) -> list[FilledCaution]:
+def shared_cautions(
+    gathered: Gathered, numbers: Numbers, windows: Mapping[str, Window | None], *, paired: bool
+) -> list[FilledCaution]:
+    """What all comparisons of an analysis rest on."""
     found: dict[str, FilledCaution] = {}
+    ends = {name: window[1] for name, window in windows.items() if window is not None}
+    if len(set(ends.values())) > 1:
+        told = ", ".join(f"{name} at {end:g}" for name, end in ends.items())
+        found["ends"] = DIFFERENT_ENDS.fill(ends=told)
     traces = [trace for each in gathered.arms.values() for trace in each]
     for trace in traces:
         found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,8 +25,8 @@ class Gathered:
     """Arms by name, in the order of the study; `planned` has the seeds that each was meant to have."""
 
     arms: Mapping[str, Sequence[Trace]]
-    metrics: Sequence[str]
-    direction: str
+    directions: Mapping[str, str]
+    """Metric → which way is good; the first metric is the one that the verdict is about."""
     planned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
     studies: Sequence[str] = ()
@@ -35,7 +36,11 @@ class Gathered:
 
     @property
     def metric(self) -> str:
-        return self.metrics[0]
+        return next(iter(self.directions))
+
+    @property
+    def direction(self) -> str:
+        return self.directions[self.metric]
 
     def planned_seeds(self, arm: str) -> list[str]:
         seen = [trace.seed for trace in self.arms[arm] if trace.seed is not None]
@@ -52,8 +57,8 @@ class Wanted:
     """Without a name: rather the metric that is logged along the way than the one that is reported at the end."""
 
 
-def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[str] = ()) -> Gathered:
-    """The variants of a study, by its name or file; with `variants`, only those."""
+def from_study(store: Store, reference: str, wanted: Wanted) -> Gathered:
+    """The variants of a study, by its name or file."""
     name = study_name(store, reference)
     plan = load_plan(store, name)
     recorded = read_study(store, name)
@@ -61,15 +66,11 @@ def from_study(store: Store, reference: str, wanted: Wanted, variants: Sequence[
     if not runs:
         raise UserError(f"study '{name}' has no runs yet in {store.root}", hint=f"Launch it: fairtrial launch {name}")
     order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *(run.variant for run in runs)]))
-    missing = [variant for variant in variants if variant not in order]
-    if missing:
-        raise UserError(f"study '{name}': {unknown('variant', missing[0], order)}")
-    chosen = list(variants) or order
-    first = [each for each in recorded if each.run.attempt == 1 and each.run.variant in chosen]
-    gathered = _from_runs(wanted, {v: [r for r in first if r.run.variant == v] for v in chosen}, plan)
+    first = [each for each in recorded if each.run.attempt == 1]
+    gathered = _from_runs(wanted, {v: [r for r in first if r.run.variant == v] for v in order}, plan)
     seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
-    planned = {v: seeds for v in chosen if v in (plan or {}).get("variants", {})}
-    repeated = sum(run.attempt > 1 and run.variant in chosen for run in runs)
+    planned = {v: seeds for v in order if v in (plan or {}).get("variants", {})}
+    repeated = sum(run.attempt > 1 for run in runs)
     return replace(gathered, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated)
 
 
@@ -88,9 +89,9 @@ def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wan
     """Chosen runs by arm. A reference is a run's id, path or glob, or STUDY:VARIANT."""
     arms = {name: _resolve(store, each) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
-    twice = {run.path for run in runs if sum(other.path == run.path for other in runs) > 1}
+    twice = sorted(path for path, count in Counter(run.path for run in runs).items() if count > 1)
     if twice:
-        raise UserError(f"run {sorted(twice)[0].name} was chosen for both arms or twice")
+        raise UserError(f"run {twice[0].name} was chosen for both arms or twice")
     gathered = _from_runs(wanted, arms, None)
     return replace(gathered, studies=sorted({run.study for run in runs}), source="chosen runs")
 
@@ -115,9 +116,11 @@ def _resolve(store: Store, references: Sequence[str]) -> list[Recorded]:
 def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> Gathered:
     runs = [each.run for arm in arms.values() for each in arm]
     metrics = _metrics(runs, wanted, plan)
-    direction = _direction(metrics[0], runs, wanted, plan)
-    traces = {name: [replace(t, variant=name) for t in read_traces(each, metrics)] for name, each in arms.items()}
-    return Gathered(traces, metrics, direction)
+    directions = {metric: direction_of(metric, runs, plan) for metric in metrics}
+    if wanted.direction:
+        directions[metrics[0]] = wanted.direction
+    traces = {name: read_traces(each, metrics) for name, each in arms.items()}
+    return Gathered(traces, directions)
 
 
 def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
@@ -140,22 +143,32 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
     return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
 
 
-def _direction(metric: str, runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> str:
-    if wanted.direction:
-        return wanted.direction
-    if plan and plan.get("direction") and plan.get("metric") in (None, metric):
+SPLITS = ("train", "eval", "report", "report_best", "test", "val", "validation")
+
+
+def _quantity(metric: str) -> str:
+    """`accuracy` of `eval_accuracy`: the same quantity on another split has the same direction."""
+    prefix = max((split for split in SPLITS if metric.startswith(f"{split}_")), key=len, default=None)
+    return metric if prefix is None else metric.removeprefix(f"{prefix}_")
+
+
+def direction_of(metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None) -> str:
+    """Which way is good: as the study says, as the recipe recorded, or by the metric's name."""
+    own = next((run.metadata["metric"] for run in runs if run.metadata["metric"]), None)
+    judged = (plan or {}).get("metric") or own
+    if plan and plan.get("direction") and (judged is None or _quantity(judged) == _quantity(metric)):
         return str(plan["direction"])
     for run in runs:
-        own = run.metadata["metric"]
-        if own and run.metadata["direction"] and own.partition("_")[2] == metric.partition("_")[2]:
-            return str(run.metadata["direction"])
+        own, direction = run.metadata["metric"], run.metadata["direction"]
+        if own and direction and _quantity(own) == _quantity(metric):
+            return str(direction)
     return likely_direction(metric)
 
 
 def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted) -> Gathered:
     """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
     problems = [
-        f"pair {i}: needs 'control' and 'candidate'" for i, pair in enumerate(pairs, 1)
+        f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else" for i, pair in enumerate(pairs, 1)
         if not (isinstance(pair, Mapping) and {"control", "candidate"} <= set(pair) <= {"control", "candidate", "seed"})
     ]  # fmt: skip
     if problems or not pairs:
@@ -189,18 +202,44 @@ def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequenc
     return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
 
 
-def from_file(path: Path, columns: Columns, wanted: Wanted, variants: Sequence[str] = ()) -> Gathered:
+def choose_arms(gathered: Gathered, control: str | None, candidates: Sequence[str]) -> tuple[Gathered, str]:
+    """The control (named, or the first arm) and what is set against it: the named candidates, or all other arms.
+
+    Arms without a single outcome say nothing; where others remain they are left aside.
+    """
+    names = list(gathered.arms)
+    problems = [unknown("variant", name, names) for name in (control, *candidates) if name and name not in names]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+    first = control or names[0]
+    if first in candidates:
+        raise UserError(f"'{first}' is the control; it cannot be the candidate too")
+    others = list(candidates) or [name for name in names if name != first]
+    scored = [name for name in others if any(is_scored(trace) for trace in gathered.arms[name])]
+    chosen = [first, *(scored or others)]
+    if len(chosen) < 2:
+        raise UserError(
+            f"{gathered.source} has one variant, {first}; a comparison needs two",
+            hint="How noisy one variant is: fairtrial variance.",
+        )
+    arms = {name: gathered.arms[name] for name in dict.fromkeys(chosen)}
+    return replace(gathered, arms=arms), first
+
+
+def from_file(path: Path, columns: Columns, wanted: Wanted) -> Gathered:
     """The rows of a CSV or JSONL file; variants in the order in which they first occur."""
     table = read_table(path, columns)
     metrics = _file_metrics(table, wanted)
     traces = table.traces(metrics)
-    order = list(dict.fromkeys(trace.variant for trace in traces))
-    missing = [name for name in variants if name not in order]
-    if missing:
-        raise UserError(f"{path.name}: {unknown('variant', missing[0], order)}")
-    chosen = list(variants) or order
-    arms = {name: [trace for trace in traces if trace.variant == name] for name in chosen}
-    return Gathered(arms, metrics, wanted.direction or likely_direction(metrics[0]), source=path.name)
+    if not traces:
+        raise UserError(f"{path.name} has no value of {metrics[0]}")
+    arms: dict[str, list[Trace]] = {}
+    for trace in traces:
+        arms.setdefault(trace.variant, []).append(trace)
+    directions = {metric: likely_direction(metric) for metric in metrics}
+    if wanted.direction:
+        directions[metrics[0]] = wanted.direction
+    return Gathered(arms, directions, source=path.name)
 
 
 def _file_metrics(table: Table, wanted: Wanted) -> list[str]:

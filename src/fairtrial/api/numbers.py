@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import Summarised, SummaryRule, common_window, summarise, tidy
+from fairtrial.analyse.summaries import Summarised, SummaryRule, Window, summarise, tidy, windows_of
 from fairtrial.api.gather import Gathered, is_scored
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
@@ -20,18 +20,31 @@ Numbers = dict[str, dict[str, Summarised]]
 
 def number_runs(
     gathered: Gathered, metric: str, direction: str, rule: SummaryRule, task: str | None = None
-) -> tuple[Numbers, tuple[float, float] | None]:
-    """The number of every run that is an outcome, and the steps that all of them were looked at."""
+) -> tuple[Numbers, dict[str, Window | None]]:
+    """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
     scored = {
         name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
         for name, traces in gathered.arms.items()
     }
-    window = common_window([curve for each in scored.values() for _, curve in each], rule)
+    completed = {
+        name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in scored.items()
+    }
+    _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
+    windows = windows_of(completed, rule)
     found: Numbers = {}
     for name, each in scored.items():
         _refuse_repeated_seeds(name, [trace for trace, _ in each])
-        found[name] = {label(trace): _number(trace, curve, rule, window, direction) for trace, curve in each}
-    return found, window
+        found[name] = {label(trace): _number(trace, curve, rule, windows[name], direction) for trace, curve in each}
+    return found, windows
+
+
+def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
+    """An area or a slope of one point is not a lost run but a wrong question."""
+    if rule.type in ("auc", "slope") and curves and all(len(steps) < 2 for steps, _ in curves):
+        raise UserError(
+            f"{metric} has one value per run, so there is no {rule.type}",
+            hint="Choose a metric that is logged along the way with --metric, or --summary.type last.",
+        )
 
 
 def label(trace: Trace) -> str:
@@ -57,8 +70,23 @@ def _number(
 
 
 def align(numbers: Numbers, paired: bool) -> dict[str, Array]:
-    """Arrays per arm; paired ones hold the seeds that every arm has, in one order."""
+    """Arrays per arm; paired ones hold the seeds that every arm has, in one order.
+
+    A run that was lost while its partner was never scored must not vanish with it: the pair is kept, with the partner
+    at the mean of its arm, so that the verdict has to hold with it too.
+    """
     if not paired:
         return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
-    seeds = sorted(set.intersection(*(set(arm) for arm in numbers.values())))
-    return {name: np.array([arm[seed].number for seed in seeds], dtype=float) for name, arm in numbers.items()}
+    shared = set.intersection(*(set(arm) for arm in numbers.values()))
+    lost = {seed for arm in numbers.values() for seed, number in arm.items() if number.value is None}
+    seeds = sorted(shared | lost)
+    means = {name: _mean(arm) for name, arm in numbers.items()}
+    return {
+        name: np.array([arm[seed].number if seed in arm else means[name] for seed in seeds], dtype=float)
+        for name, arm in numbers.items()
+    }
+
+
+def _mean(arm: Mapping[str, Summarised]) -> float:
+    values = [number.value for number in arm.values() if number.value is not None]
+    return sum(values) / len(values) if values else float("nan")

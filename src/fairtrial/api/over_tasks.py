@@ -8,97 +8,100 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.aggregate import aggregate, default_statistic, probability_of_improvement
+from fairtrial.analyse.aggregate import ENOUGH_TASKS, aggregate, default_statistic, probability_of_improvement
+from fairtrial.analyse.aggregate import RESAMPLES as TASK_RESAMPLES
 from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.families import ADJUST
+from fairtrial.analyse.families import ADJUST, adjust_comparisons
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import SummaryRule, describe
+from fairtrial.analyse.summaries import Summarised, SummaryRule, describe
 from fairtrial.analyse.tasks import TaskTerms, compare_tasks
-from fairtrial.analyse.verdicts import conclude
 from fairtrial.api.analysis import Analysis, ArmAccount, Question
-from fairtrial.api.context import fairness_of
+from fairtrial.api.context import fairness_of, in_context, shared_cautions
 from fairtrial.api.gather import Gathered
 from fairtrial.api.numbers import Numbers, number_runs
 from fairtrial.core.errors import UserError
-from fairtrial.core.findings import Comparison, Verdict
+from fairtrial.record.store import Store
 
 
-def over_tasks(gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question) -> Analysis:
+def over_tasks(
+    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store
+) -> Analysis:
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
-    tasks = list(dict.fromkeys(t.task for traces in gathered.arms.values() for t in traces))
+    tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
+    _refuse_what_tasks_cannot(question, len(tasks))
     by_task = {task: number_runs(gathered, gathered.metric, gathered.direction, rule, task)[0] for task in tasks}
-    tables = _tables(by_task, list(gathered.arms), terms.paired)
-    how = TaskTerms(question.statistic)
-    name = question.statistic or default_statistic(len(tasks))
+    if any(n.censored for numbers in by_task.values() for arm in numbers.values() for n in arm.values()):
+        raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
+    seeds = _seeds(by_task, list(gathered.arms), terms.paired)
+    tables = {arm: _table(by_task, arm, seeds[arm]) for arm in gathered.arms}
+    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, question.gamma)
     others = [arm for arm in gathered.arms if arm != control]
-    found = [
-        replace(
-            compare_tasks(tables[control], tables[arm], terms, how, names=(control, arm), seed=question.seed),
-            metric=f"{name} of {rule.label(gathered.metric)}",
-        )
-        for arm in others
-    ]
-    if len(found) > 1:
-        found = _adjusted_tasks(found, terms)
     fairness = {arm: fairness_of(gathered, control, arm) for arm in others}
+    found = []
+    for arm in others:
+        plain = compare_tasks(tables[control], tables[arm], terms, how, names=(control, arm), seed=question.seed)
+        metric = f"{how.named(len(tasks))} of {rule.label(gathered.metric)}"
+        found.append(replace(in_context(plain, gathered, fairness[arm], store), metric=metric))
+    family = question.family if question.family in ADJUST else "holm"
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        summary=describe(rule, None), control=control,
-        arms=[_task_account(arm, tables[arm], by_task) for arm in gathered.arms],
-        comparisons=found, fairness=fairness,
-        tasks=_task_findings(tables, control, [str(task) for task in tasks], terms, question),
+        summary=describe(rule, {}), control=control,
+        arms=[_task_account(arm, tables[arm], seeds[arm], by_task) for arm in gathered.arms],
+        comparisons=adjust_comparisons(found, family, terms.alpha), fairness=fairness,
+        tasks=_task_findings(tables, control, tasks, terms, question),
+        cautions=shared_cautions(gathered, {}, {}, paired=terms.paired),
         curves=gathered.arms,
     )  # fmt: skip
 
 
-def _adjusted_tasks(found: Sequence[Comparison], terms: Terms) -> list[Comparison]:
-    known = [each.p_value for each in found if each.p_value is not None]
-    adjusted = iter(ADJUST["holm"](known))
-    return [_by_adjusted(each, next(adjusted), terms) if each.p_value is not None else each for each in found]
+def _refuse_what_tasks_cannot(question: Question, tasks: int) -> None:
+    resampled = (question.statistic or default_statistic(tasks)) != "mean" or tasks >= ENOUGH_TASKS
+    asked = {
+        "--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest,
+        "a second --metric": len(question.metrics) > 1, "--family tukey": question.family == "tukey",
+        "--method": question.method not in (None, "t") and resampled,
+    }  # fmt: skip
+    given = [option for option, is_given in asked.items() if is_given]
+    if given:
+        raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
 
 
-def _by_adjusted(found: Comparison, p: float, terms: Terms) -> Comparison:
-    changed = replace(found, adjusted_p=p, adjustment="holm")
-    if found.verdict is Verdict.INCONCLUSIVE or found.equivalent:
-        return changed
-    decision = conclude(p <= terms.alpha, (found.gain or 0) > 0, found.equivalent, found.exceeds_sesoi)
-    return replace(changed, verdict=decision.verdict, reason=decision.reason, significant=decision.significant)
+def _seeds(by_task: Mapping[str, Numbers], arms: Sequence[str], paired: bool) -> dict[str, list[str]]:
+    """The rows of each table: every seed that was run on some task; paired, those that every arm has."""
+    own = {arm: {seed for numbers in by_task.values() for seed in numbers.get(arm, {})} for arm in arms}
+    if not paired:
+        return {arm: sorted(seeds) for arm, seeds in own.items()}
+    shared = sorted(set.intersection(*own.values()))
+    if not shared:
+        raise UserError("the arms share no seed", hint="Compare them with --unpaired.")
+    return dict.fromkeys(arms, shared)
 
 
-def _tables(by_task: Mapping[Any, Numbers], arms: Sequence[str], paired: bool) -> dict[str, Array]:
-    """Runs × tasks. Rows are the seeds of any task; a run that is not there at all cannot be compared."""
-    tables = {}
-    shared = None
-    for arm in arms:
-        seeds = [set(numbers.get(arm, {})) for numbers in by_task.values()]
-        everywhere = set.intersection(*seeds)
-        if not everywhere:
-            raise UserError(f"{arm} has no seed that was run on every task")
-        shared = everywhere if shared is None else shared & everywhere
-        tables[arm] = everywhere
-    if paired and not shared:
-        raise UserError("the arms share no seed on every task", hint="Compare them with --unpaired.")
-    rows = {arm: sorted(shared if paired and shared else tables[arm]) for arm in arms}
-    return {
-        arm: np.array([[numbers[arm][seed].number for numbers in by_task.values()] for seed in rows[arm]])
-        for arm in arms
+_ABSENT = Summarised(None, "not run on this task")
+
+
+def _table(by_task: Mapping[str, Numbers], arm: str, seeds: Sequence[str]) -> Array:
+    """Runs × tasks; a task that a run lost or never had is NaN, and the verdict must survive it."""
+    return np.array([[n.get(arm, {}).get(seed, _ABSENT).number for n in by_task.values()] for seed in seeds])
+
+
+def _task_account(arm: str, table: Array, seeds: Sequence[str], by_task: Mapping[str, Numbers]) -> ArmAccount:
+    cells = {
+        (task, seed): numbers.get(arm, {}).get(seed, _ABSENT) for task, numbers in by_task.items() for seed in seeds
     }
-
-
-def _task_account(arm: str, table: Array, by_task: Mapping[Any, Numbers]) -> ArmAccount:
     left_out = [
         {"run": f"{arm}, {task}, seed {seed}", "seed": seed, "reason": number.reason}
-        for task, numbers in by_task.items()
-        for seed, number in numbers.get(arm, {}).items()
-        if number.value is None
-    ]
-    whole = table[np.isfinite(table).all(axis=1)].mean(axis=1)
-    total = sum(len(numbers.get(arm, {})) for numbers in by_task.values())
-    values = {str(row): float(value) for row, value in enumerate(whole, 1)}
+        for (task, seed), number in cells.items() if number.value is None
+    ]  # fmt: skip
+    complete = [bool(np.isfinite(row).all()) for row in table]
+    whole = table[np.array(complete, dtype=bool)].mean(axis=1)
+    started = sum(number is not _ABSENT for number in cells.values())
+    means = {seed: float(row.mean()) if ok else None for seed, row, ok in zip(seeds, table, complete, strict=True)}
     return ArmAccount(
-        arm, total, total, total - len(left_out), len(whole) * table.shape[1],
+        arm, len(cells), started, sum(number.value is not None for number in cells.values()),
+        len(whole) * table.shape[1],
         float(whole.mean()) if len(whole) else None, float(whole.std(ddof=1)) if len(whole) > 1 else None,
-        values, left_out,
+        means, left_out,
     )  # fmt: skip
 
 
@@ -111,8 +114,12 @@ def _task_findings(
     sign = 1.0 if terms.direction == "max" else -1.0
 
     def aggregates(table: Array) -> dict[str, Any]:
-        statistics = ("iqm", "mean", "median")
-        return {s: aggregate(table, statistic=s, level=level, rng=question.seed).to_dict() for s in statistics}
+        own = [question.statistic] if question.statistic else []
+        names = dict.fromkeys(["iqm", "mean", "median", *own])
+        return {
+            name: aggregate(table, statistic=name, level=level, rng=question.seed, gamma=question.gamma).to_dict()
+            for name in names
+        }
 
     return {
         "tasks": list(tasks),

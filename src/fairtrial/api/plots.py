@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from fairtrial.analyse.summaries import tidy
 from fairtrial.api.analysis import Analysis
 from fairtrial.api.gather import is_scored
 from fairtrial.api.variance import Variance
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.traces import Trace
 from fairtrial.core.words import shown_value
@@ -41,29 +44,37 @@ def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"cannot write charts to {folder}: {error.strerror}", hint="Choose another --plots.") from None
-    written = []
-    for name, chart in _all(analysis):
-        path = folder / f"{name}.png"
-        charts.save(chart, path)
-        written.append(path)
+    written: list[Path] = []
+    for name, draw in _all(analysis):
+        path = _free(folder, name, written)
+        with contextlib.suppress(NothingToDraw):
+            charts.save(draw(), path)
+            written.append(path)
     return written
 
 
-def _all(analysis: Analysis) -> Iterator[tuple[str, Any]]:
+def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
+    """Names of variants may become the same file name; then they are numbered."""
+    candidates = (folder / f"{name}{'' if n == 1 else f'-{n}'}.png" for n in itertools.count(1))
+    return next(path for path in candidates if path not in taken)
+
+
+def _all(analysis: Analysis) -> Iterator[tuple[str, Callable[[], Any]]]:
     if _has_curves(analysis):
-        yield "learning_curves", _learning_curves(analysis)
+        yield "learning_curves", partial(_learning_curves, analysis)
     for found in analysis.comparisons:
         suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
         if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
-            yield f"paired_differences{suffix}", _pairs(analysis, found)
+            yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
         if found.effect.samples:
-            yield f"difference_distribution{suffix}", _differences(found)
+            yield f"difference_distribution{suffix}", partial(_differences, found)
     if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
-        yield "forest", _forest(analysis)
+        yield "forest", partial(_forest, analysis)
     if len({found.metric for found in [*analysis.comparisons, *analysis.secondary]}) >= 3:
-        yield "radial_profile", charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
+        yield "radial_profile", lambda: charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
     if analysis.tasks:
-        yield "performance_profiles", charts.performance_profiles(_profile_rows(analysis), score=analysis.metric)
+        score = analysis.metric
+        yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
 
 
 def _has_curves(analysis: Analysis) -> bool:
@@ -106,7 +117,7 @@ def _pairs(analysis: Analysis, found: Comparison) -> Any:
     seeds = [s for s in sides[0] if sides[0][s] is not None and sides[1].get(s) is not None]
     values = [[float(side[seed] or 0.0) for seed in seeds] for side in sides]
     return charts.paired_differences(
-        seeds, values[0], values[1], names=(found.control, found.candidate), metric=analysis.metric,
+        seeds, values[0], values[1], names=(found.control, found.candidate), metric=found.metric or analysis.metric,
         title=_title(found), direction=found.direction,
     )  # fmt: skip
 
@@ -119,9 +130,10 @@ def _differences(found: Comparison) -> Any:
 
 
 def _title(found: Comparison) -> str:
-    return str(found).partition(":")[0] if found.verdict != "inconclusive" else (
-        f"Inconclusive: {found.candidate} against {found.control}"
-    )  # fmt: skip
+    if found.verdict != "inconclusive":
+        return str(found).partition(":")[0]
+    why = " (attrition)" if found.reason == "attrition" else ""
+    return f"Inconclusive{why}: {found.candidate} against {found.control}"
 
 
 def _forest(analysis: Analysis) -> Any:

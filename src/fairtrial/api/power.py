@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.compare import ASSURANCE
 from fairtrial.analyse.power import (
     Design,
     detectable,
@@ -19,16 +20,16 @@ from fairtrial.analyse.power import (
     seeds_for,
     seeds_for_superiority,
 )  # fmt: skip
+from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.gather import Wanted, from_runs
-from fairtrial.api.numbers import align, number_runs
+from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.paths import default_store
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
+from fairtrial.decide.prices import gpu_named
 from fairtrial.record.store import Store
-
-ASSURANCE = 0.8
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,8 @@ def power(
     alpha: float = 0.05,
     power: float = 0.8,
     side: str | None = None,
-    assurance: float = ASSURANCE,
+    assurance: float | None = None,
+    gpu: str | None = None,
     hours_per_run: float | None = None,
     price_per_hour: float | None = None,
     metric: str | None = None,
@@ -105,6 +107,9 @@ def power(
 ) -> Plan:
     """Seeds per arm that see a difference of `sesoi`, or P(candidate > control) ≥ `superiority`."""
     _check(sesoi, sd, pilot, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
+    _refuse_inert(pilot, superiority, design, correlation, assurance, metric, gpu, price_per_hour)
+    assurance = ASSURANCE if assurance is None else assurance
+    price_per_hour = gpu_named(gpu).usd_per_hour if gpu else price_per_hour
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
@@ -124,7 +129,8 @@ def power(
 
 def _check(
     sesoi: float | None, sd: float | None, pilot: Sequence[str], design: str | None, correlation: float | None,
-    superiority: float | None, alpha: float, power: float, assurance: float, hours: float | None, price: float | None,
+    superiority: float | None, alpha: float, power: float, assurance: float | None, hours: float | None,
+    price: float | None,
 ) -> None:  # fmt: skip
     rules = [
         (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
@@ -139,7 +145,7 @@ def _check(
         (correlation is None or design != "unpaired", "--correlation is for the paired design"),
         (0 < alpha < 0.5, f"--alpha must lie between 0 and 0.5, not {alpha}"),
         (0 < power < 1, f"--power must lie between 0 and 1, not {power}"),
-        (0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
+        (assurance is None or 0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
         (hours is None or hours > 0, f"--hours-per-run must be positive, not {hours}"),
         (price is None or price > 0, f"--price-per-hour must be positive, not {price}"),
     ]  # fmt: skip
@@ -148,16 +154,33 @@ def _check(
         raise InvalidOptions(problems[0], problems=problems[1:])
 
 
+def _refuse_inert(
+    pilot: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
+    assurance: float | None, metric: str | None, gpu: str | None, price: float | None,
+) -> None:  # fmt: skip
+    """Options that would do nothing here are mistakes."""
+    rules = [
+        (superiority is not None and design == "paired", "--superiority is about unpaired runs"),
+        (superiority is not None and correlation is not None, "--superiority takes no --correlation"),
+        (assurance is not None and not pilot, "--assurance is about the noise of a --pilot"),
+        (metric is not None and not pilot, "--metric is that of a --pilot"),
+        (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
+    ]
+    problems = [told for holds, told in rules if holds]
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
 def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | None) -> bool:
     """A pilot of one arm says nothing about pairs: without a correlation it is planned as unpaired."""
-    if design == "paired" and pilot and pilot.arms == 1 and correlation is None:
+    if design == "paired" and pilot and pilot.sd_of_pairs is None and correlation is None:
         raise UserError(
-            "a pilot of one arm does not say how well pairs match",
+            "this pilot does not say how well pairs match",
             hint="Give --correlation, a pilot of two variants, or --design unpaired.",
         )
     if design is not None:
         return design == "paired"
-    return correlation is not None or (pilot is not None and pilot.arms == 2)
+    return correlation is not None or (pilot is not None and pilot.sd_of_pairs is not None)
 
 
 def _noise(
@@ -181,20 +204,23 @@ def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot
     if len(names) > 2:
         raise UserError(f"the pilot has {len(names)} variants; it takes one or two")
     arms = {name: [t for t in traces if t.run.rpartition(".seed")[0] == name] for name in names}
-    numbers, _ = number_runs(
-        type(gathered)(arms, gathered.metrics, gathered.direction), gathered.metric, gathered.direction, SummaryRule()
-    )
-    samples = list(align(numbers, paired=len(names) == 2).values())
-    whole = np.all([np.isfinite(sample) for sample in samples], axis=0)
-    samples = [sample[whole] for sample in samples]
-    n = int(whole.sum())
-    spreads = [float(sample.std(ddof=1)) for sample in samples] if n > 1 else [0.0]
-    if min(spreads) == 0:
-        raise UserError(
-            f"a pilot of {n} usable runs per variant says nothing about noise", hint="It needs two or more."
-        )
-    pairs = float((samples[1] - samples[0]).std(ddof=1)) if len(samples) == 2 else None
-    return Pilot(n, len(samples), math.sqrt(float(np.mean(np.square(spreads)))), pairs, _hours(gathered.arms["pilot"]))
+    numbers, _ = number_runs(replace(gathered, arms=arms), gathered.metric, gathered.direction, SummaryRule())
+    alone = [sample[np.isfinite(sample)] for sample in align(numbers, paired=False).values()]
+    n = min(len(sample) for sample in alone)
+    if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
+        told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
+        raise UserError(f"a pilot of {told} says nothing about noise")
+    runs = math.sqrt(float(np.mean([sample.var(ddof=1) for sample in alone])))
+    return Pilot(n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces))
+
+
+def _pairs_sd(numbers: Numbers) -> float | None:
+    """The standard deviation of differences where two variants share seeds; None where they share fewer than two."""
+    first, second = align(numbers, paired=True).values()
+    differences = (second - first)[np.isfinite(second - first)]
+    if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
+        return None
+    return float(differences.std(ddof=1))
 
 
 def _hours(traces: Sequence[Trace]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,11 +13,12 @@ import numpy as np
 
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
-from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs
+from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import default_store
 from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns
 
 THRESHOLD = 0.05
@@ -32,7 +34,7 @@ class Variance:
     relative: bool
     spreads: Mapping[str, Spread]
     left_out: Sequence[Mapping[str, str | None]]
-    study: str | None = None
+    command: str | None = None
 
     @property
     def n(self) -> int:
@@ -52,6 +54,7 @@ class Variance:
             "n": self.n,
             **{name: each.to_dict() for name, each in self.spreads.items()},
             "left_out": list(self.left_out),
+            "command": self.command,
         }
 
 
@@ -76,13 +79,18 @@ def variance(
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
     wanted = Wanted([metric] if metric else [], curve=True)
-    gathered = _gather(references, source, columns or Columns(), variant, wanted, Store(default_store(store)))
+    place = Store(default_store(store))
+    gathered = _gather(references, source, columns or Columns(), variant, wanted, place)
     [name] = gathered.arms
     base = window or SummaryRule()
     rules = {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
     if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for t in gathered.arms[name]):
         rules = {"last": replace(base, type="last")}  # one value per run: there is no curve
-    spreads, left_out = {}, []
+    spreads = {}
+    left_out: list[Mapping[str, str | None]] = [
+        {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored"}
+        for trace in gathered.arms[name] if not is_scored(trace)
+    ]  # fmt: skip
     for kind, rule in rules.items():
         numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, rule.check())
         values = [n.value for n in numbers[name].values() if n.value is not None]
@@ -90,9 +98,29 @@ def variance(
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
             for label, n in numbers[name].items() if n.value is None
         ]  # fmt: skip
-        spreads[kind] = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
-    study = gathered.studies[0] if len(gathered.studies) == 1 else None
-    return Variance(gathered.metric, name, limit, relative, spreads, left_out, study)
+        found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
+        spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
+    main = next(iter(spreads.values()))
+    plan = load_plan(place, gathered.studies[0]) if len(gathered.studies) == 1 else None
+    command = launch_command(plan, main.n_min) if plan and main.missing else None
+    return Variance(gathered.metric, name, limit, relative, spreads, left_out, command)
+
+
+def _without_answer(found: Spread) -> Spread:
+    """A threshold in the metric's unit says nothing about its change per step."""
+    reason = "an absolute threshold has the unit of the metric, not of its slope"
+    return replace(found, n_min=None, n_range=(None, None), curve=(), reason=reason)
+
+
+def launch_command(plan: Mapping[str, Any], seeds: int | None) -> str:
+    """The launch that brings a study to this many seeds; finished cells are kept."""
+    words = ["fairtrial", "launch", str(plan["recipe"]), "--base-run-name", str(plan["study"])]
+    for name, values in plan["variants"].items():
+        words += ["--variant", f"{name}:" + ",".join(f"{key}={value}" for key, value in values.items())]
+    for key, value in plan["options"].items():
+        flag = "--" + key.replace("_", "-")
+        words += [flag if value else flag.replace("--", "--no-", 1)] if isinstance(value, bool) else [flag, str(value)]
+    return shlex.join([*words, "--seeds", str(seeds)])
 
 
 def _gather(
@@ -101,8 +129,14 @@ def _gather(
     if source is not None:
         if references:
             raise UserError("runs and --from cannot be combined")
-        gathered = from_file(Path(source), columns, wanted, [variant] if variant else [])
+        gathered = from_file(Path(source), columns, wanted)
+        if variant is not None:
+            if variant not in gathered.arms:
+                raise UserError(f"{gathered.source}: {unknown('variant', variant, gathered.arms)}")
+            gathered = replace(gathered, arms={variant: gathered.arms[variant]})
         return _one_variant(gathered, hint="Choose one with --variant.")
+    if variant is not None:
+        raise UserError("--variant is for --from; a variant of a study is named STUDY:VARIANT")
     if not references:
         raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
     gathered = from_runs(store, {"runs": references}, wanted)
@@ -119,7 +153,7 @@ def _gather(
 def _one_variant(gathered: Gathered, hint: str) -> Gathered:
     tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
     if len(gathered.arms) > 1 or len(tasks) > 1:
-        what = f"variants ({', '.join(list(gathered.arms)[:4])})" if len(gathered.arms) > 1 else "tasks"
+        what = f"variants ({', '.join(gathered.arms)})" if len(gathered.arms) > 1 else "tasks"
         count = len(gathered.arms) if len(gathered.arms) > 1 else len(tasks)
         raise UserError(f"{gathered.source} has {count} {what}; noise is that of one", hint=hint)
     return gathered

@@ -125,7 +125,7 @@ def _with_output(function: Callable[..., Any], *, charts: bool) -> Callable[...,
         path = Path(output) if output else None
         chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
         path = None if chart else path
-        out = Output(_format(output_format, path), path, store, quiet, color, chart)
+        out = Output(_format(output_format, path, charts=charts), path, store, quiet, color, chart)
         out.check_path()
         return function(out, *arguments, **options)
 
@@ -134,12 +134,12 @@ def _with_output(function: Callable[..., Any], *, charts: bool) -> Callable[...,
     return command
 
 
-def _format(given: str | None, path: Path | None) -> str:
+def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
     if given is None and path is not None:
         if path.suffix not in SUFFIXES:
             raise UsageError(
                 f"cannot tell a format from '{path.name}'",
-                hint=f"End it in {', '.join(SUFFIXES)}, or give --format.",
+                hint=f"End it in {', '.join([*SUFFIXES, *(CHART_SUFFIXES if charts else ())])}, or give --format.",
             )
         return SUFFIXES[path.suffix]
     return given or "text"
@@ -151,16 +151,24 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
         return
     from fairtrial.plan.study import read_mapping
 
-    given = {str(key).replace("-", "_"): item for key, item in read_mapping(Path(value)).items()}
-    names = {(p.name or ""): p for p in ctx.command.params if isinstance(p, click.Option) and p.name != "config"}
-    if "output_format" in names:
-        names["format"] = names.pop("output_format")
-    problems = [f"{value}: {unknown('option', key, names)}" for key in given if key not in names]
+    given = {_config_key(key): item for key, item in read_mapping(Path(value)).items()}
+    options = {
+        _config_key(name): option
+        for option in ctx.command.params if isinstance(option, click.Option) and option.name != "config"
+        for name in option.opts if name.startswith("--")
+    }  # fmt: skip
+    problems = [f"{value}: {unknown('option', key, options)}" for key in given if key not in options]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    if "format" in given:
-        given["output_format"] = given.pop("format")
-    ctx.default_map = given
+    ctx.default_map = {
+        options[key].name or "": [item] if options[key].multiple and not isinstance(item, list) else item
+        for key, item in given.items()
+    }
+
+
+def _config_key(name: object) -> str:
+    """An option as a key: --summary.type, summary.type and summary_type are the same."""
+    return str(name).lstrip("-").replace("-", "_").replace(".", "_")
 
 
 _SHARED = (

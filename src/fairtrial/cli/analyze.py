@@ -11,7 +11,7 @@ import click
 
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._source_options import TYPES, rule_from, with_file, with_window
-from fairtrial.core.errors import UsageError
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
@@ -52,9 +52,7 @@ TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
     "--bootstrap.n_resamples",
     "resamples",
     type=click.IntRange(min=100),
-    default=10_000,
-    show_default=True,
-    help="Resamples of a bootstrap.",
+    help="Resamples of a bootstrap.  [default: 10000; 50000 with --tasks]",
 )
 @click.option("--alpha", type=float, help="Error rate.  [default: the study's, or 0.05]")
 @click.option(
@@ -86,6 +84,7 @@ TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
     type=click.Choice(["iqm", "mean", "median", "optimality_gap"]),
     help="With --tasks.  [default: iqm from 20 tasks on, else mean]",
 )
+@click.option("--gamma", type=float, help="For optimality_gap: the score that counts as reached.  [default: 1]")
 @click.option("--since", metavar="RUN", help="Only runs begun when this one was, or later.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of resampling.")
 @click.option("--output.csv_path", "csv_path", metavar="FILE", help=CSV_HELP)
@@ -95,13 +94,13 @@ def command(
     out: Output, *, studies: Sequence[str], control: str | None, candidate: Sequence[str], pairs: Sequence[str],
     control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: str | None, columns: Any,
     required: str | None, csv_path: str | None, plots: str | None, **asked: Any,
-) -> None:  # fmt: skip
+) -> int:  # fmt: skip
     """Say whether a candidate is better than the control, by how much, and how sure that is.
 
     Compares the variants of a study, chosen runs, or results from a file, seed by seed where the seeds match.
     The first line is the verdict: better, worse, equivalent or inconclusive.
     """
-    from fairtrial.api.analysis import require
+    from fairtrial.api.analysis import unmet
     from fairtrial.api.analyze import analyze
 
     question = _question(**asked)
@@ -110,20 +109,24 @@ def command(
         studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
         candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
     )  # fmt: skip
-    _write_files(out, analysis, csv_path, plots)
+    missed = unmet(analysis, required) if required else None
     found = [*analysis.comparisons, *analysis.secondary]
     rows = [(_page_row if out.format in ("markdown", "latex") else _row)(each) for each in found]
-    out.give(analysis.to_dict(), rows, lambda console: _show(console, analysis))
-    if required:
-        require(analysis, required)
+    requirement = {"required": {"verdict": required, "met": missed is None}} if required else {}
+    out.give({**analysis.to_dict(), **requirement}, rows, lambda console: _show(console, analysis))
+    _write_files(out, analysis, csv_path, plots)
+    if missed is None:
+        return EXIT_OK
+    click.echo(f"Error: {missed}", err=True)  # programs find it in the one document that they were given
+    return EXIT_CHECK
 
 
 def _question(
     *, metrics: Sequence[str], direction: str | None, kind: str | None, window: str | None, percent: float | None,
     percent_window: str | None, points: int | None, threshold: float | None, method: str | None,
-    bootstrap: str | None, resamples: int, alpha: float | None, side: str, sesoi: float | None, unpaired: bool,
+    bootstrap: str | None, resamples: int | None, alpha: float | None, side: str, sesoi: float | None, unpaired: bool,
     family: str | None, ttest: bool, with_power: bool, certify: bool, tasks: bool, statistic: str | None,
-    since: str | None, seed: int,
+    gamma: float | None, since: str | None, seed: int,
 ) -> Any:  # fmt: skip
     from fairtrial.api.analysis import Question
 
@@ -131,12 +134,17 @@ def _question(
         raise UsageError(f"--method {method} and --bootstrap.method {bootstrap} contradict each other")
     if statistic and not tasks:
         raise UsageError("--statistic needs --tasks")
+    if gamma is not None and statistic != "optimality_gap":
+        raise UsageError("--gamma is for --statistic optimality_gap")
+    method = method or bootstrap
+    if resamples is not None and not tasks and method not in ("bca", "percentile", "studentized"):
+        raise UsageError("--bootstrap.n_resamples needs a bootstrap: --bootstrap.method, or --tasks")
     return Question(
         metrics=list(metrics), direction=direction,
         summary=rule_from(kind, window, percent, percent_window, points, threshold),
-        alpha=alpha, side=side, sesoi=sesoi, method=method or bootstrap or "t", resamples=resamples,
-        unpaired=unpaired, family=family, certify=certify, tasks=tasks, statistic=statistic, power=with_power,
-        ttest=ttest, since=since, seed=seed,
+        alpha=alpha, side=side, sesoi=sesoi, method=method, resamples=resamples,
+        unpaired=unpaired, family=family, certify=certify, tasks=tasks, statistic=statistic,
+        gamma=1.0 if gamma is None else gamma, power=with_power, ttest=ttest, since=since, seed=seed,
     )  # fmt: skip
 
 
@@ -229,7 +237,10 @@ def _table(*headings: str) -> Any:
 
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     for number, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=number > 0)
+        first = number == 0
+        table.add_column(
+            heading, justify="left" if first else "right", no_wrap=not first, min_width=8 if first else None
+        )
     return table
 
 
@@ -278,15 +289,19 @@ def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
     if estimate is None or estimate.value is None:
         return ""
     known = limits and estimate.low is not None and estimate.high is not None
-    return f"{estimate.value:.2f}" + (f" [{estimate.low:.2f}, {estimate.high:.2f}]" if known else "")
+    text = f"{estimate.value:.2f}" + (f" [{estimate.low:.2f}, {estimate.high:.2f}]" if known else "")
+    return text.replace("-", "−")
 
 
 def _notes(analysis: Analysis) -> list[str]:
     first = analysis.comparisons[0]
     better = "lower" if first.direction == "min" else "higher"
-    lines = [f"A run's number: {analysis.summary['text']} of {analysis.metric} ({better} is better)."]
+    window = analysis.summary["window"]
+    where = f", steps {window[0]:g} to {window[1]:g}" if window and analysis.summary["type"] != "last" else ""
+    lines = [f"A run's number: {analysis.summary['text']} of {analysis.metric}{where} ({better} is better)."]
     if first.pairing == "paired":
-        r = f"; correlation within pairs {_brief(first.correlation)}" if _brief(first.correlation) else ""
+        alone = len(analysis.comparisons) == 1
+        r = f"; correlation within pairs {_brief(first.correlation)}" if alone and _brief(first.correlation) else ""
         lines.append(f"Pairs share these random streams: {first.streams}{r}.")
     else:
         lines.append("Runs are not paired.")
@@ -325,8 +340,8 @@ def _arrivals(found: Comparison) -> list[str]:
         (found.candidate, found.tests["reached_candidate"], found.n_candidate, found.mean_candidate),
     )
     return [
-        f"{name} reached it in {round(share * n)} of {n} runs, on average at step {shown_value(mean)} (the others "
-        f"counted as {found.tests['horizon']:g})."
+        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {found.tests['horizon']:g}: "
+        f"{shown_value(mean)}."
         for name, share, n, mean in sides
         if share is not None
     ]
@@ -370,7 +385,7 @@ def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
         parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in found.items()]
         lines.append(f"  {arm}: " + ", ".join(parts))
     for arm, e in tasks["probability_of_improvement"].items():
-        lines.append(f"  P({arm} beats the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())
+        lines.append(f"  P(a run of {arm} beats one of the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())
     return lines
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.core.errors import UsageError
 from fairtrial.core.words import counted, shown_value
 
 if TYPE_CHECKING:
@@ -37,9 +36,7 @@ CORRELATION_HELP = "Correlation between paired runs; --sd and a one-arm --pilot 
 @click.option(
     "--assurance",
     type=float,
-    default=0.8,
-    show_default=True,
-    help="How surely the pilot's noise bound holds; that bound is planned on.",
+    help="How surely the pilot's noise bound holds; that bound is planned on.  [default: 0.8]",
 )
 @click.option("--hours-per-run", type=float, help="To add up hours.  [default: the pilot's]")
 @click.option("--gpu", metavar="NAME", help="To add up money: a100-80gb, v100 or t4.")
@@ -48,21 +45,18 @@ CORRELATION_HELP = "Correlation between paired runs; --sd and a one-arm --pilot 
 def command(
     out: Output, *, sesoi: float | None, sd: float | None, pilot: Sequence[str], metric: str | None,
     design: str | None, correlation: float | None, superiority: float | None, alpha: float, power: float,
-    side: str | None, assurance: float, hours_per_run: float | None, gpu: str | None, price_per_hour: float | None,
+    side: str | None, assurance: float | None, hours_per_run: float | None, gpu: str | None,
+    price_per_hour: float | None,
 ) -> None:  # fmt: skip
     """Say how many seeds, hours and dollars a question needs, before anything is started."""
     from fairtrial.api import power as api
-    from fairtrial.decide.prices import gpu_named
 
-    if gpu and price_per_hour is not None:
-        raise UsageError("--gpu and --price-per-hour are two ways to say it; give one")
-    price = gpu_named(gpu).usd_per_hour if gpu else price_per_hour
     if pilot:
         out.name_store()
     plan = api.power(
         sesoi=sesoi, sd=sd, pilot=pilot, design=design, correlation=correlation, superiority=superiority,
         alpha=alpha, power=power, side=side, assurance=assurance, hours_per_run=hours_per_run,
-        price_per_hour=price, metric=metric, store=out.store,
+        gpu=gpu, price_per_hour=price_per_hour, metric=metric, store=out.store,
     )  # fmt: skip
     rows = list(plan.curve) or [plan.to_dict()]
     out.give(plan.to_dict(), rows, lambda console: _show(console, plan))
@@ -72,7 +66,7 @@ def _show(console: Console, plan: Plan) -> None:
     console.print(_verdict(plan), style="bold", markup=False)
     if plan.pilot_n is not None:
         console.print(
-            f"Noise: sd {shown_value(plan.sd)} over {plan.pilot_n} pilot runs, at most "
+            f"Noise: sd {shown_value(plan.sd)} over {plan.pilot_n} pilot {_unit(plan)}, at most "
             f"{shown_value(plan.sd_upper)} with {100 * (plan.assurance or 0):g} % assurance. At the pilot's own sd "
             f"{plan.seeds_at_sd} would do, but pilots are too hopeful too often: the bound is planned on.",
             markup=False,
@@ -82,6 +76,10 @@ def _show(console: Console, plan: Plan) -> None:
     if plan.curve:
         console.print()
         console.print(_table(plan))
+
+
+def _unit(plan: Plan) -> str:
+    return "pairs" if plan.design == "paired" else "runs per variant"
 
 
 def _verdict(plan: Plan) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -85,19 +84,21 @@ def _verdict(found: Variance) -> str:
     main = next(iter(found.spreads.values()))
     if main.n_min is None:
         return f"Cannot say how many seeds {found.variant} needs: {_reason(main)}."
+    high = main.n_range[1]
     if main.enough:
         known = f"the mean of {found.metric} is known to within {limit}"
-        return f"n = {main.n} is enough: {known} (n = {main.n_min} would do)."
+        doubt = (
+            ""
+            if high is not None and high <= main.n
+            else f"; up to {high or 'very many'} if this noise is underestimated"
+        )
+        return f"n = {main.n} is enough: {known} (n = {main.n_min} would do{doubt})."
     text = f"n = {main.n} is not enough for {limit} of {found.metric}: run {main.missing} more seeds"
-    return f"{text}: {_command(found, main)}" if found.study else f"{text}."
+    return f"{text}: {found.command}" if found.command else f"{text}."
 
 
 def _reason(spread: Spread) -> str:
     return spread.reason or "it would take more than a million"
-
-
-def _command(found: Variance, spread: Spread) -> str:
-    return f"launch {shlex.quote(found.study or '')} again with --seeds {spread.n_min}"
 
 
 def _told(spread: Spread) -> str:

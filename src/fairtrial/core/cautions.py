@@ -134,6 +134,12 @@ TOO_FEW_FOR_FAMILY = Caution(
     "With {n} seeds, {method} on tests pair by pair has little power and an uncertain error rate.",
     "Use --family tukey, which pools the noise of all arms, or run at least 5 seeds.",
 )
+POOLED_NOISE = Caution(
+    "pooled noise",
+    "Tukey's limit pools the noise of all arms, and some scatter far more than others: differences from those look surer "
+    "than they are.",
+    "Judge them pair by pair with --family holm.",
+)
 FAMILY_SEEDS = Caution(
     "family on shared seeds",
     "All arms are judged together on the {n} seeds that every one of them completed; {left} run(s) are left out.",
@@ -179,6 +185,11 @@ STILL_MOVING = Caution(
     "still improving",
     "{variant} was still changing at the end of its runs: the order may be another with more steps.",
     "Train longer, or say that the verdict is about this budget.",
+)
+DIFFERENT_ENDS = Caution(
+    "different ends",
+    "The variants end at different steps ({ends}): their last values compare different budgets.",
+    "Train both as long, or give --summary.window.",
 )
 DUPLICATE_SEEDS = Caution(
     "repeated attempts",

@@ -59,6 +59,10 @@ class MissingExtra(UserError):
     """A package that this recipe or command needs is not installed."""
 
 
+class NothingToDraw(UserError):
+    """A chart was asked for that has no numbers."""
+
+
 class CellConflict(UserError):
     """A cell of the study exists already, with other options."""
 

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     METHOD_NEEDS_MORE = "method needs more runs"
     CENSORED = "censored"
     NOT_COVERED = "interval contains zero"
+    ADJUSTED = "not significant in its family"
 
 
 @dataclass(frozen=True)
@@ -46,10 +47,6 @@ class Estimate:
     samples: Sequence[float] | None = field(default=None, repr=False)
     reason: str | None = None
     cautions: Sequence[FilledCaution] = ()
-
-    @property
-    def is_bounded(self) -> bool:
-        return self.low is not None and self.high is not None
 
     def negated(self) -> Estimate:
         """The same finding seen from the other arm."""
@@ -143,6 +140,7 @@ class Comparison:
     significant: bool | None = None
     equivalent: bool | None = None
     exceeds_sesoi: bool | None = None
+    not_worse: bool | None = None
     hedges_g: Estimate | None = None
     d_z: Estimate | None = None
     superiority: Estimate | None = None

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from fairtrial.core.findings import Comparison, Reason, Verdict
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p
 
 REASONS = {
     Reason.TOO_FEW: "fewer than two usable runs on a side",
-    Reason.NO_VARIATION: "the runs do not vary at all, so chance cannot be judged",
+    Reason.NO_VARIATION: "there is no variation to judge chance by",
     Reason.METHOD_NEEDS_MORE: "this method gives no interval for so few runs",
     Reason.CENSORED: "some runs never reached the threshold",
 }
@@ -60,7 +61,9 @@ def difference_words(found: Comparison) -> str:
     width = effect.high - effect.low if effect.low is not None and effect.high is not None else None
     decimals = decimals_for(width)
     interval = shown_interval(effect.low, effect.high, decimals)
-    return " ".join(filter(None, [found.metric, shown_change(effect.value, decimals), interval]))
+    unit = effect.method if "horizon" in found.tests else None
+    change = shown_change(effect.value, decimals)
+    return " ".join(filter(None, [found.metric, change, interval, unit and f"as {unit}"]))
 
 
 def evidence_words(found: Comparison) -> str:
@@ -73,12 +76,16 @@ def evidence_words(found: Comparison) -> str:
     p = found.adjusted_p if found.adjusted_p is not None else found.p_value
     adjusted = " adjusted" if found.adjusted_p is not None else ""
     told = f"p = {shown_p(p)}{adjusted}".replace("= <", "<") if p is not None else ""
-    level = f"{100 * (1 - found.alpha):g} % interval"
+    level = f"{100 * found.effect.level:.4g} % interval" if found.effect.low is not None else ""
     return ", ".join(filter(None, [level, f"{found.method} over {runs}", told]))
 
 
 def _ordered(found: Comparison) -> str:
-    enough = {True: " That exceeds the smallest difference of interest.", False: "", None: ""}[found.exceeds_sesoi]
+    enough = (
+        f" That exceeds ±{_sized(found.sesoi)}, the smallest difference of interest."
+        if found.exceeds_sesoi and found.sesoi
+        else ""
+    )
     return (
         f"{found.candidate} is {found.verdict} than {found.control}: {difference_words(found)} "
         f"({evidence_words(found)}).{enough}"
@@ -87,9 +94,10 @@ def _ordered(found: Comparison) -> str:
 
 def _equivalent(found: Comparison) -> str:
     small = " The difference is real but too small to matter." if found.significant else ""
+    narrow = replace(found, effect=found.equivalence)
     return (
-        f"{found.candidate} and {found.control} are equivalent: {difference_words(found)} lies within "
-        f"±{shown_value(found.sesoi)} ({evidence_words(found)}).{small}"
+        f"{found.candidate} and {found.control} are equivalent: {difference_words(narrow)} lies within "
+        f"±{_sized(found.sesoi or 0.0)} ({evidence_words(narrow)}).{small}"
     )
 
 
@@ -112,7 +120,8 @@ def _outlook(found: Comparison) -> str:
     """What so few runs could have seen, and how many more would settle the question."""
     told = ""
     if found.detectable is not None:
-        told = f" So few runs would see a true difference of {_sized(found.detectable)} four times in five."
+        size = _sized(found.detectable)
+        told = f" With so few runs only a true difference of {size} or more is likely to be seen (80 % power)."
     needed = found.seeds_needed
     if needed is None or needed.effect == 0:
         return told

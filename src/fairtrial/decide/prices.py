@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.errors import UserError
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A card: its price per hour in dollars, its memory, and its speed relative to an A100."""
+    """A card, and its list price per hour in dollars as of November 2026."""
 
     name: str
     usd_per_hour: float
-    memory_gb: int
-    speed: float
-    basis: str
 
 
-_BASIS = "reference price list, 2026-11"
 GPUS = {
     gpu.name: gpu
     for gpu in (
-        Gpu("a100-80gb", 3.00, 80, 1.0, _BASIS),
-        Gpu("v100", 2.00, 16, 0.6, _BASIS),
-        Gpu("t4", 0.50, 16, 0.3, _BASIS),
+        Gpu("a100-80gb", 3.00),
+        Gpu("v100", 2.00),
+        Gpu("t4", 0.50),
     )
 }
 
 
 def gpu_named(name: str) -> Gpu:
     if name.lower() not in GPUS:
-        raise UserError(unknown("GPU", name, GPUS), hint="Give the price yourself with --price-per-hour.")
+        raise UserError(
+            f"no price for GPU '{name}'; known: {', '.join(GPUS)}",
+            hint="Give the price yourself with --price-per-hour.",
+        )
     return GPUS[name.lower()]

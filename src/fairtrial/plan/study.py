@@ -26,7 +26,7 @@ class Summary(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
-        default="last", description="SummaryRule that turns a run's series into one number."
+        default="last", description="Rule that turns a run's series into one number."
     )
     window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
     percent: float | None = Field(default=None, description="Share of the steps it looks at instead.", gt=0, le=1)
@@ -72,7 +72,7 @@ class Study(BaseModel):
     direction: Literal["max", "min"] | None = Field(default=None, description="Whether more or less of it is better.")
     summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
     sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
-    alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=1)
+    alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=0.5)
 
     @field_validator("options", mode="before")
     @classmethod

@@ -2,35 +2,57 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import orjson
 
-from fairtrial.record.series import read_lines
+from fairtrial.record.series import drop_torn_line
 from fairtrial.record.store import Store
 
-
-def first_look(store: Store, study: str, arms: Sequence[str]) -> dict[str, Any] | None:
-    """The first note of a comparison between these arms, whichever was called the control."""
-    wanted = sorted(arms)
-    rows = read_lines(store.paths.looks(study)).rows
-    return next((row for row in rows if sorted(row.get("arms", ())) == wanted), None)
+Seeds = Mapping[str, Sequence[str]]
+"""Variant → the seeds of it that were looked at."""
 
 
-def note_look(store: Store, study: str, *, arms: Sequence[str], metric: str, seeds: Sequence[str]) -> bool:
+def _rows(store: Store, study: str) -> list[dict[str, Any]]:
+    """The notes that can be read: a damaged one must not keep anyone from looking."""
+    found = []
+    try:
+        lines = store.paths.looks(study).read_bytes().split(b"\n")
+    except OSError:
+        return []
+    for line in lines:
+        with contextlib.suppress(orjson.JSONDecodeError):
+            row = orjson.loads(line)
+            if isinstance(row, dict) and isinstance(row.get("seeds"), dict):
+                found.append(row)
+    return found
+
+
+def seeds_came_later(store: Store, study: str, seeds: Seeds) -> bool:
+    """Whether some seeds were not there when these variants were first compared, whoever was called the control."""
+    first = next((row for row in _rows(store, study) if row["seeds"].keys() == seeds.keys()), None)
+    return first is not None and any(set(each) - set(first["seeds"][name]) for name, each in seeds.items())
+
+
+def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
     """Write down that a comparison was looked at now; False where the store cannot be written.
 
-    A look with the same seeds and metric as the last one adds nothing, and is not noted again.
+    A look with the same seeds and metric as an earlier one adds nothing, and is not noted again.
     """
-    row = {"arms": sorted(arms), "metric": metric, "n": len(seeds), "seeds": sorted(seeds)}
-    earlier = [dict(old) for old in read_lines(store.paths.looks(study)).rows]
-    if any({name: old.get(name) for name in row} == row for old in earlier):
+    row = {
+        "metric": metric,
+        "n": max(map(len, seeds.values())),
+        "seeds": {n: sorted(s) for n, s in sorted(seeds.items())},
+    }
+    if any({name: old.get(name) for name in row} == row for old in _rows(store, study)):
         return True
     line = orjson.dumps({"time": time.time(), **row}, option=orjson.OPT_APPEND_NEWLINE)
     try:
+        drop_torn_line(store.paths.looks(study))
         target = os.open(store.paths.looks(study), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(target, line)

@@ -60,10 +60,10 @@ class Table:
 
     def metrics(self) -> list[str]:
         if self.is_long:
-            return list(dict.fromkeys(str(row[self.columns["metric"] or ""]) for row in self.rows))
+            return list(dict.fromkeys(name for row in self.rows if (name := self._cell(row, "metric"))))
         taken = {name for role, name in self.columns.items() if name and role != "value"}
         rest = [name for name in self.names if name not in taken]
-        return [name for name in rest if any(_number(row.get(name)) is not None for row in self.rows[:50])]
+        return [name for name in rest if any(_number(row.get(name)) is not None for row in self.rows)]
 
     def traces(self, metrics: Sequence[str]) -> list[Trace]:
         """One trace per run. A number that cannot be read is an error with its line; an empty one is NaN."""
@@ -71,20 +71,38 @@ class Table:
 
         gathered: dict[tuple[str, ...], dict[str, tuple[list[float], list[float]]]] = {}
         facts: dict[tuple[str, ...], Row] = {}
+        attempts: dict[tuple[str, ...], str] = {}
         for line, row in enumerate(self.rows, 2):
-            if str(row.get("attempt") or "1") != "1":
-                continue  # another attempt is not another seed
             key = self._key(row, line)
+            if attempts.setdefault(key[:-1], self._attempt(row)) != self._attempt(row):
+                continue  # another attempt is not another seed
             facts[key] = row
             points = gathered.setdefault(key, {})
             for metric, value in self._values(row, metrics, line):
                 steps, values = points.setdefault(metric, ([], []))
+                if steps and self.columns["step"] is None:
+                    self._refuse_second_value(row)
                 steps.append(self._step(row, line))
                 values.append(value)
         return [
             self._trace(facts[key], key[-1], {m: (np.array(s), np.array(v)) for m, (s, v) in points.items()})
             for key, points in gathered.items()
         ]
+
+    def _attempt(self, row: Row) -> str:
+        return str(row.get("attempt") or "")
+
+    def _refuse_second_value(self, row: Row) -> None:
+        """Rows that nothing tells apart are not one run: which column does is for the person to say."""
+        told = ", ".join(
+            f"{role} {self._cell(row, role)}" for role in ("variant", "seed", "run") if self._cell(row, role)
+        )
+        free = [n for n in self.names if n not in self.columns.values() and _number(row.get(n)) is None]
+        guess = f", such as {free[0]}" if free else ""
+        raise UserError(
+            f"{self.path.name} has more than one value for {told or 'a run'}",
+            hint=f"Name the column that tells them apart{guess}: --task-column, --step-column or --run-column.",
+        )
 
     @property
     def _is_nameless(self) -> bool:
@@ -97,11 +115,12 @@ class Table:
 
     def _cell(self, row: Row, role: str) -> str:
         name = self.columns[role]
-        return "" if name is None else str(row.get(name, ""))
+        value = None if name is None else row.get(name)
+        return "" if value is None else str(value)
 
     def _values(self, row: Row, metrics: Sequence[str], line: int) -> Iterator[tuple[str, float]]:
         if self.is_long:
-            metric = str(row[self.columns["metric"] or ""])
+            metric = self._cell(row, "metric")
             if metric in metrics:
                 yield metric, self._read(row, self.columns["value"] or "", line)
             return
@@ -120,7 +139,14 @@ class Table:
 
     def _step(self, row: Row, line: int) -> float:
         column = self.columns["step"]
-        return 0.0 if column is None else self._read(row, column, line)
+        if column is None:
+            return 0.0
+        step = self._read(row, column, line)
+        if not math.isfinite(step):
+            raise UserError(
+                f"{self.path.name}, line {line}: {column} is empty or not finite; every value needs its step"
+            )
+        return step
 
     def _trace(self, row: Row, own: str, curves: Mapping[str, Any]) -> Trace:
         task, seed = self._cell(row, "task"), self._cell(row, "seed")
@@ -163,11 +189,22 @@ def read_table(path: Path, columns: Columns) -> Table:
     except (IsADirectoryError, PermissionError) as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error, orjson.JSONDecodeError) as error:
-        raise UserError(f"{path} is not a CSV or JSONL file: {error}") from None
+        hint = "Save it as UTF-8." if isinstance(error, UnicodeDecodeError) else None
+        raise UserError(f"{path} is not a CSV or JSONL file: {error}", hint=hint) from None
     if not rows or not all(isinstance(row, dict) for row in rows):
         raise UserError(f"{path} has no rows", hint="It needs a header and a line per value.")
     names = list(dict.fromkeys(name for row in rows[:200] for name in row if isinstance(name, str)))
     return Table(path, rows, columns.found_in(names, path.name), names)
+
+
+def _json_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        row = None
+    if not isinstance(row, dict):
+        raise UserError(f"{path.name}, line {number} is not a JSON object")
+    return row
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
@@ -176,8 +213,9 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
         if content.startswith(b"["):
             rows: list[dict[str, Any]] = orjson.loads(content)
             return rows
-        return [orjson.loads(line) for line in content.split(b"\n") if line.strip()]
+        return [_json_line(path, number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
     with path.open(newline="", encoding="utf-8-sig") as file:
         head = file.readline()
         file.seek(0)
-        return list(csv.DictReader(file, delimiter="\t" if "\t" in head and "," not in head else ","))
+        delimiter = next((mark for mark in (",", "\t", ";") if mark in head), ",")
+        return list(csv.DictReader(file, delimiter=delimiter))

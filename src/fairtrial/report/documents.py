@@ -92,6 +92,7 @@ def _cell(value: Any) -> str:
 
 
 _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
+          "−": "$-$", "∞": r"$\infty$", "≥": r"$\geq$", "±": r"$\pm$", "α": r"$\alpha$",
           "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}"}  # fmt: skip
 
 

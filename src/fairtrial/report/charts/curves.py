@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
@@ -53,7 +53,7 @@ def learning_curves(
 ) -> Chart:
     """How a metric went while training, one line per variant; `window` is what the summary looks at."""
     if not any(len(finite(band.mean)) for band in bands):
-        raise UserError(f"there is nothing to draw: no variant has a value of {metric}")
+        raise NothingToDraw(f"there is nothing to draw: no variant has a value of {metric}")
     frame = _frame(bands, metric)
     means = _mean_rows(bands)
     layers = [

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
@@ -33,7 +33,7 @@ def difference_distribution(
     """Where the single differences lie, and the mean with its interval below them."""
     differences: list[float] = sorted(finite(samples).tolist())
     if not differences:
-        raise UserError(f"there is nothing to draw: no difference in {metric} is a finite number")
+        raise NothingToDraw(f"there is nothing to draw: no difference in {metric} is a finite number")
     mean, interval = known(value), open_interval(low, high)
     margin = [] if sesoi is None else [-sesoi, sesoi]
     x = Axis(

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import decimals_for, shown_change, shown_interval
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
@@ -21,7 +21,7 @@ WIDTH = 420
 def forest(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, sesoi: float | None, title: str) -> Chart:
     """Every comparison of a family, one under the other: rows have name, value, low, high and verdict."""
     if not rows:
-        raise UserError("there is nothing to draw: the family has no comparison")
+        raise NothingToDraw("there is nothing to draw: the family has no comparison")
     drawn = [_drawable(row, place) for place, row in enumerate(rows)]
     intervals = [row["interval"] for row in drawn]
     frame = Frame(

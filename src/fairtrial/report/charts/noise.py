@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
 from fairtrial.report.charts.grammar import Chart, Panel, alt
@@ -50,7 +50,7 @@ def variance_panels(
         for name, rows in panels.items()
     ]
     if not any(curve.measured or curve.beyond for curve in curves):
-        raise UserError(f"there is nothing to draw: the spread of {metric} is unknown")
+        raise NothingToDraw(f"there is nothing to draw: the spread of {metric} is unknown")
     chart = alt.hconcat(*[_panel(curve, relative, metric) for curve in curves], spacing=40)
     reading = "Half-width of the mean's interval by number of runs; dashed where extrapolated from the spread seen."
     return finished(chart, title or _enough(curves, n), [reading], width=max(480, 480 * len(curves)))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
@@ -47,7 +47,7 @@ def paired_differences(
     """What the candidate did to each seed: a line per pair, blue where it got better and orange where worse."""
     pairs = _whole_pairs(seeds, control, candidate, direction)
     if not pairs:
-        raise UserError(f"there is nothing to draw: no pair has {metric} on both sides")
+        raise NothingToDraw(f"there is nothing to draw: no pair has {metric} on both sides")
     y = Axis(metric, domain_of(value for pair in pairs for value in (pair.control, pair.candidate)))
     frame = Frame(Axis("", (-0.15, 1.15), drawn=False), y)
     layers = [

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 
 Array = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -46,7 +46,7 @@ def domain_of(core: Numbers, extra: Numbers = (), *, room: float = 1.0, margin: 
     """Limits that hold all of `core`, and of `extra` what lies within `room` times the range of `core` beyond it."""
     inner, outer = finite(core), finite(extra)
     if not len(inner):
-        raise UserError("there is nothing to draw: no value is a finite number")
+        raise NothingToDraw("there is nothing to draw: no value is a finite number")
     low, high = float(inner.min()), float(inner.max())
     span = high - low or abs(high) / 10 or 1.0
     near = outer[(outer >= low - room * span) & (outer <= high + room * span)]

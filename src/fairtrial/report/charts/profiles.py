@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.labels import KEY_LINE, lone, name_key
@@ -22,7 +22,7 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
     """The share of runs above τ, a line per variant: rows have variant, tau, value, low and high."""
     profiles = _profiles(rows)
     if not profiles:
-        raise UserError("there is nothing to draw: no variant has a performance profile")
+        raise NothingToDraw("there is nothing to draw: no variant has a performance profile")
     frame = Frame(
         Axis(f"τ ({score})", _ends(profiles), grid=False),
         Axis("share of runs that score above τ", (0, 1), labels=PERCENT),

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairtrial.core.errors import UserError
+from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.labels import KEY_LINE, name_key
@@ -36,7 +36,7 @@ def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = Non
     """Three or more metrics side by side: rows have variant, metric, score (0 to 1) and text (the plain value)."""
     metrics = list(dict.fromkeys(str(row["metric"]) for row in rows))
     if not any(_score(row) is not None for row in rows):
-        raise UserError("there is nothing to draw: no variant has a score")
+        raise NothingToDraw("there is nothing to draw: no variant has a score")
     if len(metrics) < 3:
         raise UserError(
             f"a radial profile needs at least three metrics, not {len(metrics)}", hint="Compare them one by one."
