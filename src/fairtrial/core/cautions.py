@@ -136,8 +136,8 @@ TOO_FEW_FOR_FAMILY = Caution(
 )
 POOLED_NOISE = Caution(
     "pooled noise",
-    "Tukey's limit pools the noise of all arms, and some scatter far more than others: differences from those look surer "
-    "than they are.",
+    "Tukey's limit pools the noise of all arms, and some scatter far more than others: differences from those look "
+    "surer than they are.",
     "Judge them pair by pair with --family holm.",
 )
 FAMILY_SEEDS = Caution(
