@@ -12,6 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._source_options import TYPES, rule_from, with_file, with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
+from fairtrial.core.sentences import p_words
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
@@ -204,7 +205,7 @@ def _page_row(found: Comparison) -> dict[str, Any]:
         "candidate": found.candidate, "control": found.control, "metric": found.metric,
         "difference": "" if found.effect.value is None else shown_change(found.effect.value, decimals),
         f"{100 * found.effect.level:g} % interval": shown_interval(found.effect.low, found.effect.high, decimals),
-        "adjusted p" if found.adjusted_p is not None else "p": shown_p(p),
+        "adjusted p" if found.adjusted_p is not None else "p": p_words(found, p),
         "g": _brief(found.hedges_g, limits=False), "n": min(found.n_control, found.n_candidate),
         "verdict": found.verdict.value,
     }  # fmt: skip
@@ -266,8 +267,8 @@ def _differences_table(found: Sequence[Comparison]) -> Any:
         name = each.candidate + (f", {each.metric}" if several else "")
         decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
-        cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals), shown_p(each.p_value)]
-        cells += [shown_p(each.adjusted_p)] if adjusted else []
+        cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals)]
+        cells += [p_words(each, each.p_value), *([p_words(each, each.adjusted_p)] if adjusted else [])]
         table.add_row(Text(name), *(Text(cell) for cell in [*cells, each.verdict.value]))
     return table
 

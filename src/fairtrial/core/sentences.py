@@ -75,9 +75,15 @@ def evidence_words(found: Comparison) -> str:
     )
     p = found.adjusted_p if found.adjusted_p is not None else found.p_value
     adjusted = " adjusted" if found.adjusted_p is not None else ""
-    told = f"p = {shown_p(p)}{adjusted}".replace("= <", "<") if p is not None else ""
+    told = f"p = {p_words(found, p)}{adjusted}".replace("= <", "<") if p is not None else ""
     level = f"{100 * found.effect.level:.4g} % interval" if found.effect.low is not None else ""
     return ", ".join(filter(None, [level, f"{found.method} over {runs}", told]))
+
+
+def p_words(found: Comparison, p: float | None) -> str:
+    """A p-value as a person reads it; resampling cannot see below one in the number of resamples."""
+    floor = 1 / found.tests["resamples"] if found.tests.get("resamples") else 0.0
+    return f"< {floor:.1e}" if p is not None and p <= floor * (1 + 1e-9) else shown_p(p)
 
 
 def _ordered(found: Comparison) -> str:
