@@ -203,12 +203,13 @@ def _from_columns(paths: RunPaths) -> Series | None:
     made_of = (table.schema.metadata or {}).get(LINES_BYTES)
     if made_of != str(os.stat(paths.metrics).st_size).encode():  # noqa: PTH116
         return None
-    metric = table["metric"].combine_chunks()
+    metric, *columns = (
+        column.chunk(0) if column.num_chunks == 1 else column.combine_chunks() for column in table.columns
+    )
     names = metric.dictionary.to_pylist()
     # The rows of a metric stand together, in the order of its code.
-    ends = numpy.searchsorted(column_in_memory(metric.indices, numpy.int32), range(len(names) + 1))
-    steps = column_in_memory(table["step"].combine_chunks(), numpy.int64)
-    values = column_in_memory(table["value"].combine_chunks(), numpy.float64)
+    ends = numpy.searchsorted(column_in_memory(metric.indices, numpy.int32), range(len(names) + 1)).tolist()
+    steps, values = column_in_memory(columns[0], numpy.int64), column_in_memory(columns[1], numpy.float64)
     return {name: (steps[a:b], values[a:b]) for name, (a, b) in zip(names, pairwise(ends), strict=True)}
 
 
