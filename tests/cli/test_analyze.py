@@ -271,10 +271,23 @@ def test_narrow_terminals_keep_the_names(two: Store, cli: Cli, width: int, monke
     from rich.console import Console
 
     from fairtrial.api.analyze import analyze
-    from fairtrial.cli.analyze import _show
+    from fairtrial.cli._verdict_text import show_analysis
 
     fill(two, third={"effect": 0.1})
     console = Console(width=width, file=io.StringIO(), no_color=True)
-    _show(console, analyze("s", store=two.root))
+    show_analysis(console, analyze("s", store=two.root))
     text = console.file.getvalue()  # type: ignore[attr-defined]
     assert "third" in text.split("minus")[-1]
+
+
+def test_the_command_offers_every_method_and_summary_that_there_is() -> None:
+    """The words are spelt again in the command, so that its help needs no numpy."""
+    from fairtrial.analyse.compare import METHODS
+    from fairtrial.analyse.families import ADJUSTMENTS
+    from fairtrial.analyse.summaries import TYPES
+    from fairtrial.cli import _source_options
+    from fairtrial.cli import analyze as module
+
+    family = next(option for option in module.command.params if option.name == "family")
+    assert set(module.METHODS) == set(METHODS) and _source_options.TYPES == TYPES
+    assert tuple(family.type.choices) == ADJUSTMENTS  # type: ignore[attr-defined]

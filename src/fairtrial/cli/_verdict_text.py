@@ -1,0 +1,233 @@
+"""An analysis as a person reads it: the verdict, the tables, what they rest on, and the cautions, in that order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.core.sentences import p_words
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.analysis import Analysis
+    from fairtrial.core.findings import Comparison, Estimate
+
+
+def show_analysis(console: Console, analysis: Analysis) -> None:
+    """Verdict, tables, what they rest on, cautions: in that order."""
+    console.print(analysis.headline, style="bold", markup=False)
+    console.print()
+    console.print(_arms_table(analysis))
+    console.print()
+    console.print(_differences_table(analysis.comparisons))
+    if analysis.secondary:
+        console.print("\nFurther metrics, each by itself and not part of the verdict:", markup=False)
+        console.print(_differences_table(analysis.secondary))
+    console.print()
+    for line in _notes(analysis):
+        console.print(line, markup=False)
+    for caution in _cautions(analysis):
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+
+
+def _table(*headings: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        first = number == 0
+        table.add_column(
+            heading, justify="left" if first else "right", no_wrap=not first, min_width=8 if first else None
+        )
+    return table
+
+
+def _arms_table(analysis: Analysis) -> Any:
+    from rich.text import Text
+
+    table = _table("variant", "planned", "started", "completed", "used", "mean", "sd")
+    for arm in analysis.arms:
+        counts = [str(count) for count in (arm.planned, arm.started, arm.completed, arm.used)]
+        table.add_row(Text(arm.variant), *counts, shown_value(arm.mean), shown_value(arm.sd))
+    return table
+
+
+def _differences_table(found: Sequence[Comparison]) -> Any:
+    """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
+    from rich.text import Text
+
+    adjusted = any(each.adjusted_p is not None for each in found)
+    several = len({each.metric for each in found}) > 1
+    level = f"{100 * found[0].effect.level:g} % interval"
+    table = _table(f"minus {found[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict")
+    for each in found:
+        name = each.candidate + (f", {each.metric}" if several else "")
+        decimals = decimals_for(_width(each))
+        difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
+        cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals)]
+        cells += [p_words(each, each.p_value), *([p_words(each, each.adjusted_p)] if adjusted else [])]
+        table.add_row(Text(name), *(Text(cell) for cell in [*cells, each.verdict.value]))
+    return table
+
+
+def _size_line(found: Comparison) -> str | None:
+    """`kd wins 5 of 5 pairs, probability 1.00 [0.48, 1.00]; Hedges g 2.37 [0.61, 4.60], d_z 2.37 [0.55, 4.15].`"""
+    if found.superiority is None or found.superiority.value is None:
+        return None
+    chance = f"P({found.candidate} beats {found.control}) = {_brief(found.superiority)}"
+    if found.pairing == "paired":
+        wins = f"{found.superiority.value * found.n_control:g} of {counted(found.n_control, 'pair')}"
+        chance = f"{found.candidate} wins {wins}, probability {_brief(found.superiority)}"
+    g = f"; Hedges g {_brief(found.hedges_g)}" if _brief(found.hedges_g) else ""
+    d_z = f", d_z {_brief(found.d_z)}" if _brief(found.d_z) else ""
+    return f"{chance}{g}{d_z}."
+
+
+def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
+    if estimate is None or estimate.value is None:
+        return ""
+    known = limits and estimate.low is not None and estimate.high is not None
+    text = f"{estimate.value:.2f}" + (f" [{estimate.low:.2f}, {estimate.high:.2f}]" if known else "")
+    return text.replace("-", "−")
+
+
+def _notes(analysis: Analysis) -> list[str]:
+    first = analysis.comparisons[0]
+    better = "lower" if first.direction == "min" else "higher"
+    window = analysis.summary["window"]
+    where = f", steps {window[0]:g} to {window[1]:g}" if window and analysis.summary["type"] != "last" else ""
+    lines = [f"A run's number: {analysis.summary['text']} of {analysis.metric}{where} ({better} is better)."]
+    if first.pairing == "paired":
+        alone = len(analysis.comparisons) == 1
+        r = f"; correlation within pairs {_brief(first.correlation)}" if alone and _brief(first.correlation) else ""
+        lines.append(f"Pairs share these random streams: {first.streams}{r}.")
+    else:
+        lines.append("Runs are not paired.")
+    if len(analysis.comparisons) > 1:  # what the family's sentence could not say about those that are open
+        lines += [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
+    lines += [line for each in analysis.comparisons if (line := _size_line(each))]
+    lines += [_ttest_line(each) for each in analysis.comparisons if "ttest" in each.tests]
+    lines += dict.fromkeys(line for each in analysis.comparisons for line in _arrivals(each))
+    for name, fairness in analysis.fairness.items():
+        lines += _fairness_lines(analysis.control, name, fairness)
+    for arm in analysis.arms:
+        lines += [f"Left out: {each['run']}: {each['reason']}." for each in arm.left_out]
+    if analysis.certificate:
+        lines += _certificate_lines(analysis.certificate)
+    if analysis.power:
+        lines += _power_lines(analysis.power)
+    if analysis.tasks:
+        lines += _task_lines(analysis.tasks)
+    return lines
+
+
+def _ttest_line(found: Comparison) -> str:
+    test = found.tests["ttest"]
+    return (
+        f"Student's t beside it: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} degrees of "
+        f"freedom, p = {shown_p(test['p_value'])}."
+    )
+
+
+def _arrivals(found: Comparison) -> list[str]:
+    """Of times to a threshold that some runs never reached: how many did, and the means up to the horizon."""
+    if "horizon" not in found.tests:
+        return []
+    sides = (
+        (found.control, found.tests["reached_control"], found.n_control, found.mean_control),
+        (found.candidate, found.tests["reached_candidate"], found.n_candidate, found.mean_candidate),
+    )
+    return [
+        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {found.tests['horizon']:g}: "
+        f"{shown_value(mean)}."
+        for name, share, n, mean in sides
+        if share is not None
+    ]
+
+
+def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
+    differing = ", ".join(f"{d.option} ({d.control} → {d.candidate})" for d in fairness.options)
+    sizes = [
+        f"{label} {pair[0]:,.0f} against {pair[1]:,.0f}" if pair[0] != pair[1] else f"{label} {pair[0]:,.0f} in both"
+        for label, pair in zip(("parameters", "FLOPs per step"), fairness.sizes.values(), strict=True)
+        if None not in pair
+    ]
+    told = [f"{candidate} differs from {control} in {differing}" if differing else "", *sizes]
+    line = "; ".join(part for part in told if part)
+    return [f"Is this fair? {line}."] if line else []
+
+
+def _certificate_lines(certificate: Any) -> list[str]:
+    lines = [f"Certificate: {certificate}"]
+    for row in certificate.covered:
+        out = "  (ruled out by the data)" if row.ruled_out else ""
+        lines.append(
+            f"  {row.shape:<12} both arms {100 * row.both_arms:5.1f} %   one arm {100 * row.one_arm:5.1f} %{out}"
+        )
+    return lines
+
+
+def _power_lines(power: Mapping[str, Any]) -> list[str]:
+    lines = [f"Power, with {power['n']} runs per arm and a standard deviation of {shown_value(power['sd'])}:"]
+    for row in power["rows"]:
+        needed = f"; {row['seeds_for_sesoi']} seeds see {shown_value(power['sesoi'])}" if row["seeds_for_sesoi"] else ""
+        lines.append(
+            f"  {100 * row['power']:g} %: a true difference of {shown_value(row['detectable'])} is seen{needed}"
+        )
+    return lines
+
+
+def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
+    lines = [f"Over {len(tasks['tasks'])} tasks:"]
+    for arm, found in tasks["aggregates"].items():
+        parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in found.items()]
+        lines.append(f"  {arm}: " + ", ".join(parts))
+    for arm, e in tasks["probability_of_improvement"].items():
+        lines.append(f"  P(a run of {arm} beats one of the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())
+    return lines
+
+
+def _limits(estimate: Mapping[str, Any]) -> str:
+    if estimate["low"] is None or estimate["high"] is None:
+        return ""
+    return f"[{shown_value(estimate['low'])}, {shown_value(estimate['high'])}]"
+
+
+def _cautions(analysis: Analysis) -> list[Mapping[str, str]]:
+    """Each once, however many comparisons carry it."""
+    found = [caution for each in analysis.comparisons for caution in each.cautions]
+    return list({caution["text"]: caution for caution in [*found, *analysis.cautions]}.values())
+
+
+def row_of(found: Comparison) -> dict[str, Any]:
+    """A comparison as a line of a spreadsheet."""
+    return {
+        "control": found.control, "candidate": found.candidate, "metric": found.metric,
+        "verdict": found.verdict.value, "difference": found.effect.value, "low": found.effect.low,
+        "high": found.effect.high, "level": found.effect.level, "p": found.p_value, "p_adjusted": found.adjusted_p,
+        "hedges_g": found.hedges_g.value if found.hedges_g else None,
+        "superiority": found.superiority.value if found.superiority else None,
+        "n_control": found.n_control, "n_candidate": found.n_candidate, "pairing": found.pairing,
+        "method": found.method, "reason": found.reason, "label": found.label,
+    }  # fmt: skip
+
+
+def page_row_of(found: Comparison) -> dict[str, Any]:
+    """The same as a line of a paper: rounded as far as the interval is known, intervals in one column."""
+    decimals = decimals_for(_width(found))
+    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    return {
+        "candidate": found.candidate, "control": found.control, "metric": found.metric,
+        "difference": "" if found.effect.value is None else shown_change(found.effect.value, decimals),
+        f"{100 * found.effect.level:g} % interval": shown_interval(found.effect.low, found.effect.high, decimals),
+        "adjusted p" if found.adjusted_p is not None else "p": p_words(found, p),
+        "g": _brief(found.hedges_g, limits=False), "n": min(found.n_control, found.n_candidate),
+        "verdict": found.verdict.value,
+    }  # fmt: skip
+
+
+def _width(found: Comparison) -> float | None:
+    low, high = found.effect.low, found.effect.high
+    return None if low is None or high is None else high - low
