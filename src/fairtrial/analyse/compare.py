@@ -107,10 +107,10 @@ class Terms:
         side = self.side
         return side if self.direction == "max" else {"greater": "less", "less": "greater"}.get(side, side)
 
-    def infer(self, arms: Arms, seed: Seed, method: str | None = None) -> Inference:
+    def infer(self, arms: Arms, seed: Seed) -> Inference:
         """About candidate − control, whichever of them came first in the canonical order."""
         methods = PAIRED_METHODS if self.paired else UNPAIRED_METHODS
-        found = methods[method or self.method](arms, self.resamples, arms.stream(seed))
+        found = methods[self.method](arms, self.resamples, arms.stream(seed))
         if arms.symmetric:
             return found.symmetric()
         return found.negated() if arms.swapped else found

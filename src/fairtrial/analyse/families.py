@@ -16,7 +16,7 @@ import numpy as np
 
 from fairtrial.analyse.compare import Judged, Terms, compare, decide_by, judge, keep_finite, outlook
 from fairtrial.analyse.inference import Inference
-from fairtrial.analyse.samples import Array, Seed, frozen_seed
+from fairtrial.analyse.samples import Array, Seed, frozen_seed, row_order
 from fairtrial.analyse.verdicts import Decision, conclude, stand_both
 from fairtrial.core.cautions import ARMS_DIFFER, LOST_RUNS, POOLED_NOISE, TOO_FEW_FOR_FAMILY
 from fairtrial.core.errors import InvalidOptions, unknown
@@ -135,15 +135,18 @@ def _with_attrition(found: Comparison, control: Array, candidate: Array, known: 
 def check_adjustment(adjustment: str, terms: Terms) -> None:
     if adjustment not in ADJUSTMENTS:
         raise InvalidOptions(unknown("family adjustment", adjustment, ADJUSTMENTS))
-    if adjustment == "tukey" and not (terms.paired and terms.method == "t" and terms.side == "two-sided"):
+    if adjustment == "tukey" and not _fits_tukey(terms):
         raise InvalidOptions(
             "Tukey's limit is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
         )
 
 
 def default_adjustment(terms: Terms) -> str:
-    fits = terms.paired and terms.method == "t" and terms.side == "two-sided"
-    return "tukey" if fits else "holm"
+    return "tukey" if _fits_tukey(terms) else "holm"
+
+
+def _fits_tukey(terms: Terms) -> bool:
+    return terms.paired and terms.method == "t" and terms.side == "two-sided"
 
 
 def _kept(arms: Arms) -> Arms:
@@ -165,7 +168,7 @@ def _tukey_judge(control: str, terms: Terms) -> Judge:
         names = sorted(arms)
         first = names.index(control)
         layout = np.array([arms[name] for name in names])
-        layout = layout[:, np.lexsort(layout[::-1])]  # canonical: the order of runs must not reach the last digits
+        layout = layout[:, row_order(layout.T)]  # canonical: the order of runs must not reach the last digits
         found: list[tuple[Judged, float | None]] = []
         for name in arms:
             if name == control:
@@ -193,24 +196,20 @@ def _stepwise_judge(control: str, terms: Terms, adjustment: str, seed: Seed) -> 
         known = [index for index, each in enumerate(found) if each.inference is not None]
         p_values = [float(each.inference.p_value(side)) for each in found if each.inference is not None]
         adjusted = dict(zip(known, ADJUST[adjustment](p_values), strict=True))
-        return [(by_adjusted_p(each, adjusted.get(i), terms), adjusted.get(i)) for i, each in enumerate(found)]
+        return [(_by_adjusted_p(each, adjusted.get(i), terms), adjusted.get(i)) for i, each in enumerate(found)]
 
     return judged
 
 
-def by_adjusted_p(found: Judged, adjusted: float | None, terms: Terms) -> Judged:
+def _by_adjusted_p(found: Judged, adjusted: float | None, terms: Terms) -> Judged:
     """A verdict by the adjusted p, not by the pair's own interval."""
     if found.inference is None or adjusted is None or found.decision.significant is None:
         return found
     gain = found.inference.value if terms.direction == "max" else -found.inference.value
-    return replace(found, decision=adjusted_decision(found.decision, adjusted, gain, terms.alpha))
-
-
-def adjusted_decision(decision: Decision, adjusted: float, gain: float, alpha: float) -> Decision:
-    significant = adjusted <= alpha
-    again = conclude(significant, gain > 0, decision.equivalent, decision.exceeds_sesoi and significant)
+    own, significant = found.decision, adjusted <= terms.alpha
+    again = conclude(significant, gain > 0, own.equivalent, own.exceeds_sesoi and significant)
     reason = Reason.ADJUSTED.value if again.verdict is Verdict.INCONCLUSIVE else None
-    return replace(again, reason=reason, not_worse=decision.not_worse)
+    return replace(found, decision=replace(again, reason=reason, not_worse=own.not_worse))
 
 
 def _adjusted(
