@@ -26,16 +26,16 @@ from fairtrial.core.errors import (
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe, load_recipe
-from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Observer, Setting, Trainable, Watch
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
-from fairtrial.record.claims import Claim
+from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
-from fairtrial.train.loop import train
+from fairtrial.train.loop import Course, course, train, train_together
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,106 @@ class Request:
         return cls(RunSpec.from_dict(values["spec"]), Path(values["store"]), values["environment"], needs)
 
 
+ToLog = Callable[[RunPaths], contextlib.AbstractContextManager[Any]]
+Ending = Callable[[RunSpec, int, Outcome | None], None]
+"""Told how a cell ended: the exit status that stands for it, and its outcome unless another process has the cell."""
+
+
 def run_cell(
     request: Request,
     *,
     observers: Sequence[Observer] = (),
     should_stop: Callable[[], bool] = lambda: False,
-    to_log: Callable[[RunPaths], contextlib.AbstractContextManager[Any]] = lambda _: contextlib.nullcontext(),
+    to_log: ToLog = lambda _: contextlib.nullcontext(),
 ) -> Outcome:
     """Make one run, or continue it, or find that it is done. Raises ClaimedElsewhere when another makes it."""
-    store = Store(request.store)
-    paths = store.paths.run(request.spec.study, request.spec.run_id)
-    claim = Claim(paths)
+    with contextlib.ExitStack() as leaving:
+        attempt = _Attempt(request, leaving)
+        if attempt.done:
+            return attempt.done
+        leaving.enter_context(to_log(attempt.paths))
+        work = attempt.begin(should_stop, Watch(observers))
+        return work.conclude(work.carry_out())
+
+
+def run_stack(
+    requests: Sequence[Request],
+    ended: Ending,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    to_log: ToLog = lambda _: contextlib.nullcontext(),
+) -> None:
+    """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
+    with contextlib.ExitStack() as leaving:
+        attempts = [found for request in requests if (found := _attempt(request, leaving, ended))]
+        if not attempts:
+            return
+        leaving.enter_context(to_log(attempts[0].paths))
+        for other in attempts[1:]:
+            _point_to_log(other.paths, attempts[0].paths)
+        works = [attempt.begin(should_stop, Watch()) for attempt in attempts]
+        _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, work.conclude(outcome)))
+
+
+def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending) -> _Attempt | None:
+    """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
-        done = _already_done(paths, request.spec)
-        if done:
-            return done
-        with to_log(paths):
-            return _record(request, store, paths, claim, observers, should_stop)
-    finally:
-        claim.release()
+        attempt = _Attempt(request, leaving)
+    except ClaimedElsewhere:
+        ended(request.spec, EXIT_CLAIMED, None)
+        return None
+    except FairtrialError as error:
+        ended(request.spec, 1, refused(error))
+        return None
+    if attempt.done:
+        ended(request.spec, 0, attempt.done)
+    return None if attempt.done else attempt
+
+
+def refused(error: FairtrialError) -> Outcome:
+    """How a cell stands that could not even be begun."""
+    return Outcome(Status.INTERRUPTED, "; ".join([error.message, *error.problems]), error.hint)
+
+
+def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
+    with own.log.open("a") as log:
+        log.write(f"Made in one process with {shared.root.name}: what was printed is in its log.\n")
+
+
+class _Attempt:
+    """A claim on a cell, and whether there is anything left to do."""
+
+    def __init__(self, request: Request, leaving: contextlib.ExitStack) -> None:
+        self.request = request
+        self.store = Store(request.store)
+        self.paths = self.store.paths.run(request.spec.study, request.spec.run_id)
+        self.claim = Claim(self.paths)
+        self._leaving = leaving
+        leaving.callback(self.claim.release)
+        self.done = _already_done(self.paths, request.spec)
+
+    def begin(self, should_stop: Callable[[], bool], watch: Watch) -> _Work:
+        spec, store = self.request.spec, self.store
+        recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+        options = parse_options(recipe.options, spec.options, where=spec.name)
+        data = recipe.data(options, store.cache)
+        metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
+        metadata.update(_judgement(recipe, options))
+        recorder = Recorder.create(self.paths, metadata, self.claim)
+        self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
+        needs = {name: store.paths.run(study, run) for name, (study, run) in self.request.needs.items()}
+        setting = Setting(
+            streams=Streams(spec.seed),
+            variant=spec.variant,
+            run=self.paths,
+            cache=store.cache,
+            data=data,
+            needs=needs,
+            should_stop=should_stop,
+        )
+        if recipe.synthetic:
+            setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
+        return _Work(spec, recipe, options, setting, recorder, watch)
 
 
 def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
@@ -89,39 +170,6 @@ def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
     if existing.metadata["fingerprint"] != spec.fingerprint:
         raise CellConflict(f"run {spec.name} exists with other options")
     return Outcome(existing.status, existing.reason, already_done=True) if existing.status.is_result else None
-
-
-def _record(
-    request: Request,
-    store: Store,
-    paths: RunPaths,
-    claim: Claim,
-    observers: Sequence[Observer],
-    should_stop: Callable[[], bool],
-) -> Outcome:
-    spec = request.spec
-    recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-    options = parse_options(recipe.options, spec.options, where=spec.name)
-    data = recipe.data(options, store.cache)
-    metadata = new_metadata(spec, request.environment, synthetic=recipe.synthetic)
-    metadata.update(_judgement(recipe, options))
-    recorder = Recorder.create(paths, metadata, claim)
-    needs = {name: store.paths.run(study, run) for name, (study, run) in request.needs.items()}
-    setting = Setting(
-        streams=Streams(spec.seed),
-        variant=spec.variant,
-        run=paths,
-        cache=store.cache,
-        data=data,
-        needs=needs,
-        should_stop=should_stop,
-    )
-    if recipe.synthetic:
-        setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
-    try:
-        return _Work(recipe, options, setting, recorder, Watch(observers)).carry_out()
-    finally:  # where even the ending could not be written, the run stays as it is and can be resumed
-        recorder.close()
 
 
 def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
@@ -141,63 +189,121 @@ def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
 class _Work:
     """One attempt at a run, with all that it needs at hand."""
 
+    spec: RunSpec
     recipe: LoadedRecipe
     options: Options
     setting: Setting
     recorder: Recorder
     watch: Watch
     resources: dict[str, Any] = field(default_factory=dict)
+    company: int = 1
+    _children_before: float = field(default_factory=children_cpu_seconds)
 
     def carry_out(self) -> Outcome:
-        """Do the work and write down how it ended, whatever happens."""
+        """Do the work, whatever happens."""
+        try:
+            if self.recipe.execute is not None:
+                self.recipe.execute(self.options, self.setting, self.recorder)
+            else:
+                trainable = self.build()
+                self.resources |= step_expense(trainable, 1)
+                done = self.resume(trainable)
+                train(trainable, self.loop, self.recorder, done=done, watch=self.watch, should_stop=self.should_stop)
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
+            return self.how_it_ended(error)
+        return self.how_it_ended(None)
+
+    @property
+    def loop(self) -> LoopOptions:
+        assert isinstance(self.options, LoopOptions)
+        return self.options
+
+    @property
+    def should_stop(self) -> Callable[[], bool]:
+        return self.setting.should_stop
+
+    def build(self) -> Trainable:
+        if isinstance(self.options, TorchOptions):
+            _set_threads(self.options.threads)
+        trainable = self.recipe.build(self.options, self.setting)
+        _check_best_metric(trainable, self.loop)
+        return trainable
+
+    def resume(self, trainable: Trainable) -> int:
+        """Go back to where an interrupted attempt had got; returns the step after which that is."""
+        self.recorder.begin_training()
+        saved = self.recorder.resume()
+        if saved is None:
+            return 0
+        trainable.load_state(saved.state)
+        return saved.step
+
+    def course(self, trainable: Trainable) -> Course:
+        done = self.resume(trainable)
+        return course(
+            trainable, self.loop, self.recorder, done=done, watch=self.watch, should_stop=self.should_stop
+        )  # fmt: skip
+
+    def how_it_ended(self, error: BaseException | None) -> Outcome:
+        if error is None:
+            return Outcome(Status.COMPLETED)
+        if isinstance(error, Diverged):
+            return Outcome(Status.DIVERGED, str(error))
+        if isinstance(error, (Interrupted, StoreError)):
+            return Outcome(Status.INTERRUPTED, error.message, error.hint)
+        if isinstance(error, KeyboardInterrupt):
+            return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
+        if isinstance(error, FairtrialError):
+            return Outcome(Status.FAILED, error.message, error.hint)
+        with contextlib.suppress(OSError), self.setting.run.log.open("a") as log:
+            traceback.print_exception(error, file=log)
+        return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
+
+    def conclude(self, outcome: Outcome) -> Outcome:
+        """Write down how the work ended and what it used."""
         is_program = self.recipe.execute is not None
-        children_before = children_cpu_seconds()
-        outcome = self._attempt()
         if is_program:
             self.recorder.refresh()
-        self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
+        if self.company == 1:
+            self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
         metadata = self.recorder.metadata
         streams = sorted({*metadata["lineage"].get("streams", []), *self.setting.streams.used})
         metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage, "streams": streams}
         metadata.update(resources=self.resources, cautions=list(self.setting.cautions))
-        used = children_cpu_seconds() - children_before if is_program else None
+        used = children_cpu_seconds() - self._children_before if is_program else None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
         return outcome
 
-    def _attempt(self) -> Outcome:
-        try:
-            if self.recipe.execute is None:
-                self._train()
-            else:
-                self.recipe.execute(self.options, self.setting, self.recorder)
-        except Diverged as end:
-            return Outcome(Status.DIVERGED, str(end))
-        except (Interrupted, StoreError) as end:
-            return Outcome(Status.INTERRUPTED, end.message, end.hint)
-        except KeyboardInterrupt:
-            return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
-        except FairtrialError as error:
-            return Outcome(Status.FAILED, error.message, error.hint)
-        except Exception as error:  # noqa: BLE001 — anything that a recipe raises is how its run ended
-            with contextlib.suppress(OSError), self.setting.run.log.open("a") as log:
-                traceback.print_exc(file=log)
-            return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
-        return Outcome(Status.COMPLETED)
 
-    def _train(self) -> None:
-        options = self.options
-        assert isinstance(options, LoopOptions)
-        if isinstance(options, TorchOptions):
-            _set_threads(options.threads)
-        trainable = self.recipe.build(options, self.setting)
-        self.resources |= step_expense(trainable, 1)
-        _check_best_metric(trainable, options)
-        self.recorder.begin_training()
-        saved = self.recorder.resume()
-        if saved:
-            trainable.load_state(saved.state)
-        done = saved.step if saved else 0
-        train(trainable, options, self.recorder, done=done, watch=self.watch, should_stop=self.setting.should_stop)
+def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome], None]) -> None:
+    """Build every run, then step those together that could be built; none of them ends because of another."""
+    built: list[tuple[_Work, Trainable]] = []
+    for work in works:
+        try:
+            built.append((work, work.build()))
+        except Exception as error:  # noqa: BLE001
+            ended(work, work.how_it_ended(error))
+    if not built:
+        return
+    expense = step_expense(built[0][1], 1)  # the shapes of a stack's runs agree, and with them what a step takes
+    running: list[tuple[_Work, Trainable, Course]] = []
+    for work, trainable in built:
+        work.resources |= expense
+        work.company = len(built)
+        work.recorder.shared_with(len(built))
+        running.append((work, trainable, work.course(trainable)))
+    stack = built[0][0].recipe.stack([trainable for _, trainable, _ in running])
+    left = {member: work for member, (work, _, _) in enumerate(running)}
+
+    def end(member: int, error: BaseException | None) -> None:
+        work = left.pop(member)
+        ended(work, work.how_it_ended(error))
+
+    try:
+        train_together(stack, [run for _, _, run in running], end)
+    except Exception as error:  # noqa: BLE001 — a step of all of them failed
+        for member in list(left):
+            end(member, error)
 
 
 def _check_best_metric(trainable: Trainable, options: LoopOptions) -> None:

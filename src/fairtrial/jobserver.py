@@ -29,7 +29,8 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.processes import kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.job import Request, run_cell
+from fairtrial.core.specs import RunSpec
+from fairtrial.job import Ending, Request, refused, run_cell, run_stack
 from fairtrial.record.claims import ClaimedElsewhere
 
 GRACE_S = 5.0
@@ -69,23 +70,32 @@ def printed_to_log(paths: RunPaths) -> Iterator[None]:
         sys.stderr.flush()
 
 
-def do_job(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outcome | None]:
-    """Run a cell; exit status and outcome for the launcher, which must hear of whatever goes wrong."""
+def do_job(requests: Sequence[Request], ended: Ending, should_stop: Callable[[], bool]) -> None:
+    """Run the cells of a job; the launcher must hear of whatever goes wrong."""
+    try:
+        if len(requests) > 1:
+            run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log)
+            return
+        ended(requests[0].spec, *_do_one(requests[0], should_stop))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        for request in requests:  # those that have been heard of already stay as they were told
+            ended(request.spec, 1, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
+
+
+def _do_one(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outcome | None]:
     try:
         return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log)
     except ClaimedElsewhere:
         return EXIT_CLAIMED, None
     except FairtrialError as error:
-        return 1, Outcome(Status.INTERRUPTED, "; ".join([error.message, *error.problems]), error.hint)
-    except Exception as error:  # noqa: BLE001
-        traceback.print_exc()
-        return 1, Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
+        return 1, refused(error)
 
 
-def tell(descriptor: int, code: int, outcome: Outcome | None) -> None:
-    """The last word of a job: one line, so that nobody waits for its process to be taken down."""
+def tell(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:
+    """How a cell ended, or with None the whole job: one line, so that nobody waits for the process to be gone."""
     short = outcome and replace(outcome, reason=_short(outcome.reason), hint=_short(outcome.hint))
-    message = {"exit": code, "outcome": short.to_dict() if short else None}
+    message = {"cell": cell, "exit": code, "outcome": short.to_dict() if short else None}
     os.write(descriptor, json.dumps(message, ensure_ascii=False).encode(errors="replace") + b"\n")
 
 
@@ -94,13 +104,14 @@ def _short(text: str | None) -> str | None:
     return text if text is None or len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " …"
 
 
-@dataclass(frozen=True)
+@dataclass
 class Child:
-    """A forked process: it reads one command, does that job, and writes its outcome."""
+    """A forked process: it reads one command, does that job, and writes a line for each cell that ended."""
 
     pid: int
     command: int
     outcome: int
+    heard: bytes = b""
 
 
 class Server:
@@ -189,22 +200,26 @@ class Server:
             code = _do_and_tell(json.loads(line), outcome_write) if line else 0
         except BaseException as error:  # noqa: BLE001 — a child that cannot even begin must say why
             traceback.print_exc()
-            tell(outcome_write, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
+            tell(outcome_write, None, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
     def _hear(self, pid: int) -> bool:
-        """Pass on how a job ended, if it has said so; the next job need not wait for its process to go."""
+        """Pass on what a job says; whether that was its last word. The next need not wait for its process to go."""
         identity, child = self.jobs[pid]
-        if not select.select([child.outcome], [], [], 0)[0]:
-            return False
-        line = os.read(child.outcome, select.PIPE_BUF)
-        if line:
-            self._forget(pid)
-            self._say({"id": identity, **json.loads(line)})
-        return bool(line)
+        while select.select([child.outcome], [], [], 0)[0]:
+            chunk = os.read(child.outcome, 1 << 16)
+            if not chunk:
+                return False
+            *lines, child.heard = (child.heard + chunk).split(b"\n")
+            for message in map(json.loads, lines):
+                self._say({"id": identity, **message})
+                if message["cell"] is None:
+                    self._forget(pid)
+                    return True
+        return False
 
     def _reap(self) -> None:
         """Collect processes that are gone; one that said nothing has only its exit status to tell."""
@@ -213,7 +228,8 @@ class Server:
             done, status = os.waitpid(pid, os.WNOHANG)
             if done and not self._hear(pid):
                 self._forget(pid)
-                self._say({"id": identity, "exit": os.waitstatus_to_exitcode(status), "outcome": None})
+                code = os.waitstatus_to_exitcode(status)
+                self._say({"id": identity, "cell": None, "exit": code, "outcome": None})
 
     def _forget(self, pid: int) -> None:
         os.close(self.jobs.pop(pid)[1].outcome)
@@ -245,9 +261,18 @@ def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
         _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()
     stop.listen()
-    code, outcome = do_job(Request.from_dict(command["request"]), stop)
-    tell(write_end, code, outcome)
-    return code
+    requests = {key: Request.from_dict(request) for key, request in command["requests"].items()}
+    keys = {request.spec.name: key for key, request in requests.items()}
+    told: set[str] = set()
+
+    def ended(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
+        if spec.name not in told:
+            told.add(spec.name)
+            tell(write_end, keys[spec.name], code, outcome)
+
+    do_job(list(requests.values()), ended, stop)
+    tell(write_end, None, 0, None)
+    return 0
 
 
 def _become_fresh(command: Mapping[str, Any], write_end: int) -> NoReturn:

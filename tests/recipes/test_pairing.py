@@ -31,7 +31,7 @@ def build(store: Store, recipe: str, seed: int = 1, **options: Any) -> Any:
 
 
 def weights(trainable: Any) -> dict[str, torch.Tensor]:
-    return dict(trainable.module.state_dict())
+    return dict(trainable.state()["module"])
 
 
 def orders(trainable: Any, steps: int = 30) -> list[list[int]]:

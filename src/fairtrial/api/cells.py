@@ -19,6 +19,7 @@ from fairtrial.core.specs import Need, RunSpec
 from fairtrial.job import Request
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import Schedule, Ticket
+from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -38,6 +39,7 @@ class Cell:
     request: Request
     existing: Run | None
     needs: tuple[Cell, ...] = ()
+    stack_key: str | None = None
 
     @property
     def key(self) -> str:
@@ -59,6 +61,7 @@ class Terms:
     retry_failed: bool = False
     watch: Watcher = lambda _: None
     tell: Callable[[str], None] = lambda _: None
+    stack: bool = False
 
 
 def load_checked_recipe(word: str) -> LoadedRecipe:
@@ -99,7 +102,8 @@ class _Preparation:
             needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
             existing = self.store.run(spec.study, spec.run_id)
             request = self._request(spec, recipe, needs)
-            self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()))
+            key = recipe.stack_key(options)
+            self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
         return self.known[spec.name]
 
     def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
@@ -129,7 +133,7 @@ def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -
     keys = {(cell.spec.study, cell.spec.run_id) for cell in cells}
     for study, run in sorted(changed | (keys & {(row["study"], row["run"]) for row in rows})):
         store.archive(store.paths.run(study, run), study)
-    return [Cell(cell.spec, cell.request, None, cell.needs) for cell in cells]
+    return [replace(cell, existing=None) for cell in cells]
 
 
 def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
@@ -157,9 +161,11 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         settle_run(store, by_key[key].spec, status, reason)
 
     tickets = [Ticket(cell.key, cell.request.to_dict()) for cell in cells]
+    stacked = terms.stack and terms.timeout is None  # a time limit is about one run
+    tasks = divide(tickets, lambda ticket: by_key[ticket.key].stack_key if stacked else None, launcher.slots)
     schedule = Schedule(
-        tickets, launcher, look, settle, terms.timeout, terms.retries, terms.watch, tell=terms.tell
-    )  # fmt: skip
+        tasks, launcher, look, settle, terms.timeout, terms.retries, terms.watch, tell=terms.tell, tickets=tickets
+    )
     schedule.run()
     terms.watch(tickets)
     if schedule.interrupted:

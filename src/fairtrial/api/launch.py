@@ -63,6 +63,7 @@ class LaunchTerms:
     retry_failed: bool = False
     replace_old: bool = False
     strict: bool = False
+    stack: bool = False
     watch: Watcher = lambda _: None
     ready: Callable[[Sequence[Cell]], None] = lambda _: None
     tell: Callable[[str], None] = lambda _: None
@@ -97,7 +98,7 @@ def _run_missing(cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, term
         str(recipe.file) if recipe.file else recipe.name,
         *(n.spec.recipe for c in missing for n in c.needs),
     }
-    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell)
+    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell, terms.stack)
     with closing(LocalLauncher(slots, [*sorted(words), "pyarrow.parquet"], fresh=several_threads)) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]

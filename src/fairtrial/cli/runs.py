@@ -144,8 +144,7 @@ def _show_run(console: Console, shown: Shown) -> None:
         "data": metadata["data"] and f"{metadata['data']['name']} {metadata['data']['sha256'][:12]}",
         "teacher": metadata["lineage"].get("teacher", {}).get("run"),
         "best": best_line(metadata),
-        "time": f"{shown_time(metadata['timings']['wall_s'])} wall, {shown_time(metadata['timings']['cpu_s'])} CPU"
-        if metadata["timings"]["wall_s"] is not None else None,
+        "time": _time(metadata["timings"]),
         "memory": _memory(resources),
         "work": f"{resources['parameters']:,} parameters, {resources['flops_per_step']:,} FLOPs per step"
         if resources.get("parameters") else None,
@@ -175,6 +174,15 @@ def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
     for name, fact in facts.items():
         grid.add_row(Text(f" {name}"), Text(str(fact)), style=style)
     return grid
+
+
+def _time(timings: Mapping[str, Any]) -> str | None:
+    stacked = timings.get("stacked", 1)
+    if stacked > 1:
+        return f"not its own: {stacked} runs were trained together"
+    if timings["wall_s"] is None:
+        return None
+    return f"{shown_time(timings['wall_s'])} wall, {shown_time(timings['cpu_s'])} CPU"
 
 
 def _memory(resources: Mapping[str, Any]) -> str | None:

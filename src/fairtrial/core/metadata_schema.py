@@ -81,6 +81,7 @@ class Timings(_Part):
     setup_s: float | None = Field(description="From the start of the job to the first step.")
     wall_s: float | None = Field(description="Training, evaluation and checkpoints.")
     cpu_s: float | None = Field(description="CPU time of the same, or of the program for `command`.")
+    stacked: int = Field(1, description="Runs that shared its process: with company no time is its own.", ge=1)
 
 
 class Resources(_Part):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,7 @@ from typing import Any
 from fairtrial.core.errors import MissingExtra, UserError, unknown
 from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, Dataset, Journal, Setting, Trainable
+from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, Trainable
 
 RECIPES = "recipes"
 
@@ -81,6 +81,16 @@ class LoadedRecipe:
     def build(self, options: Options, setting: Setting) -> Trainable:
         trainable: Trainable = self.module.build(options, setting)
         return trainable
+
+    def stack_key(self, options: Options) -> str | None:
+        """Runs of one key may share a stack; None is made alone."""
+        find = getattr(self.module, "stack_key", None)
+        key: str | None = find(options) if find else None
+        return key
+
+    def stack(self, trainables: Sequence[Trainable]) -> Stack:
+        stack: Stack = self.module.stack(trainables)
+        return stack
 
 
 def recipe_names() -> list[str]:

@@ -13,6 +13,11 @@ and either `build(options, setting) -> Trainable`, which the loop drives (its Op
 `data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, `EXAMPLE` (variants and options
 that `init` starts a study file with), and `warm()`, which is called once in the process that jobs are forked from,
 to load what is slow to import.
+
+A recipe whose runs can be stepped together says which with `stack_key(options) -> str | None` (runs of one key may
+share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. Recipes that can be
+confirmed on fresh data say how with `fresh_report(number) -> {option: value}`. `COMPONENTS` maps what an ablation can
+take away to the option values that do so.
 """
 
 from __future__ import annotations
@@ -99,6 +104,19 @@ class Trainable(Protocol):
     def state(self) -> dict[str, Any]: ...
 
     def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+
+class Stack(Protocol):
+    """Runs of one recipe that are stepped together, each as if it were alone.
+
+    Implementers guarantee: a run's numbers are bit for bit the same whatever it is stacked with, alone included,
+    and nothing that happens to one run, such as a loss that is no longer a number, reaches another. The members
+    stay `Trainable`s: they are evaluated, saved and loaded one by one.
+    """
+
+    def step(self, due: Mapping[int, int], watch: Watch) -> Mapping[int, Mapping[str, SupportsFloat]]:
+        """Take the step that is due for each member, by its number; a member that is not due any more has left."""
+        ...
 
 
 class Journal(Protocol):

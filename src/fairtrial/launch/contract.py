@@ -1,9 +1,9 @@
 """What every launcher guarantees.
 
-`submit` starts a cell and returns at once; `poll` gives each submitted cell's exit exactly once; `has_started`
-says whether its process is there; `stop` asks a cell to save and leave, or kills it, also one that has not started
-yet. A launcher never decides what to run, never retries and never reads the store: `schedule.py` does the first two
-and its caller the third.
+`submit` starts a task, which is one cell or several that share a process, and returns at once; `poll` gives each
+submitted cell's exit exactly once; `has_started` says whether the process of a cell is there; `stop` asks that
+process to save and leave, or kills it, also one that has not started yet. A launcher never decides what to run,
+never retries and never reads the store: `schedule.py` does the first two and its caller the third.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ class Exit:
 
 
 class Launcher(Protocol):
-    """Runs cells somewhere. `slots` is how many at once."""
+    """Runs tasks somewhere. `slots` is how many at once."""
 
     slots: int
 
-    def submit(self, key: str, request: Mapping[str, Any]) -> None: ...
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None: ...
 
     def poll(self, timeout: float) -> list[Exit]: ...
 

@@ -20,8 +20,8 @@ class InlineLauncher:
         self._perform = perform
         self._waiting: list[tuple[str, Mapping[str, Any]]] = []
 
-    def submit(self, key: str, request: Mapping[str, Any]) -> None:
-        self._waiting.append((key, request))
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        self._waiting.extend(requests.items())
 
     def poll(self, timeout: float) -> list[Exit]:  # noqa: ARG002 — it never waits: it works
         exits = []

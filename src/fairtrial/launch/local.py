@@ -1,8 +1,9 @@
-"""Runs cells on this machine: one process each, forked from a server that has the imports loaded."""
+"""Runs tasks on this machine: one process each, forked from a server that has the imports loaded."""
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import select
@@ -24,16 +25,22 @@ class LocalLauncher:
     def __init__(self, slots: int, preload: Sequence[str], *, fresh: bool = False) -> None:
         self.slots = slots
         self._fresh = fresh
-        self._pids: dict[str, int] = {}
-        self._to_stop: dict[str, bool] = {}
+        self._pids: dict[int, int] = {}
+        self._numbers = itertools.count()  # a cell that is tried again may be submitted before its old process is gone
+        self._tasks: dict[int, dict[str, None]] = {}
+        self._task_of: dict[str, int] = {}
+        self._to_stop: dict[int, bool] = {}
         self._pending = b""
         argv = [sys.executable, "-m", "fairtrial.jobserver", "serve", *([] if fresh else preload)]
         self._server = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), start_new_session=True
         )
 
-    def submit(self, key: str, request: Mapping[str, Any]) -> None:
-        line = json.dumps({"id": key, "fresh": self._fresh, "request": request}).encode() + b"\n"
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        task = next(self._numbers)
+        self._tasks[task] = dict.fromkeys(requests)
+        self._task_of.update(dict.fromkeys(requests, task))
+        line = json.dumps({"id": task, "fresh": self._fresh, "requests": requests}).encode() + b"\n"
         assert self._server.stdin is not None
         try:
             self._server.stdin.write(line)
@@ -47,20 +54,37 @@ class LocalLauncher:
             if "pid" in message:
                 self._pids[message["id"]] = message["pid"]
                 if message["id"] in self._to_stop:  # it was stopped before it had begun
-                    self.stop(message["id"], kill=self._to_stop.pop(message["id"]))
+                    self._stop(message["id"], kill=self._to_stop.pop(message["id"]))
             elif "exit" in message:
-                pid = self._pids.pop(message["id"], None)
-                if pid and message["exit"] < 0:  # it could not end what it had started
-                    kill_session(pid)
-                outcome = message["outcome"]
-                exits.append(Exit(message["id"], message["exit"], Outcome.from_dict(outcome) if outcome else None))
+                exits += self._exits(message)
         return exits
+
+    def _exits(self, message: Mapping[str, Any]) -> list[Exit]:
+        """One cell's exit, or when the process is over, that of every cell which it did not speak of."""
+        task, cell, code = message["id"], message["cell"], message["exit"]
+        outcome = Outcome.from_dict(message["outcome"]) if message["outcome"] else None
+        left = self._tasks.get(task, {})
+        keys = [cell] if cell is not None else list(left)
+        for key in keys:
+            left.pop(key, None)
+            if self._task_of.get(key) == task:
+                del self._task_of[key]
+        if cell is None:
+            self._tasks.pop(task, None)
+            pid = self._pids.pop(task, None)
+            if pid and code < 0:  # it could not end what it had started
+                kill_session(pid)
+        return [Exit(key, code, outcome) for key in keys]
 
     def stop(self, key: str, *, kill: bool) -> None:
         """The job leads a session of its own: a kill takes everything in it along."""
-        pid = self._pids.get(key)
+        if key in self._task_of:
+            self._stop(self._task_of[key], kill=kill)
+
+    def _stop(self, task: int, *, kill: bool) -> None:
+        pid = self._pids.get(task)
         if pid is None:
-            self._to_stop[key] = kill
+            self._to_stop[task] = kill
             return
         with contextlib.suppress(ProcessLookupError):
             if kill:
@@ -69,7 +93,7 @@ class LocalLauncher:
                 os.kill(pid, signal.SIGTERM)
 
     def has_started(self, key: str) -> bool:
-        return key in self._pids
+        return self._task_of.get(key) in self._pids
 
     def close(self) -> None:
         assert self._server.stdin is not None and self._server.stdout is not None

@@ -1,6 +1,7 @@
-"""Which cell next? Fills the slots, keeps time, tries again, and stops cleanly.
+"""Which cells next? Fills the slots, keeps time, tries again, and stops cleanly.
 
-The schedule knows launchers and cells, not the store. Its caller gives it `look`, which says how a cell stands
+A task is one cell, or several that share a process; a cell that has to be tried again is a task of its own. The
+schedule knows launchers and cells, not the store. Its caller gives it `look`, which says how a cell stands
 on disk, and `settle`, which writes down how a cell ended whose process could not do so itself.
 """
 
@@ -52,7 +53,7 @@ class Ticket:
 class Schedule:
     """Runs tickets to their end. `changed` is told about every tick, for people who watch."""
 
-    tickets: Sequence[Ticket]
+    tasks: Sequence[Sequence[Ticket]]
     launcher: Launcher
     look: Callable[[str], Outcome | None]
     settle: Callable[[str, Status, str], None]
@@ -62,12 +63,15 @@ class Schedule:
     clock: Callable[[], float] = time.monotonic
     interrupted: bool = False
     tell: Callable[[str], None] = lambda _: None
-    _queue: deque[Ticket] = field(default_factory=deque)
+    tickets: Sequence[Ticket] = ()
+    _queue: deque[Sequence[Ticket]] = field(default_factory=deque)
+    _started: list[Sequence[Ticket]] = field(default_factory=list)
     _by_key: dict[str, Ticket] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every ticket has ended. Ctrl-C stops the running cells after they have saved."""
-        self._queue = deque(ticket for ticket in self.tickets if ticket.place is Place.QUEUED)
+        self.tickets = self.tickets or [ticket for task in self.tasks for ticket in task]
+        self._queue = deque(self.tasks)
         self._by_key = {ticket.key: ticket for ticket in self.tickets}
         with _counting_interrupts() as asked:
             heard = 0
@@ -89,13 +93,14 @@ class Schedule:
         return [ticket for ticket in self.tickets if ticket.place is Place.RUNNING]
 
     def _fill_slots(self) -> None:
-        free = self.launcher.slots - len(self._running())
-        while free > 0 and self._queue and not self.interrupted:
-            ticket = self._queue.popleft()
-            ticket.place, ticket.started, ticket.tries = Place.RUNNING, self.clock(), ticket.tries + 1
-            ticket.stopping = ticket.stop_at = None
-            self.launcher.submit(ticket.key, ticket.request)
-            free -= 1
+        self._started = [task for task in self._started if any(ticket.place is Place.RUNNING for ticket in task)]
+        while len(self._started) < self.launcher.slots and self._queue and not self.interrupted:
+            task = self._queue.popleft()
+            for ticket in task:
+                ticket.place, ticket.started, ticket.tries = Place.RUNNING, self.clock(), ticket.tries + 1
+                ticket.stopping = ticket.stop_at = None
+            self.launcher.submit({ticket.key: ticket.request for ticket in task})
+            self._started.append(task)
 
     def _take_back(self, end: Exit) -> None:
         ticket = self._by_key[end.key]
@@ -113,7 +118,7 @@ class Schedule:
         again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and ticket.tries <= self.retries
         if again and not self.interrupted:
             ticket.place = Place.QUEUED
-            self._queue.append(ticket)
+            self._queue.append([ticket])
         else:
             ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), outcome
 
@@ -137,7 +142,7 @@ class Schedule:
             ticket.started = now
             if found is None or found.status is Status.INTERRUPTED:
                 ticket.place = Place.QUEUED
-                self._queue.append(ticket)
+                self._queue.append([ticket])
             elif found.status is not Status.RUNNING:
                 ticket.place, ticket.ended, ticket.outcome = Place.ENDED, now, found
 

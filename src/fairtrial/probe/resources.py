@@ -33,7 +33,7 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     flops, activations = _rehearse(trainable, step)
     groups: Mapping[str, Any] = trainable.tensor_groups()
     counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()}
-    counted["activations"] = activations
+    counted.setdefault("activations", activations)
     parameters = sum(tensor.numel() for tensor in groups["parameters"])
     _forget_gradients(groups["parameters"])
     trainable.load_state(snapshot)
@@ -42,7 +42,7 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
         "flops_per_step": flops,
         "tensor_bytes": counted,
         "peak_tensor_bytes": sum(counted.values()),
-        "basis": "rehearsed steps, rolled back; activations are the tensors that autograd saved",
+        "basis": "rehearsed steps, rolled back; activations are the tensors kept for the backward pass",
     }
 
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import copy
+import functools
+import importlib
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.core.training import Dataset, Setting, Split, Stack, Trainable, Watch
 from fairtrial.recipes.data import DataName
+from fairtrial.recipes.models import STACKED
 
 if TYPE_CHECKING:
     import torch
@@ -64,6 +67,31 @@ class Batches:
         return self._order[batch * self._batch_size : (batch + 1) * self._batch_size]
 
 
+def learning_rate(options: SupervisedOptions, step: int) -> float:
+    """The rate of one step, by the run's schedule."""
+    if options.schedule == "cosine":
+        return options.learning_rate * 0.5 * (1 + math.cos(math.pi * (step - 1) / options.steps))
+    return options.learning_rate
+
+
+def score(logits: Tensor, y: Tensor) -> dict[str, Tensor]:
+    from torch.nn.functional import cross_entropy
+
+    return {"accuracy": (logits.argmax(1) == y).float().mean(), "loss": cross_entropy(logits, y)}
+
+
+def load_split(data: Dataset, split: str, device: str) -> tuple[Tensor, Tensor]:
+    """Examples and labels, read once per process however many of its runs ask; nobody may write to them."""
+    return _load_array(data, f"{split}_x", device), _load_array(data, f"{split}_y", device)
+
+
+@functools.lru_cache(maxsize=16)
+def _load_array(data: Dataset, name: str, device: str) -> Tensor:
+    import torch
+
+    return torch.from_numpy(data.array(name).copy()).to(device)
+
+
 class Supervised:
     """Trains a module on labelled examples; subclasses change the loss."""
 
@@ -74,20 +102,11 @@ class Supervised:
         self.options = options
         self.device = torch.device(options.device)
         self.module = module.to(self.device)
-        self.splits = {
-            split: (self._tensor(setting, f"{split}_x"), self._tensor(setting, f"{split}_y"))
-            for split in ("train", "eval", "report")
-        }
+        self.splits = {split: load_split(setting.data, split, options.device) for split in ("train", "eval", "report")}
         self.batches = Batches(setting.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
         self.optimizer = torch.optim.AdamW(
             self.trained_parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
         )
-
-    def _tensor(self, setting: Setting, name: str) -> Tensor:
-        import torch
-
-        assert setting.data is not None
-        return torch.from_numpy(setting.data.array(name).copy()).to(self.device)
 
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         return self.module.parameters()
@@ -109,24 +128,16 @@ class Supervised:
             self.optimizer.zero_grad(set_to_none=True)
             loss.backward()  # type: ignore[no-untyped-call]
         with watch.phase("optimizer"):
-            self.optimizer.param_groups[0]["lr"] = self._learning_rate(step)
+            self.optimizer.param_groups[0]["lr"] = learning_rate(self.options, step)
             self.optimizer.step()
         return {"loss": loss.detach()}
 
-    def _learning_rate(self, step: int) -> float:
-        rate = self.options.learning_rate
-        if self.options.schedule == "cosine":
-            rate *= 0.5 * (1 + math.cos(math.pi * (step - 1) / self.options.steps))
-        return rate
-
     def evaluate(self, split: Split) -> Mapping[str, Tensor]:
         import torch
-        from torch.nn.functional import cross_entropy
 
         x, y = self.splits[split]
         with torch.no_grad():
-            logits = self.module(x)
-            return {"accuracy": (logits.argmax(1) == y).float().mean(), "loss": cross_entropy(logits, y)}
+            return score(self.module(x), y)
 
     def state(self) -> dict[str, Any]:
         """A snapshot: further training does not reach into it."""
@@ -147,6 +158,20 @@ class Supervised:
         }
 
 
+def shapes_of(options: SupervisedOptions, model: str, *others: object) -> str | None:
+    """What must agree for runs to share a stack; None for a run that is made without one."""
+    if model not in STACKED or options.threads > 1:
+        return None
+    return " ".join(map(str, (model, options.data, options.batch_size, options.device, *others)))
+
+
+def stack_runs(runs: Sequence[Trainable]) -> Stack:
+    """Runs that were built apart, to be stepped together from now on."""
+    from fairtrial.recipes import _stacked
+
+    return _stacked.Stack([run for run in runs if isinstance(run, _stacked.StackedRun)])
+
+
 def warm_up() -> None:
     """Do one tiny step, so that jobs forked from this process find torch loaded and ready.
 
@@ -160,6 +185,7 @@ def warm_up() -> None:
 
     torch.set_num_threads(1)
     load_models()
+    importlib.import_module("fairtrial.recipes._stacked")
     with torch.random.fork_rng(devices=[]):
         model = torch.nn.Linear(2, 2)
     optimizer = torch.optim.AdamW(model.parameters(), fused=True)

@@ -6,10 +6,10 @@ from pydantic import model_validator
 
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, Setting
-from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, warm_up
+from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, shapes_of, stack_runs, warm_up
 from fairtrial.recipes.data import load_data
-from fairtrial.recipes.models import ModelName, build_model
+from fairtrial.recipes.models import STACKED, ModelName, build_model
 
 SUMMARY = "Classify small signals with a linear model, MLP, CNN, GRU or transformer."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
@@ -44,8 +44,20 @@ def data(options: Options, cache: Cache) -> Dataset:
     return load_data(options.data, cache)
 
 
-def build(options: Options, setting: Setting) -> Supervised:
-    return Supervised(make_module(options.model, options.width, setting), options, setting)
+def stack_key(options: Options) -> str | None:
+    return shapes_of(options, options.model, options.width)
+
+
+def build(options: Options, setting: Setting) -> Trainable:
+    module = make_module(options.model, options.width, setting)
+    if options.model in STACKED:
+        from fairtrial.recipes._stacked import Lesson, StackedRun
+
+        return StackedRun(options.model, module, options, setting, Lesson())
+    return Supervised(module, options, setting)
+
+
+stack = stack_runs
 
 
 def make_module(model: str, width: int, setting: Setting):  # type: ignore[no-untyped-def]

@@ -26,15 +26,17 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting
-from fairtrial.recipes._supervised import Supervised, SupervisedOptions, warm_up
+from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting, Trainable
+from fairtrial.recipes._supervised import Supervised, SupervisedOptions, shapes_of, stack_runs, warm_up
 from fairtrial.recipes.classify import make_module
 from fairtrial.recipes.data import load_data, save_arrays
-from fairtrial.recipes.models import WITH_LAYERS, WITH_MAPS, ModelName
+from fairtrial.recipes.models import STACKED, WITH_LAYERS, WITH_MAPS, ModelName
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+    from fairtrial.recipes._stacked import Lesson
 
 SUMMARY = "Distil a teacher into a student: kd, mse, attention, progressive, combined, or none."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
@@ -143,17 +145,33 @@ def needs(options: Options) -> dict[str, Need]:
     return {"teacher": Need("classify", chosen, options.teacher_seed, label=f"{options.teacher}-teacher")}
 
 
-def build(options: Options, setting: Setting) -> Supervised:
-    student = make_module(options.student, options.student_width, setting)
+def stack_key(options: Options) -> str | None:
     terms = active_terms(options)
-    setting.cautions.extend(_inert(options, terms))
-    if not terms:
-        return Supervised(student, options, setting)
+    matched = (options.teacher, options.teacher_width) if "layer_matching" in terms else ()
+    return shapes_of(options, options.student, options.student_width, *terms, *matched)
+
+
+stack = stack_runs
+
+
+def build(options: Options, setting: Setting) -> Trainable:
+    student = make_module(options.student, options.student_width, setting)
+    setting.cautions.extend(_inert(options, active_terms(options)))
+    teaching = _teach(student, options, setting) if active_terms(options) else None
+    if options.student in STACKED:
+        from fairtrial.recipes._stacked import Lesson, StackedRun
+
+        lesson = teaching.lesson(options) if teaching else Lesson()
+        return StackedRun(options.student, student, options, setting, lesson)
+    return Student(student, options, setting, teaching) if teaching else Supervised(student, options, setting)
+
+
+def _teach(student: torch.nn.Module, options: Options, setting: Setting) -> Teaching:
     teacher = Teacher(options, setting)
     setting.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
     if options.labels:
         setting.cautions.append(FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels))
-    return Student(student, options, setting, teacher)
+    return Teaching(student, options, setting, teacher)
 
 
 def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
@@ -240,42 +258,59 @@ def spatial_map(layer: Tensor) -> Tensor:
     return normalize(layer.square().sum(1), dim=1)
 
 
-class Student(Supervised):
-    """A student whose loss has terms of the teacher's."""
+class Teaching:
+    """What a student is given: the teacher's outputs that its terms need, and layers paired with the teacher's."""
 
     def __init__(self, module: torch.nn.Module, options: Options, setting: Setting, teacher: Teacher) -> None:
-        self.distilling = options
-        self.terms = active_terms(options)
-        self.outputs: dict[str, Tensor] = {}
-        self.projections = self._prepare(module, setting, teacher)
-        super().__init__(module, options, setting)
-        self.outputs = {name: value.to(self.device) for name, value in self.outputs.items()}
-        self.projections.to(self.device)
-
-    def _prepare(self, module: torch.nn.Module, setting: Setting, teacher: Teacher) -> torch.nn.ModuleList:
-        """Fetch what the terms need; pair the student's hidden layers with the teacher's, evenly."""
         import torch
 
         from fairtrial.recipes.models import initialize
 
         assert setting.data is not None
+        self.terms = active_terms(options)
         with torch.no_grad():
             sample = module.trace(torch.from_numpy(setting.data.array("train_x")[:2].copy()))[1]  # type: ignore[operator]
         count = len(sample)
-        self.pairs = [(k, round((k + 1) * teacher.layers / count) - 1) for k in range(count)] if count else []
+        self.pairs = [(k, round((k + 1) * teacher.layers / count) - 1) for k in range(count)]
+        self.outputs: dict[str, Tensor] = {}
+        self.projections = torch.nn.ModuleList()
         if {"soft_targets", "logit_regression"} & set(self.terms):
             self.outputs["logits"] = teacher.output("logits")
-        projections = torch.nn.ModuleList()
         for own, other in self.pairs:
             if "attention_loss" in self.terms:
                 self.outputs[f"map-{own}"] = _resize(teacher.output(f"map-{other}"), sample[own].shape[2])
             if "layer_matching" in self.terms:
                 target = teacher.output(f"channels-{other}")
                 self.outputs[f"channels-{own}"] = target
-                projections.append(torch.nn.Linear(pool_positions(sample[own]).shape[1], target.shape[1]))
-        named = torch.nn.ModuleDict({"projections": projections})
-        initialize(named, setting.streams)
-        return projections
+                self.projections.append(torch.nn.Linear(pool_positions(sample[own]).shape[1], target.shape[1]))
+        initialize(torch.nn.ModuleDict({"projections": self.projections}), setting.streams)
+        self.outputs = {name: value.to(options.device) for name, value in self.outputs.items()}
+
+    def lesson(self, options: Options) -> Lesson:
+        """The same for a run in a stack. Its models have no maps, so there is no attention to transfer."""
+        from fairtrial.recipes._stacked import Lesson
+
+        alpha, terms = options.alpha, self.terms
+        return Lesson(
+            labels=1 - alpha,
+            soft=alpha if "soft_targets" in terms else None,
+            temperature=options.temperature,
+            regression=alpha if "logit_regression" in terms else None,
+            matching=alpha * options.matching_weight if "layer_matching" in terms else None,
+            teacher=self.outputs.get("logits"),
+            layers=tuple(self.outputs[f"channels-{own}"] for own, _ in self.pairs) if "layer_matching" in terms else (),
+            projections=self.projections,
+        )
+
+
+class Student(Supervised):
+    """A student whose loss has terms of the teacher's."""
+
+    def __init__(self, module: torch.nn.Module, options: Options, setting: Setting, teaching: Teaching) -> None:
+        self.distilling = options
+        self.terms, self.pairs, self.outputs = teaching.terms, teaching.pairs, teaching.outputs
+        self.projections = teaching.projections.to(options.device)
+        super().__init__(module, options, setting)
 
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         yield from self.module.parameters()

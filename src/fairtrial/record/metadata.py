@@ -64,10 +64,12 @@ def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bo
         "final": {},
         "lineage": {"resumed": []},
         "environment": dict(environment),
-        "timings": {"created": time.time(), "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None},
+        "timings": {
+            "created": time.time(), "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None, "stacked": 1,
+        },
         "resources": {},
         "cautions": [],
-    }
+    }  # fmt: skip
 
 
 def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync = Sync.FILE) -> None:

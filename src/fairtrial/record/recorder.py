@@ -176,6 +176,11 @@ class Recorder:
         self.metadata["timings"] = {**self.metadata["timings"], "setup_s": setup}
         self._set_clocks(**self._before)
 
+    def shared_with(self, runs: int) -> None:
+        """This run is one of several in its process, so that no time or memory of it is its own."""
+        timings = self.metadata["timings"]
+        self.metadata["timings"] = {**timings, "stacked": max(runs, timings["stacked"])}
+
     @property
     def seed(self) -> int:
         """The seed of this run, for scripts that do not take it as an argument."""
@@ -214,7 +219,9 @@ class Recorder:
             self.metadata["cautions"] = [
                 *self.metadata["cautions"], NEVER_JUDGED.fill(metric=chosen, logged=logged)
             ]  # fmt: skip
-        spent = self._spent() if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
+        spent: dict[str, float | None] = {**self._spent()} if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
+        if self.metadata["timings"]["stacked"] > 1:
+            spent = dict.fromkeys(spent)
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
         self.update(sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings)
@@ -401,7 +408,8 @@ def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[s
         metadata = {**metadata, **{key: previous[key] for key in judged}}
     same = all(metadata[key] == previous[key] for key in judged)
     best = {key: previous[key] if same else None for key in BEST_KEYS}
-    timings = {**metadata["timings"], "created": previous["timings"]["created"]}
+    before = previous["timings"]
+    timings = {**metadata["timings"], "created": before["created"], "stacked": before.get("stacked", 1)}
     return {**metadata, **best, "lineage": previous["lineage"], "timings": timings}
 
 

@@ -41,7 +41,7 @@ def _collect(launcher: Launcher, count: int) -> dict[str, Exit]:
 def check_every_cell_comes_back_once(make: MakeLauncher, store: Path) -> None:
     with closing(make()) as launcher:
         for seed in range(5):
-            launcher.submit(f"cell {seed}", _request(store, seed).to_dict())
+            launcher.submit({f"cell {seed}": _request(store, seed).to_dict()})
         exits = _collect(launcher, 5)
     assert all(end.outcome and end.outcome.status is Status.COMPLETED for end in exits.values())
     runs = [Store(store).run("adhoc", f"default.seed{seed}") for seed in range(5)]
@@ -50,8 +50,8 @@ def check_every_cell_comes_back_once(make: MakeLauncher, store: Path) -> None:
 
 def check_a_failure_carries_its_reason(make: MakeLauncher, store: Path) -> None:
     with closing(make()) as launcher:
-        launcher.submit("bad", _request(store, 1, fail_at=2).to_dict())
-        launcher.submit("nan", _request(store, 2, diverge_at=5).to_dict())
+        launcher.submit({"bad": _request(store, 1, fail_at=2).to_dict()})
+        launcher.submit({"nan": _request(store, 2, diverge_at=5).to_dict()})
         exits = _collect(launcher, 2)
     bad, nan = exits["bad"].outcome, exits["nan"].outcome
     assert bad and bad.status is Status.FAILED and "asked to fail" in (bad.reason or "")
@@ -62,7 +62,7 @@ def check_a_claimed_cell_is_said_to_be_claimed(make: MakeLauncher, store: Path) 
     request = _request(store, 1)
     claim = Claim(Store(store).paths.run("adhoc", request.spec.run_id))
     with closing(make()) as launcher:
-        launcher.submit("taken", request.to_dict())
+        launcher.submit({"taken": request.to_dict()})
         exits = _collect(launcher, 1)
     claim.release()
     assert exits["taken"].code == EXIT_CLAIMED and exits["taken"].outcome is None
@@ -71,7 +71,7 @@ def check_a_claimed_cell_is_said_to_be_claimed(make: MakeLauncher, store: Path) 
 def check_a_finished_cell_is_not_run_again(make: MakeLauncher, store: Path) -> None:
     with closing(make()) as launcher:
         for _ in range(2):
-            launcher.submit("cell", _request(store, 1).to_dict())
+            launcher.submit({"cell": _request(store, 1).to_dict()})
             end = _collect(launcher, 1)["cell"]
     assert end.outcome and end.outcome.already_done
 

@@ -1,18 +1,23 @@
-"""The one training loop. `train`, `launch` and everything after them drive a recipe through it.
+"""The one training loop. `train`, `launch` and everything after them drive recipes through it.
 
-The order of things within a step is fixed: step, log, evaluate, save. A checkpoint is the state after its
-step, so a resumed run repeats exactly what an uninterrupted one does.
+A run is a coroutine that asks for one step after another and looks at what each gave. So the same lines drive a run
+alone and many runs whose steps are taken together. The order of things within a step is fixed: step, log, evaluate,
+save. A checkpoint is the state after its step, so a resumed run repeats exactly what an uninterrupted one does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from math import isfinite
 from typing import Any, SupportsFloat
 
 from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
-from fairtrial.core.training import Journal, Split, Trainable, Watch, as_floats
+from fairtrial.core.training import Journal, Split, Stack, Trainable, Watch, as_floats
+
+Metrics = Mapping[str, SupportsFloat]
+Course = Generator[int, Metrics, None]
+"""A run under way: gives the step that it wants to take, and is sent what that step gave."""
 
 
 def train(
@@ -26,9 +31,47 @@ def train(
 ) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
     watch = watch or Watch()
+    run = course(trainable, options, journal, done=done, watch=watch, should_stop=should_stop)
+    step = next(run, None)
+    while step is not None:
+        try:
+            step = run.send(trainable.step(step, watch))
+        except StopIteration:
+            step = None
+
+
+def train_together(stack: Stack, runs: Sequence[Course], ended: Callable[[int, Exception | None], None]) -> None:
+    """Drive the courses of a stack's members. Each is told to `ended` when it is over, with the error that ended it."""
+    watch, due = Watch(), dict.fromkeys(range(len(runs)), 0)
+
+    def advance(member: int, take: Callable[[], int]) -> None:
+        try:
+            due[member] = take()
+        except Exception as end:  # noqa: BLE001 — however one run ends, the others go on
+            del due[member]
+            ended(member, None if isinstance(end, StopIteration) else end)
+
+    for member, run in enumerate(runs):
+        advance(member, run.__next__)
+    while due:
+        for member, metrics in stack.step(due, watch).items():
+            advance(member, lambda member=member, metrics=metrics: runs[member].send(metrics))  # type: ignore[misc]
+
+
+def course(
+    trainable: Trainable,
+    options: LoopOptions,
+    journal: Journal,
+    *,
+    done: int,
+    watch: Watch,
+    should_stop: Callable[[], bool],
+) -> Course:
+    """All that happens in a run but the steps themselves."""
     watch.tell("training_started", done + 1, options.steps)
     for step in range(done + 1, options.steps + 1):
-        _step(trainable, options, journal, watch, step)
+        metrics = yield step
+        _after_step(trainable, options, journal, watch, step, metrics)
         if should_stop() and step < options.steps:
             if options.checkpoint_every:
                 journal.save(step, trainable.state())
@@ -37,8 +80,9 @@ def train(
     watch.tell("training_ended")
 
 
-def _step(trainable: Trainable, options: LoopOptions, journal: Journal, watch: Watch, step: int) -> None:
-    metrics = trainable.step(step, watch)
+def _after_step(
+    trainable: Trainable, options: LoopOptions, journal: Journal, watch: Watch, step: int, metrics: Metrics
+) -> None:
     if _is_due(step, options.log_every, options.steps):
         with watch.phase("logging"):
             _log(journal, step, metrics)
@@ -57,7 +101,7 @@ def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _log(journal: Journal, step: int, metrics: Mapping[str, SupportsFloat]) -> None:
+def _log(journal: Journal, step: int, metrics: Metrics) -> None:
     """What is not finite is written down first, then the run ends as diverged."""
     values = as_floats(metrics, "train_")
     journal.log(step, values)

@@ -8,18 +8,24 @@ attention transfer needs.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fairtrial.core.streams import Streams
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
+
+    from fairtrial.recipes.models.stacked import Layout
 
 ModelName = Literal["linear", "mlp", "cnn", "gru", "transformer"]
 MODELS: tuple[str, ...] = ("linear", "mlp", "cnn", "gru", "transformer")
 WITH_MAPS = ("cnn", "gru", "transformer")
 WITH_LAYERS = ("mlp", "cnn", "gru", "transformer")
+STACKED = ("linear", "mlp")
+"""Models that are trained in stacks, also when a run is alone. The others would gain nothing from it."""
 
 
 def build_model(name: str, width: int, *, inputs: int, classes: int, streams: Streams) -> torch.nn.Module:
@@ -28,6 +34,22 @@ def build_model(name: str, width: int, *, inputs: int, classes: int, streams: St
     model: torch.nn.Module = module.build(inputs, classes, width or module.DEFAULT_WIDTH)
     initialize(model, streams)
     return model
+
+
+def stack_model(name: str, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> StackedModel:
+    """Many models of one kind, over rows of parameters."""
+    model: StackedModel = _load(name).stack(layout, rows, gradients)
+    return model
+
+
+class StackedModel(Protocol):
+    """A model for many runs at once. `backward` takes gradients of the logits and of some hidden layers."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]: ...
+
+    def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None: ...
+
+    def buffers(self) -> list[Tensor]: ...
 
 
 def _load(name: str) -> ModuleType:

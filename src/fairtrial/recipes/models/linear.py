@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-import torch
+from collections.abc import Mapping
+
 from torch import Tensor, nn
+
+from fairtrial.recipes.models.stacked import Affine, Layout
 
 DEFAULT_WIDTH = 0
 
@@ -21,7 +24,27 @@ class Linear(nn.Module):
         return self(x), []
 
 
+class StackedLinear:
+    """The same for many runs at once, with its gradients."""
+
+    def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
+        self.output = Affine(layout, "output", rows, gradients)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        return self.output.forward(x), []
+
+    def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:  # noqa: ARG002 — it has no hidden layers
+        self.output.backward(logits)
+
+    def buffers(self) -> list[Tensor]:
+        return self.output.buffers()
+
+
 def build(inputs: int, classes: int, width: int) -> nn.Module:
     if width:
         raise ValueError("a linear model has no width")
-    return torch.nn.Module.train(Linear(inputs, classes))
+    return Linear(inputs, classes)
+
+
+def stack(layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> StackedLinear:
+    return StackedLinear(layout, rows, gradients)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
+
+from fairtrial.recipes.models.stacked import Affine, Layout, Masked
 
 DEFAULT_WIDTH = 100
 
@@ -24,5 +29,43 @@ class MLP(nn.Module):
         return self.output(second), [first, second]
 
 
+class StackedMLP:
+    """The same for many runs at once, with its gradients."""
+
+    def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
+        self.first, self.second, self.output = (
+            Affine(layout, name, rows, gradients) for name in ("first", "second", "output")
+        )
+        self._masks = (Masked(), Masked())
+        self._sum = rows.new_empty(0)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, list[Tensor]]:
+        self._first = self.first.forward(x).relu_()
+        self._added = self.second.forward(self._first).relu_()
+        if self._sum.shape != self._added.shape:
+            self._sum = torch.empty_like(self._added)
+        hidden = torch.add(self._first, self._added, out=self._sum)
+        return self.output.forward(hidden), [self._first, hidden]
+
+    def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:
+        """From the gradients of the logits, and of those hidden layers that a loss looks at."""
+        self.output.backward(logits)
+        hidden = self.output.pull(logits, layers.get(1))
+        added = self._masks[1](hidden, self._added)
+        self.second.backward(added)
+        first = self.second.pull(added, hidden)
+        if 0 in layers:
+            first.add_(layers[0])
+        self.first.backward(self._masks[0](first, self._first))
+
+    def buffers(self) -> list[Tensor]:
+        layers = (self.first, self.second, self.output, *self._masks)
+        return [self._sum, *(tensor for layer in layers for tensor in layer.buffers())]
+
+
 def build(inputs: int, classes: int, width: int) -> nn.Module:
     return MLP(inputs, classes, width)
+
+
+def stack(layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> StackedMLP:
+    return StackedMLP(layout, rows, gradients)

@@ -1,0 +1,315 @@
+"""Runs that are trained in one process, in one batch of matrix products, without knowing of each other.
+
+A run alone is a stack of one: the arithmetic is a matter of its model, never of its company. What labels and teacher
+ask of the logits is known before training, so it is laid out as one table per run, and a step's gradient is
+
+    a · softmax(z) + b · softmax(z / T) + c · z − table[examples]
+
+with a, b, c and T of each run's own. The loss itself is computed only when someone looks at it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax, one_hot
+from torch.optim.adamw import adamw
+
+from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.recipes._supervised import CLASSES, Batches, SupervisedOptions, learning_rate, load_split, score
+from fairtrial.recipes.models import stack_model
+from fairtrial.recipes.models.stacked import Affine, Layout
+
+PROJECTIONS = "projections"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What the loss of a run is made of: weights of its terms, and what the teacher says to each example.
+
+    None is a term that it does not have; runs of one stack have the same terms.
+    """
+
+    labels: float = 1.0
+    soft: float | None = None
+    temperature: float = 1.0
+    regression: float | None = None
+    matching: float | None = None
+    teacher: Tensor | None = None
+    layers: tuple[Tensor, ...] = ()
+    projections: torch.nn.ModuleList = field(default_factory=torch.nn.ModuleList)
+
+    def table(self, y: Tensor, batch: int) -> Tensor:
+        """All that does not depend on the student: one row per example."""
+        asked = self.labels / batch * one_hot(y, CLASSES).to(torch.float32)
+        if self.soft is not None:
+            asked += self.soft * self.temperature / batch * torch.softmax(_of(self.teacher) / self.temperature, 1)
+        if self.regression is not None:
+            asked += self.regression * 2 / (batch * CLASSES) * _of(self.teacher)
+        return asked
+
+    def stage(self, step: int, steps: int) -> int:
+        """Which hidden layer is matched: from the first to the last, each for an equal share of the steps."""
+        return min((step - 1) * len(self.layers) // steps, len(self.layers) - 1)
+
+
+class StackedRun:
+    """One run as a `Trainable`. It owns a row of its stack: parameters and the optimizer's two averages."""
+
+    def __init__(
+        self, model: str, module: torch.nn.Module, options: SupervisedOptions, setting: Setting, lesson: Lesson
+    ) -> None:
+        assert setting.data is not None
+        self.model, self.options, self.lesson = model, options, lesson
+        self.device = torch.device(options.device)
+        self.splits = {split: load_split(setting.data, split, options.device) for split in ("train", "eval", "report")}
+        self.batches = Batches(setting.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
+        parameters = {**_parameters("", module), **_parameters(f"{PROJECTIONS}.", lesson.projections)}
+        self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
+        self.values = self.layout.pack(parameters).to(self.device)
+        self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self.stack = Stack([self])
+
+    def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+        return self.stack.step({0: step}, watch)[0]
+
+    def evaluate(self, split: Split) -> Mapping[str, Tensor]:
+        x, y = self.splits[split]
+        logits, _ = stack_model(self.model, self.layout, self.values[None]).forward(x[None])
+        return score(logits[0], y)
+
+    def learning_rate(self, step: int) -> float:
+        return learning_rate(self.options, step)
+
+    def state(self) -> dict[str, Any]:
+        """A snapshot: further training does not reach into it."""
+        values = self.layout.unpack(self.values)
+        own = {name: value for name, value in values.items() if not name.startswith(PROJECTIONS)}
+        averages = {"exp_avg": self.layout.unpack(self.averages), "exp_avg_sq": self.layout.unpack(self.squares)}
+        return {"module": own, PROJECTIONS: {n: v for n, v in values.items() if n not in own}, "optimizer": averages}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.values.copy_(self.layout.pack({**state["module"], **state[PROJECTIONS]}))
+        self.averages.copy_(self.layout.pack(state["optimizer"]["exp_avg"]))
+        self.squares.copy_(self.layout.pack(state["optimizer"]["exp_avg_sq"]))
+
+    def tensor_groups(self) -> dict[str, list[Tensor]]:
+        """The tensors that training keeps, by kind: what `probe` adds up."""
+        engine = self.stack.engine
+        gradients, parameters = (
+            [self.layout.view(rows, name) for name in self.layout.places] for rows in (engine.gradients, engine.values)
+        )
+        return {
+            "parameters": parameters,
+            "gradients": gradients,
+            "optimizer": [self.averages, self.squares],
+            "activations": engine.buffers(),
+        }
+
+
+def _parameters(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
+    return {prefix + name: value.detach() for name, value in module.named_parameters()}
+
+
+class Stack:
+    """Steps runs together. A run that is no longer asked for leaves, and the others close up."""
+
+    def __init__(self, runs: Sequence[StackedRun]) -> None:
+        self.runs = list(runs)
+        self.engine = Engine(self.runs)
+
+    def step(self, due: Mapping[int, int], watch: Watch) -> dict[int, Mapping[str, Any]]:
+        """One step of every run that is due, each at its own step number."""
+        runs = [self.runs[member] for member in due]
+        if runs != self.engine.runs:
+            self.engine = Engine(runs)
+        self.engine.step(list(due.values()), watch)
+        return {member: {"loss": Later(self.engine, row)} for row, member in enumerate(due)}
+
+
+class Later:
+    """The loss of a step, computed when it is looked at, which must be before the next step."""
+
+    def __init__(self, engine: Engine, row: int) -> None:
+        self._engine, self._row = engine, row
+
+    def __float__(self) -> float:
+        return self._engine.losses()[self._row]
+
+
+class Engine:
+    """The rows of some runs, and a training step for all of them."""
+
+    def __init__(self, runs: Sequence[StackedRun]) -> None:
+        self.runs = list(runs)
+        self._share_rows()
+        first = runs[0]
+        self.gradients = torch.zeros_like(self.values)
+        self.model = stack_model(first.model, first.layout, self.values, self.gradients)
+        self.projections = [
+            Affine(first.layout, f"{PROJECTIONS}.{stage}", self.values, self.gradients)
+            for stage in range(len(first.lesson.layers))
+        ]
+        self.x, self.y = first.splits["train"]
+        batch = first.options.batch_size
+        self.table = torch.cat([run.lesson.table(self.y, batch) for run in runs])
+        self.offsets = torch.arange(len(runs), device=first.device)[:, None] * len(self.y)
+        self.layer_tables = [
+            torch.cat([run.lesson.layers[stage] for run in runs]) for stage in range(len(first.lesson.layers))
+        ]
+        self.weights = _Weights([run.lesson for run in runs], batch, first.device)
+        self._inputs = self.x.new_empty(len(runs) * batch, self.x.shape[1])
+        self._losses: list[float] | None = None
+        self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def _share_rows(self) -> None:
+        """Put the runs' rows under each other; from now on the runs look into them."""
+        for name in ("values", "averages", "squares"):
+            rows = torch.stack([getattr(run, name) for run in self.runs])
+            setattr(self, name, rows)
+            for run, row in zip(self.runs, rows, strict=True):
+                setattr(run, name, row)
+
+    values: Tensor
+    averages: Tensor
+    squares: Tensor
+
+    def step(self, steps: Sequence[int], watch: Watch) -> None:
+        self._losses = None
+        with watch.phase("data"):
+            x, asked = self._fetch(steps)
+        with watch.phase("forward"):
+            self.logits, layers = self.model.forward(x)
+            self._gaps = self._compare_layers(layers, steps)
+        with watch.phase("backward"):
+            logits = self._pull_logits().sub_(asked)
+            self.model.backward(logits, self._pull_layers())
+        with watch.phase("optimizer"):
+            self._update(steps)
+
+    def _fetch(self, steps: Sequence[int]) -> tuple[Tensor, Tensor]:
+        chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
+        self.chosen = torch.from_numpy(chosen).to(self.offsets.device)
+        torch.index_select(self.x, 0, self.chosen.flatten(), out=self._inputs)
+        return self._inputs.view(*self.chosen.shape, -1), self._look_up(self.table)
+
+    def _look_up(self, table: Tensor) -> Tensor:
+        """Each run's own part of a table, at the examples of this step."""
+        places = (self.chosen + self.offsets).flatten()
+        return table.index_select(0, places).view(*self.chosen.shape, -1)
+
+    def _pull_logits(self) -> Tensor:
+        weights = self.weights
+        pull = torch.softmax(self.logits, 2).mul_(weights.labels)
+        if weights.soft is not None:
+            pull.addcmul_(torch.softmax(self.logits * weights.coolness, 2), weights.soft)
+        if weights.regression is not None:
+            pull.addcmul_(self.logits, weights.regression)
+        return pull
+
+    def _compare_layers(self, layers: Sequence[Tensor], steps: Sequence[int]) -> dict[int, tuple[Tensor, Tensor]]:
+        """By stage: how far each run's projection is from the teacher's layer, and what that counts for."""
+        if not self.projections:
+            return {}
+        found = {}
+        stages = [run.lesson.stage(step, run.options.steps) for run, step in zip(self.runs, steps, strict=True)]
+        for stage, projection in enumerate(self.projections):
+            if stage in stages:
+                gap = projection.forward(layers[stage]).sub_(self._look_up(self.layer_tables[stage]))
+                found[stage] = gap, self.weights.matching(stage, stages)
+            else:
+                projection.weight_gradient.zero_()
+                projection.bias_gradient.zero_()
+        return found
+
+    def _pull_layers(self) -> dict[int, Tensor]:
+        pulled = {}
+        for stage, (gap, weight) in self._gaps.items():
+            pull = gap * (weight * (2 / gap[0].numel()))
+            self.projections[stage].backward(pull)
+            pulled[stage] = self.projections[stage].pull(pull)
+        return pulled
+
+    def _update(self, steps: Sequence[int]) -> None:
+        """AdamW. Neighbours with the same rate, decay and step are updated in one call; that changes no number."""
+        terms = [
+            (run.learning_rate(step), run.options.weight_decay, step)
+            for run, step in zip(self.runs, steps, strict=True)
+        ]
+        first = 0
+        for (rate, decay, step), group in itertools.groupby(terms):
+            rows = slice(first, first := first + len(list(group)))
+            adamw(
+                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]], [],
+                [torch.tensor(float(step - 1), device=self.values.device)], fused=True, amsgrad=False,
+                beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+            )  # fmt: skip
+
+    def losses(self) -> list[float]:
+        """The loss of every run at the step just taken."""
+        if self._losses is None:
+            self._losses = self._compute_losses().tolist()
+        return self._losses
+
+    def _compute_losses(self) -> Tensor:
+        weights = self.weights
+        y = self.y[self.chosen].unsqueeze(2)
+        total = -weights.labels.flatten() * _sums(log_softmax(self.logits, 2).gather(2, y))
+        if weights.soft is not None or weights.regression is not None:
+            told = torch.stack([_of(run.lesson.teacher)[at] for run, at in zip(self.runs, self.chosen, strict=True)])
+        if weights.soft is not None:
+            wanted = log_softmax(told * weights.coolness, 2)
+            gap = wanted.exp() * (wanted - log_softmax(self.logits * weights.coolness, 2))
+            total += (weights.soft / weights.coolness).flatten() * _sums(gap)
+        if weights.regression is not None:
+            total += weights.regression.flatten() / 2 * _sums((self.logits - told).square())
+        for gap, weight in self._gaps.values():
+            total += weight.flatten() / gap[0].numel() * _sums(gap.square())
+        return total
+
+    def buffers(self) -> list[Tensor]:
+        return [*self.model.buffers(), *(buffer for layer in self.projections for buffer in layer.buffers())]
+
+
+def _sums(rows: Tensor) -> Tensor:
+    """The sum of every row, each by itself: a sum over all rows at once adds in an order that depends on their number."""
+    return torch.stack([row.sum() for row in rows])
+
+
+def _of(value: Tensor | None) -> Tensor:
+    assert value is not None
+    return value
+
+
+class _Weights:
+    """The weights of the loss, a number per run; None for a term that this stack's runs do not have."""
+
+    def __init__(self, lessons: Sequence[Lesson], batch: int, device: torch.device) -> None:
+        self._lessons, self._device = lessons, device
+        self._matching: dict[tuple[int, ...], Tensor] = {}
+        self.labels = self._each([lesson.labels / batch for lesson in lessons])
+        self.coolness = self._each([1 / lesson.temperature for lesson in lessons])
+        self.soft = self.regression = None
+        if lessons[0].soft is not None:
+            self.soft = self._each([(lesson.soft or 0.0) * lesson.temperature / batch for lesson in lessons])
+        if lessons[0].regression is not None:
+            self.regression = self._each([(lesson.regression or 0.0) * 2 / (batch * CLASSES) for lesson in lessons])
+
+    def _each(self, numbers: Sequence[float]) -> Tensor:
+        return torch.tensor(numbers, device=self._device).view(-1, 1, 1)
+
+    def matching(self, stage: int, stages: Sequence[int]) -> Tensor:
+        """What this stage counts for in every run: nothing in runs that are at another one."""
+        key = (stage, *stages)
+        if key not in self._matching:
+            pairs = zip(self._lessons, stages, strict=True)
+            self._matching[key] = self._each(
+                [(lesson.matching or 0.0) if own == stage else 0.0 for lesson, own in pairs]
+            )
+        return self._matching[key]

@@ -1,0 +1,112 @@
+"""Many small models at once: their parameters in rows, their arithmetic in batched matrix products.
+
+A row holds all parameters of one run. Every parameter begins at a multiple of sixteen numbers, and so does the next
+row: the optimizer's kernel rounds the odd numbers at the end of a tensor differently from the rest, and a run's
+numbers must not depend on where its row happens to end. With that, a run is bit for bit the same in any company.
+
+Gradients are written out by hand. These models are so small that building a graph costs more than the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ALIGNMENT = 16
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where in a row a parameter lies."""
+
+    start: int
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return torch.Size(self.shape).numel()
+
+
+class Layout:
+    """The places of named parameters in a row."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        self.places: dict[str, Place] = {}
+        end = 0
+        for name, shape in shapes.items():
+            place = self.places[name] = Place(end, tuple(shape))
+            end += -(-place.size // ALIGNMENT) * ALIGNMENT
+        self.width = end
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.places == other.places
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def view(self, rows: Tensor, name: str) -> Tensor:
+        """The parameter in every row; what is written to it is written to the rows."""
+        place = self.places[name]
+        return rows[:, place.start : place.start + place.size].view(len(rows), *place.shape)
+
+    def pack(self, parameters: Mapping[str, Tensor]) -> Tensor:
+        row = torch.zeros(self.width)
+        for name in self.places:
+            self.view(row[None], name)[0].copy_(parameters[name])
+        return row
+
+    def unpack(self, row: Tensor) -> dict[str, Tensor]:
+        """Copies: further training does not reach into them."""
+        return {name: self.view(row[None], name)[0].clone() for name in self.places}
+
+
+class Affine:
+    """y = x Wᵀ + b in every row, and its gradients, in buffers that are made once."""
+
+    def __init__(self, layout: Layout, name: str, rows: Tensor, gradients: Tensor | None = None) -> None:
+        self.weight = layout.view(rows, f"{name}.weight")
+        self.bias = layout.view(rows, f"{name}.bias").unsqueeze(1)
+        if gradients is not None:
+            self.weight_gradient = layout.view(gradients, f"{name}.weight")
+            self.bias_gradient = layout.view(gradients, f"{name}.bias").unsqueeze(1)
+        self._output = rows.new_empty(0)
+        self._pulled = rows.new_empty(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._input = x
+        if self._output.shape[1:2] != x.shape[1:2]:
+            self._output = x.new_empty(len(x), x.shape[1], self.weight.shape[1])
+        return torch.baddbmm(self.bias, x, self.weight.mT, out=self._output)
+
+    def backward(self, above: Tensor) -> None:
+        """Gradients of this layer's parameters, from the gradient of its output."""
+        torch.bmm(above.mT, self._input, out=self.weight_gradient)
+        torch.sum(above, 1, keepdim=True, out=self.bias_gradient)
+
+    def pull(self, above: Tensor, also: Tensor | None = None) -> Tensor:
+        """The gradient of its input, on top of what reaches that input by other ways."""
+        if self._pulled.shape[1:2] != above.shape[1:2]:
+            self._pulled = above.new_empty(len(above), above.shape[1], self.weight.shape[2])
+        if also is None:
+            return torch.bmm(above, self.weight, out=self._pulled)
+        return torch.baddbmm(also, above, self.weight, out=self._pulled)
+
+    def buffers(self) -> list[Tensor]:
+        return [self._output, self._pulled]
+
+
+class Masked:
+    """Passes a gradient through where a ReLU had let its input through."""
+
+    def __init__(self) -> None:
+        self._passed: Tensor | None = None
+
+    def __call__(self, above: Tensor, activation: Tensor) -> Tensor:
+        if self._passed is None:
+            self._passed = torch.empty_like(activation)
+        return torch.ops.aten.threshold_backward.grad_input(above, activation, 0, grad_input=self._passed)  # type: ignore[no-any-return]
+
+    def buffers(self) -> list[Tensor]:
+        return [] if self._passed is None else [self._passed]
