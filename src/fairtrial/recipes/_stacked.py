@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax, one_hot
+from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, one_hot
 from torch.optim.adamw import adamw
 
 from fairtrial.core.training import Setting, Split, Watch
@@ -140,7 +140,7 @@ class Later:
         self._engine, self._row = engine, row
 
     def __float__(self) -> float:
-        return self._engine.losses()[self._row]
+        return self._engine.loss(self._row)
 
 
 class Engine:
@@ -165,7 +165,6 @@ class Engine:
         ]
         self.weights = _Weights([run.lesson for run in runs], batch, first.device)
         self._inputs = self.x.new_empty(len(runs) * batch, self.x.shape[1])
-        self._losses: list[float] | None = None
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
 
     def _share_rows(self) -> None:
@@ -181,7 +180,6 @@ class Engine:
     squares: Tensor
 
     def step(self, steps: Sequence[int], watch: Watch) -> None:
-        self._losses = None
         with watch.phase("data"):
             x, asked = self._fetch(steps)
         with watch.phase("forward"):
@@ -251,35 +249,26 @@ class Engine:
                 beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
             )  # fmt: skip
 
-    def losses(self) -> list[float]:
-        """The loss of every run at the step just taken."""
-        if self._losses is None:
-            self._losses = self._compute_losses().tolist()
-        return self._losses
+    def loss(self, row: int) -> float:
+        """The loss of one run at the step just taken.
 
-    def _compute_losses(self) -> Tensor:
-        weights = self.weights
-        y = self.y[self.chosen].unsqueeze(2)
-        total = -weights.labels.flatten() * _sums(log_softmax(self.logits, 2).gather(2, y))
-        if weights.soft is not None or weights.regression is not None:
-            told = torch.stack([_of(run.lesson.teacher)[at] for run, at in zip(self.runs, self.chosen, strict=True)])
-        if weights.soft is not None:
-            wanted = log_softmax(told * weights.coolness, 2)
-            gap = wanted.exp() * (wanted - log_softmax(self.logits * weights.coolness, 2))
-            total += (weights.soft / weights.coolness).flatten() * _sums(gap)
-        if weights.regression is not None:
-            total += weights.regression.flatten() / 2 * _sums((self.logits - told).square())
+        By itself: batched logarithms and sums treat the end of a batch differently from its middle.
+        """
+        logits, chosen, lesson = self.logits[row], self.chosen[row], self.runs[row].lesson
+        total = lesson.labels * cross_entropy(logits, self.y[chosen])
+        if lesson.soft is not None:
+            t = lesson.temperature
+            wanted = log_softmax(_of(lesson.teacher)[chosen] / t, 1)
+            softened = log_softmax(logits / t, 1)
+            total += lesson.soft * t * t * kl_div(softened, wanted, reduction="batchmean", log_target=True)
+        if lesson.regression is not None:
+            total += lesson.regression * mse_loss(logits, _of(lesson.teacher)[chosen])
         for gap, weight in self._gaps.values():
-            total += weight.flatten() / gap[0].numel() * _sums(gap.square())
-        return total
+            total += weight[row].item() * gap[row].square().mean()
+        return total.item()
 
     def buffers(self) -> list[Tensor]:
         return [*self.model.buffers(), *(buffer for layer in self.projections for buffer in layer.buffers())]
-
-
-def _sums(rows: Tensor) -> Tensor:
-    """The sum of every row, each by itself: a sum over all rows at once adds in an order that depends on their number."""
-    return torch.stack([row.sum() for row in rows])
 
 
 def _of(value: Tensor | None) -> Tensor:
