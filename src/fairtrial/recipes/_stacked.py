@@ -24,7 +24,7 @@ from torch.optim.adamw import adamw
 from fairtrial.core.training import Setting, Split, Watch
 from fairtrial.recipes._supervised import CLASSES, Batches, SupervisedOptions, learning_rate, load_split, score
 from fairtrial.recipes.models import stack_model
-from fairtrial.recipes.models.stacked import Affine, Layout
+from fairtrial.recipes.models.stacked import Affine, Layout, aligned
 
 PROJECTIONS = "projections"
 
@@ -164,7 +164,8 @@ class Engine:
             torch.cat([run.lesson.layers[stage] for run in runs]) for stage in range(len(first.lesson.layers))
         ]
         self.weights = _Weights([run.lesson for run in runs], batch, first.device)
-        self._inputs = self.x.new_empty(len(runs) * batch, self.x.shape[1])
+        self._inputs = aligned(self.x, len(runs), batch, self.x.shape[1])
+        self._logits_gradient = aligned(self.x, len(runs), batch, CLASSES)
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
 
     def _share_rows(self) -> None:
@@ -186,16 +187,16 @@ class Engine:
             self.logits, layers = self.model.forward(x)
             self._gaps = self._compare_layers(layers, steps)
         with watch.phase("backward"):
-            logits = self._pull_logits().sub_(asked)
-            self.model.backward(logits, self._pull_layers())
+            torch.sub(self._pull_logits(), asked, out=self._logits_gradient)
+            self.model.backward(self._logits_gradient, self._pull_layers())
         with watch.phase("optimizer"):
             self._update(steps)
 
     def _fetch(self, steps: Sequence[int]) -> tuple[Tensor, Tensor]:
         chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
         self.chosen = torch.from_numpy(chosen).to(self.offsets.device)
-        torch.index_select(self.x, 0, self.chosen.flatten(), out=self._inputs)
-        return self._inputs.view(*self.chosen.shape, -1), self._look_up(self.table)
+        self._inputs.copy_(self.x.index_select(0, self.chosen.flatten()).view_as(self._inputs))
+        return self._inputs, self._look_up(self.table)
 
     def _look_up(self, table: Tensor) -> Tensor:
         """Each run's own part of a table, at the examples of this step."""
@@ -229,7 +230,7 @@ class Engine:
     def _pull_layers(self) -> dict[int, Tensor]:
         pulled = {}
         for stage, (gap, weight) in self._gaps.items():
-            pull = gap * (weight * (2 / gap[0].numel()))
+            pull = torch.mul(gap, weight * (2 / gap[0].numel()), out=aligned(gap, *gap.shape))
             self.projections[stage].backward(pull)
             pulled[stage] = self.projections[stage].pull(pull)
         return pulled

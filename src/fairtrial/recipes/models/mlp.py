@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
-from fairtrial.recipes.models.stacked import Affine, Layout, Masked
+from fairtrial.recipes.models.stacked import Affine, Layout, Masked, aligned
 
 DEFAULT_WIDTH = 100
 
@@ -43,7 +43,7 @@ class StackedMLP:
         self._first = self.first.forward(x).relu_()
         self._added = self.second.forward(self._first).relu_()
         if self._sum.shape != self._added.shape:
-            self._sum = torch.empty_like(self._added)
+            self._sum = aligned(self._added, *self._added.shape)
         hidden = torch.add(self._first, self._added, out=self._sum)
         return self.output.forward(hidden), [self._first, hidden]
 

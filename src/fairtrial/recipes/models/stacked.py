@@ -4,6 +4,9 @@ A row holds all parameters of one run. Every parameter begins at a multiple of s
 row: the optimizer's kernel rounds the odd numbers at the end of a tensor differently from the rest, and a run's
 numbers must not depend on where its row happens to end. With that, a run is bit for bit the same in any company.
 
+The same holds for activations: a matrix product may round differently when its matrices begin elsewhere
+within a cache line, so every run's part of a buffer begins on one.
+
 Gradients are written out by hand. These models are so small that building a graph costs more than the arithmetic.
 """
 
@@ -38,7 +41,7 @@ class Layout:
         end = 0
         for name, shape in shapes.items():
             place = self.places[name] = Place(end, tuple(shape))
-            end += -(-place.size // ALIGNMENT) * ALIGNMENT
+            end += _rounded_up(place.size)
         self.width = end
 
     def __eq__(self, other: object) -> bool:
@@ -62,6 +65,17 @@ class Layout:
         return {name: self.view(row[None], name)[0].clone() for name in self.places}
 
 
+def aligned(like: Tensor, *shape: int) -> Tensor:
+    """An empty [runs, rows, columns] buffer in which every run's part begins at a multiple of sixteen numbers."""
+    runs, *inner = shape
+    size = torch.Size(inner).numel()
+    return like.new_empty(runs, _rounded_up(size))[:, :size].view(runs, *inner)
+
+
+def _rounded_up(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
+
+
 class Affine:
     """y = x Wᵀ + b in every row, and its gradients, in buffers that are made once."""
 
@@ -77,7 +91,7 @@ class Affine:
     def forward(self, x: Tensor) -> Tensor:
         self._input = x
         if self._output.shape[1:2] != x.shape[1:2]:
-            self._output = x.new_empty(len(x), x.shape[1], self.weight.shape[1])
+            self._output = aligned(x, len(x), x.shape[1], self.weight.shape[1])
         return torch.baddbmm(self.bias, x, self.weight.mT, out=self._output)
 
     def backward(self, above: Tensor) -> None:
@@ -88,7 +102,7 @@ class Affine:
     def pull(self, above: Tensor, also: Tensor | None = None) -> Tensor:
         """The gradient of its input, on top of what reaches that input by other ways."""
         if self._pulled.shape[1:2] != above.shape[1:2]:
-            self._pulled = above.new_empty(len(above), above.shape[1], self.weight.shape[2])
+            self._pulled = aligned(above, len(above), above.shape[1], self.weight.shape[2])
         if also is None:
             return torch.bmm(above, self.weight, out=self._pulled)
         return torch.baddbmm(also, above, self.weight, out=self._pulled)
@@ -105,7 +119,7 @@ class Masked:
 
     def __call__(self, above: Tensor, activation: Tensor) -> Tensor:
         if self._passed is None:
-            self._passed = torch.empty_like(activation)
+            self._passed = aligned(activation, *activation.shape)
         return torch.ops.aten.threshold_backward.grad_input(above, activation, 0, grad_input=self._passed)  # type: ignore[no-any-return]
 
     def buffers(self) -> list[Tensor]:
