@@ -52,6 +52,7 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
     count = {status: sum(run.status is status for run in runs) for status in Status}
     finite = {seed: value for seed, value in values.items() if isfinite(value)}
     times = [run.metadata["timings"]["wall_s"] for run in runs if run.status is Status.COMPLETED]
+    times = [time for time in times if time is not None]  # a run that shared its process has none of its own
     numbers = list(finite.values())
     return Arm(
         variant=variant,

@@ -35,7 +35,6 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()}
     counted.setdefault("activations", activations)
     parameters = sum(tensor.numel() for tensor in groups["parameters"])
-    _forget_gradients(groups["parameters"])
     trainable.load_state(snapshot)
     return {
         "parameters": parameters,
@@ -67,8 +66,3 @@ def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
     with counter:
         trainable.step(step, Watch())
     return counter.get_total_flops(), sum(trained.values())
-
-
-def _forget_gradients(parameters: Any) -> None:
-    for parameter in parameters:
-        parameter.grad = None

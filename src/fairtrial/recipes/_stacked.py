@@ -19,9 +19,9 @@ import numpy
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, one_hot
-from torch.optim.adamw import adamw
 
 from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.recipes._adamw import update
 from fairtrial.recipes._supervised import CLASSES, Batches, SupervisedOptions, learning_rate, load_split, score
 from fairtrial.recipes.models import stack_model
 from fairtrial.recipes.models.stacked import Affine, Layout, aligned
@@ -195,7 +195,10 @@ class Engine:
     def _fetch(self, steps: Sequence[int]) -> tuple[Tensor, Tensor]:
         chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
         self.chosen = torch.from_numpy(chosen).to(self.offsets.device)
-        self._inputs.copy_(self.x.index_select(0, self.chosen.flatten()).view_as(self._inputs))
+        if self._inputs.is_contiguous():
+            torch.index_select(self.x, 0, self.chosen.flatten(), out=self._inputs.view(-1, self.x.shape[1]))
+        else:
+            self._inputs.copy_(self.x.index_select(0, self.chosen.flatten()).view_as(self._inputs))
         return self._inputs, self._look_up(self.table)
 
     def _look_up(self, table: Tensor) -> Tensor:
@@ -244,10 +247,9 @@ class Engine:
         first = 0
         for (rate, decay, step), group in itertools.groupby(terms):
             rows = slice(first, first := first + len(list(group)))
-            adamw(
-                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]], [],
-                [torch.tensor(float(step - 1), device=self.values.device)], fused=True, amsgrad=False,
-                beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+            update(
+                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
+                step=step, rate=rate, decay=decay,
             )  # fmt: skip
 
     def loss(self, row: int) -> float:
@@ -269,7 +271,9 @@ class Engine:
         return total.item()
 
     def buffers(self) -> list[Tensor]:
-        return [*self.model.buffers(), *(buffer for layer in self.projections for buffer in layer.buffers())]
+        """What is kept between the forward and the backward pass, and what the latter is computed in."""
+        layers = (buffer for layer in self.projections for buffer in layer.buffers())
+        return [self._inputs, self._logits_gradient, *self.model.buffers(), *layers]
 
 
 def _of(value: Tensor | None) -> Tensor:

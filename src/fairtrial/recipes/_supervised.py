@@ -14,6 +14,7 @@ from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Dataset, Setting, Split, Stack, Trainable, Watch
+from fairtrial.recipes._adamw import update
 from fairtrial.recipes.data import DataName
 from fairtrial.recipes.models import STACKED
 
@@ -104,9 +105,8 @@ class Supervised:
         self.module = module.to(self.device)
         self.splits = {split: load_split(setting.data, split, options.device) for split in ("train", "eval", "report")}
         self.batches = Batches(setting.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
-        self.optimizer = torch.optim.AdamW(
-            self.trained_parameters(), lr=options.learning_rate, weight_decay=options.weight_decay, fused=True
-        )
+        self.parameters = list(self.trained_parameters())
+        self.averages, self.squares = ([torch.zeros_like(p) for p in self.parameters] for _ in range(2))
 
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         return self.module.parameters()
@@ -125,11 +125,10 @@ class Supervised:
         with watch.phase("forward"):
             loss = self.loss(chosen, step)
         with watch.phase("backward"):
-            self.optimizer.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
         with watch.phase("optimizer"):
-            self.optimizer.param_groups[0]["lr"] = learning_rate(self.options, step)
-            self.optimizer.step()
+            rate, decay = learning_rate(self.options, step), self.options.weight_decay
+            update(self.parameters, gradients, self.averages, self.squares, step=step, rate=rate, decay=decay)
         return {"loss": loss.detach()}
 
     def evaluate(self, split: Split) -> Mapping[str, Tensor]:
@@ -141,20 +140,24 @@ class Supervised:
 
     def state(self) -> dict[str, Any]:
         """A snapshot: further training does not reach into it."""
-        return copy.deepcopy({"module": dict(self.module.state_dict()), "optimizer": self.optimizer.state_dict()})
+        averages = {"exp_avg": self.averages, "exp_avg_sq": self.squares}
+        return copy.deepcopy({"module": dict(self.module.state_dict()), "optimizer": averages})
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.module.load_state_dict(state["module"])
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
+        for kept, saved in (
+            (self.averages, state["optimizer"]["exp_avg"]),
+            (self.squares, state["optimizer"]["exp_avg_sq"]),
+        ):
+            for own, value in zip(kept, saved, strict=True):
+                own.copy_(value)
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
         """The tensors that training keeps, by kind: what `probe` adds up."""
-        parameters = list(self.trained_parameters())
-        kept = [value for slots in self.optimizer.state.values() for value in slots.values()]
         return {
-            "parameters": list(parameters),
-            "gradients": [p.grad for p in parameters if p.grad is not None],
-            "optimizer": kept,
+            "parameters": list(self.parameters),
+            "gradients": list(self.parameters),  # as large as what they belong to, for as long as a step takes
+            "optimizer": [*self.averages, *self.squares],
         }
 
 
@@ -188,10 +191,9 @@ def warm_up() -> None:
     importlib.import_module("fairtrial.recipes._stacked")
     with torch.random.fork_rng(devices=[]):
         model = torch.nn.Linear(2, 2)
-    optimizer = torch.optim.AdamW(model.parameters(), fused=True)
     with FlopCounterMode(display=False):
         loss = torch.nn.functional.cross_entropy(model(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long))
         loss.backward()  # type: ignore[no-untyped-call]
-    optimizer.step()
-    copy.deepcopy(optimizer.state_dict())
+    rows = [torch.zeros(16) for _ in range(4)]
+    update(*([row] for row in rows), step=1, rate=0.1, decay=0.0)
     torch.save(model.state_dict(), io.BytesIO())
