@@ -16,12 +16,16 @@ if TYPE_CHECKING:
     from fairtrial.analyse.aggregate import aggregate
     from fairtrial.analyse.compare import compare_samples
     from fairtrial.analyse.summaries import SummaryRule
+    from fairtrial.api.ablation import Ablation, ablation
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
+    from fairtrial.api.arms import LabTerms
+    from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.power import power
     from fairtrial.api.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.script import run
+    from fairtrial.api.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
     from fairtrial.api.train import Trained, resume, train
     from fairtrial.api.variance import variance
     from fairtrial.core.errors import FairtrialError
@@ -44,6 +48,17 @@ _HOMES = {
     "analyze": "fairtrial.api.analyze",
     "Analysis": "fairtrial.api.analysis",
     "Question": "fairtrial.api.analysis",
+    "sweep": "fairtrial.api.sweep",
+    "temperature": "fairtrial.api.sweep",
+    "temperature_sweep": "fairtrial.api.sweep",
+    "alpha": "fairtrial.api.sweep",
+    "alpha_sweep": "fairtrial.api.sweep",
+    "Sweep": "fairtrial.api.sweep",
+    "compare": "fairtrial.api.compare",
+    "StrategyComparison": "fairtrial.api.compare",
+    "ablation": "fairtrial.api.ablation",
+    "Ablation": "fairtrial.api.ablation",
+    "LabTerms": "fairtrial.api.arms",
     "variance": "fairtrial.api.variance",
     "power": "fairtrial.api.power",
     "compare_samples": "fairtrial.analyse.compare",
@@ -59,9 +74,11 @@ _HOMES = {
 }
 
 __all__ = [
-    "Analysis", "Columns", "Comparison", "Estimate", "FairtrialError", "LaunchTerms", "Launched", "Question", "Study",
-    "SummaryRule", "Trained", "Verdict", "__version__", "aggregate", "analyze", "compare_samples", "export_runs",
-    "launch", "list_runs", "power", "query", "read_study", "resume", "run", "show_run", "train", "variance",
+    "Ablation", "Analysis", "Columns", "Comparison", "Estimate", "FairtrialError", "LabTerms", "LaunchTerms",
+    "Launched", "Question", "StrategyComparison", "Study", "SummaryRule", "Sweep", "Trained", "Verdict",
+    "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "compare", "compare_samples",
+    "export_runs", "launch", "list_runs", "power", "query", "read_study", "resume", "run", "show_run", "sweep",
+    "temperature", "temperature_sweep", "train", "variance",
 ]  # fmt: skip
 
 

@@ -91,6 +91,46 @@ def forest(rows: Any = FAMILY, **settings: Any) -> Any:
     return charts.forest(rows, **{**wording, **settings})
 
 
+def swept(value: Any, mean: float | None = None, spread: float | None = None, **marks: Any) -> dict[str, Any]:
+    """One value of a sweep: three runs about a mean, and an interval that reaches `spread` to both sides."""
+    runs = [] if mean is None else [mean - 0.002, mean, mean + 0.002]
+    low, high = (None, None) if mean is None or spread is None else (mean - spread, mean + spread)
+    return {"value": value, "mean": mean, "low": low, "high": high, "runs": runs, "best": False, "alike": False} | marks
+
+
+TEMPERATURES = [
+    swept(1.0, 0.60, 0.005),
+    swept(2.0, 0.64, 0.005),
+    swept(3.0, 0.65, 0.005, alike=True),
+    swept(4.0, 0.66, 0.005, best=True, alike=True),
+    swept(5.5),
+]
+
+
+def sweep(rows: Any = TEMPERATURES, **settings: Any) -> Any:
+    wording = {"param": "temperature", "metric": "report_accuracy", "level": 0.95, "title": "temperature 4 is best"}
+    return charts.sweep_curve(rows, **{**wording, **settings})
+
+
+def arm(name: str, value: float | None, low: float | None, high: float | None, group: str) -> dict[str, Any]:
+    runs = [] if value is None else [value - 0.01, value, value + 0.01]
+    return {"name": name, "value": value, "low": low, "high": high, "runs": runs, "group": group}
+
+
+STRATEGIES = [
+    arm("dkd", 0.66, 0.65, 0.67, "best"),
+    arm("kd", 0.655, 0.645, 0.665, "alike"),
+    arm("one-sided", 0.64, -INF, 0.65, "other"),
+    arm("two runs", 0.63, None, None, "other"),
+    arm("lost", None, None, None, "other"),
+    arm("none", 0.62, 0.61, 0.63, "baseline"),
+]
+
+
+def strategies(rows: Any = STRATEGIES, **settings: Any) -> Any:
+    return charts.arms(rows, **{"metric": "report_accuracy", "level": 0.95, "title": "dkd is best", **settings})
+
+
 def radial(variants: int = 2, metrics: int = 4) -> Any:
     rng = np.random.default_rng(1)
     return charts.radial_profile(
@@ -130,6 +170,24 @@ ALL: dict[str, tuple[Callable[[], Any], list[str]]] = {
         ["AUC", "derivative", "you have n = 5", "n = 36 needed", "threshold 5 %", "5 runs are too few for AUC"],
     ),
     "forest": (forest, [str(row["name"]) for row in FAMILY] + ["better", "worse", "equivalent", "inconclusive", "−∞"]),
+    "sweep_curve": (
+        lambda: sweep(baseline=2),
+        [
+            "is best",
+            ">best<",
+            ">baseline<",
+            ">no value<",
+            ">5.5<",
+            ">temperature<",
+            "report_accuracy",
+            "95 % intervals",
+        ],
+    ),
+    "arms": (
+        strategies,
+        [str(row["name"]) for row in STRATEGIES]
+        + ["0.6600 [0.6500, 0.6700]", "[−∞, 0.6500]", "no interval", "no value", ">best<", ">alike<", ">baseline<"],
+    ),
     "radial_profile": (radial, ["variant 0", "variant 1", "metric 3", "1.2", "scale of its own", "scores highest on"]),
     "performance_profiles": (
         lambda: profiles("control", "warm up"),
@@ -250,6 +308,10 @@ def test_a_chart_refers_to_nothing_outside_itself(name: str) -> None:
         lambda: panels(panels={}),
         lambda: panels(panels={"AUC": [], "derivative": [half_width(2, None)]}),
         lambda: forest([]),
+        lambda: sweep([]),
+        lambda: sweep([swept(1), swept(2, NAN), swept("three", INF)]),
+        lambda: strategies([]),
+        lambda: strategies([arm("a", None, 0.1, 0.2, "best"), arm("b", NAN, None, None, "other")]),
         lambda: charts.radial_profile([]),
         lambda: charts.radial_profile([{"variant": "a", "metric": m, "score": NAN, "text": ""} for m in "xyz"]),
         lambda: charts.performance_profiles([], score="s"),
@@ -383,7 +445,173 @@ def test_an_absolute_threshold_is_in_the_unit_of_the_metric() -> None:
     assert "half-width, AUC of eval_accuracy" in text
 
 
+def layers_of(chart: Any, mark: str) -> list[list[dict[str, Any]]]:
+    """The rows of all layers with a mark, layer by layer."""
+    spec = chart.to_dict()
+    found = [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
+    return [json.loads(spec["datasets"][layer["data"]["name"]]) for layer in found]
+
+
+def domain(chart: Any, axis: str) -> list[float]:
+    return chart.to_dict()["layer"][0]["encoding"][axis]["scale"]["domain"]
+
+
+def ticks_of(chart: Any) -> list[float] | None:
+    return chart.to_dict()["layer"][0]["encoding"]["x"]["axis"].get("values")
+
+
+def place_of(chart: Any, word: str) -> dict[str, Any]:
+    (row,) = [row for rows in layers_of(chart, "text") for row in rows if row["text"] == word]
+    return row
+
+
+def test_a_sweep_colours_what_cannot_be_told_apart_from_the_best() -> None:
+    *_, means, best = [rows for rows in layers_of(sweep(), "point") if rows]
+    assert [(row["x"], row["colour"]) for row in means] == [
+        (1, style.CONTROL), (2, style.CONTROL), (3, style.BLUE), (4, style.BLUE),
+    ]  # fmt: skip
+    assert best == [{"x": 4.0, "y": 0.66, "colour": style.BLUE}]
+    assert place_of(sweep(), "best")["x"] == pytest.approx(4)
+    assert place_of(sweep(), "best")["y"] > 0.665
+    assert "Blue: cannot be told apart from the best." in words(sweep())
+
+
+def test_the_best_of_a_sweep_is_blue_even_if_it_is_not_said_to_be_like_itself() -> None:
+    *_, best = layers_of(sweep([swept(1, 0.5), swept(2, 0.6, best=True)]), "point")
+    assert best[0]["colour"] == style.BLUE
+
+
+def test_the_line_of_a_sweep_has_a_gap_where_all_runs_were_lost() -> None:
+    (line,) = layers_of(sweep([swept(3, 0.6), swept(2), swept(1, 0.5)]), "line")
+    assert [row["y"] for row in line] == [0.5, None, 0.6]
+    assert place_of(sweep([swept(3, 0.6), swept(2), swept(1, 0.5)]), "no value")["x"] == 2
+
+
+def test_categories_stand_side_by_side_and_are_not_joined() -> None:
+    chart = sweep([swept("adam", 0.6), swept("sgd", 0.61, best=True), swept(True, 0.5)], baseline="adam")
+    assert not layers_of(chart, "line")
+    assert [place_of(chart, name)["x"] for name in ("adam", "sgd", "True", "best", "baseline")] == [0, 1, 2, 1, 0]
+
+
+@pytest.mark.parametrize(
+    ("baseline", "drawn"), [(2, True), (2.5, True), (0.01, False), (99, False), ("2", False), (NAN, False)]
+)
+def test_a_baseline_is_marked_if_it_lies_in_the_range(baseline: Any, drawn: bool) -> None:
+    assert (">baseline<" in words(sweep(baseline=baseline))) == drawn
+
+
+def test_a_baseline_that_is_the_best_does_not_hide_it() -> None:
+    chart = sweep(baseline=4)
+    best, baseline = place_of(chart, "best"), place_of(chart, "baseline")
+    assert best["x"] > baseline["x"] == 4
+    assert best["y"] < domain(chart, "y")[1] < baseline["y"]
+    hidden = sweep([swept(4, 0.66, 9.0, best=True)], baseline=4)
+    assert place_of(hidden, "best")["y"] > place_of(hidden, "baseline")["y"] > domain(hidden, "y")[1]
+
+
+def test_a_logarithmic_sweep_has_its_values_as_ticks() -> None:
+    rates = [1e-5, 1e-4, 3e-4, 1e-3, 0.01]
+    chart = sweep([swept(rate, 0.6) for rate in rates], log=True, baseline=1e-3)
+    assert ticks_of(chart) == rates
+    text = words(chart)
+    assert all(f">{name}<" in text for name in ("1e−5", "0.0001", "0.0003", "0.001", "0.01"))
+
+
+def test_ticks_of_many_values_are_round_numbers() -> None:
+    many = np.logspace(-5, 0, 60).tolist()
+    assert ticks_of(sweep([swept(value, 0.6) for value in many], log=True)) == [1e-5, 1e-4, 1e-3, 0.01, 0.1, 1]
+    close = np.linspace(0.0021, 0.0039, 60).tolist()
+    assert ticks_of(sweep([swept(value, 0.6) for value in close], log=True)) == [close[0], close[-1]]
+    assert ticks_of(sweep([swept(value, 0.6) for value in range(60)])) is None
+
+
+def test_a_zero_on_a_logarithmic_axis_makes_categories() -> None:
+    chart = sweep([swept(0, 0.6), swept(1e-5, 0.61), swept(1e-3, 0.62)], log=True, baseline=0)
+    assert [place_of(chart, name)["x"] for name in ("0", "1e−5", "0.001", "baseline")] == [0, 1, 2, 0]
+
+
+def test_huge_intervals_do_not_stretch_a_sweep() -> None:
+    chart = sweep([swept(1, 0.60, 50.0), swept(2, 0.65, 0.01), swept(3, 0.66, INF)])
+    low, high = domain(chart, "y")
+    assert 0.5 < low < 0.598 and 0.668 < high < 0.7
+    (bars,) = [rows for rows in layers_of(chart, "rule") if rows]
+    assert [(row["y"], row["y2"]) for row in bars] == [
+        (low, high),
+        (pytest.approx(0.64), pytest.approx(0.66)),
+        (low, high),
+    ]
+    assert "An arrow: the interval goes on." in words(chart)
+
+
+def test_a_value_that_diverged_does_not_flatten_the_others() -> None:
+    chart = sweep([swept(1, 0.60), swept(2, 0.65), swept(3, 0.66), swept(4, 5e4)])
+    assert domain(chart, "y")[1] < 1
+    assert "Some means lie outside the frame." in words(chart)
+    rows = [*STRATEGIES, arm("diverged", 5e4, None, None, "other")]
+    assert domain(strategies(rows), "x")[1] < 1
+    assert "Some means lie outside the frame." in words(strategies(rows))
+    assert "50,000.0000 no interval" in words(strategies(rows))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [swept(4.0, 0.6, 0.01, best=True)],
+        [swept(0, 0.0, 0.0, best=True)],
+        [swept(value, 0.6, runs=[0.6]) for value in range(5)],
+        [swept(value, 0.6, runs=[]) for value in range(5)],
+        [swept(value, 0.6 + value / 1000, 0.01, best=value == 30) for value in range(60)],
+        [swept(f"{LONG} {value}", 0.6, 0.01, best=value == 3) for value in range(60)],
+        [swept(value) if value % 2 else swept(value, 0.6) for value in range(60)],
+        [swept(2, 0.6), swept(2, 0.7)],
+    ],
+)
+@pytest.mark.parametrize("log", [False, True])
+def test_odd_sweeps_are_drawn(rows: Any, log: bool) -> None:
+    text = words(sweep(rows, log=log, baseline=4))
+    assert "NaN" not in text and "undefined" not in text
+
+
+def test_one_run_per_value_is_said_and_drawn_once() -> None:
+    chart = sweep([swept(1, 0.6, runs=[0.6]), swept(2, 0.61, runs=[0.61], best=True)])
+    assert "One run per value." in words(chart)
+    assert not any(layers_of(chart, "circle"))
+    lone = [{**arm("a", 0.6, None, None, "best"), "runs": [0.6]}]
+    assert "One run per arm; lower is better." in words(strategies(lone, better="lower"))
+
+
+def test_long_categories_are_slanted_and_stay_different() -> None:
+    chart = sweep([swept(f"{LONG} {place}", 0.6) for place in range(7)])
+    text = words(chart)
+    assert text.count("rotate(310)") == 7
+    assert all(name in text for name in style.short_names([f"{LONG} {place}" for place in range(7)], 26))
+    assert "rotate(310)" not in words(sweep([swept("adam", 0.6), swept("sgd", 0.6)]))
+
+
+def test_arms_keep_their_order_and_have_the_colour_of_their_group() -> None:
+    names, _numbers, groups = layers_of(strategies(), "text")
+    assert [(row["text"], row["y"]) for row in names] == [(row["name"], y) for y, row in enumerate(STRATEGIES)]
+    assert [row["colour"] for row in groups] == [style.BLUE] * 2 + [style.VERMILLION] * 3 + [style.CONTROL]
+    (dots,) = layers_of(strategies(), "circle")
+    assert len(dots) == 15
+    assert all(row["y"] - 0.5 < round(row["y"]) < row["y"] for row in dots)
+
+
+def test_arms_explain_only_the_colours_that_are_there() -> None:
+    text = words(strategies())
+    assert all(
+        colour in text for colour in ("Blue, alike: cannot", "Orange: can", "Grey: the baseline", "higher is better")
+    )
+    text = words(strategies(STRATEGIES[:1]))
+    assert not any(colour in text for colour in ("Blue", "Orange", "Grey"))
+
+
 numbers = st.one_of(st.none(), st.sampled_from([NAN, INF, -INF, 1e308, -1e308]), st.floats(width=32))
+
+
+def _any_point(value: Any, mean: Any, limit: Any, best: bool) -> dict[str, Any]:
+    runs = [number for number in (value, mean, limit) if number is not None]
+    return {"value": value, "mean": mean, "low": mean, "high": limit, "runs": runs, "best": best, "alike": False}
 
 
 @settings(max_examples=25, deadline=None)
@@ -395,6 +623,9 @@ def test_any_numbers_make_a_chart_or_a_sentence(rows: list[tuple[Any, Any, Any]]
     for draw in (
         lambda: distribution(samples, value=value, low=low, high=high, sesoi=sesoi),
         lambda: forest(family, sesoi=sesoi),
+        lambda: strategies([arm(str(place), *row, "alike") for place, row in enumerate(rows)]),
+        lambda: sweep([_any_point(*row, best=not place) for place, row in enumerate(rows)], baseline=value),
+        lambda: sweep([_any_point(*row, best=not place) for place, row in enumerate(rows)], baseline=value, log=True),
     ):
         try:
             spec = draw().to_dict(validate=False)

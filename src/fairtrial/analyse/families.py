@@ -26,8 +26,9 @@ ADJUSTMENTS = ("tukey", "holm", "bh")
 ENOUGH_FOR_PAIRS = 5
 
 Arms = Mapping[str, Array]
+Pair = tuple[str, str]
 Judge = Callable[[Arms], list[tuple[Judged, float | None]]]
-"""For every candidate in turn: what was found, and its adjusted p."""
+"""For every pair in turn: what was found, and its adjusted p."""
 
 
 def residual_variance(layout: Array) -> tuple[Array, int]:
@@ -100,19 +101,24 @@ ADJUST = {"holm": holm, "bh": benjamini_hochberg}
 
 def compare_family(arms: Arms, control: str, terms: Terms, adjustment: str, *, seed: Seed = None) -> list[Comparison]:
     """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run."""
+    pairs = [(control, name) for name in arms if name != control]
+    return compare_pairs(arms, pairs, terms, adjustment, seed=seed)
+
+
+def compare_pairs(
+    arms: Arms, pairs: Sequence[Pair], terms: Terms, adjustment: str, *, seed: Seed = None
+) -> list[Comparison]:
+    """Pairs of arms, as (control, candidate), judged together."""
     check_adjustment(adjustment, terms)
     seed = frozen_seed(seed)
-    pairs = [name for name in arms if name != control]
-    judged = (
-        _tukey_judge(control, terms) if adjustment == "tukey" else _stepwise_judge(control, terms, adjustment, seed)
-    )
-    base = _kept(arms) if adjustment == "tukey" else arms
+    judged = _tukey_judge(pairs, terms) if adjustment == "tukey" else _stepwise_judge(pairs, terms, adjustment, seed)
+    base = complete_seeds(arms) if adjustment == "tukey" else arms
     without = judged(base)
     lossy = any(not np.isfinite(sample).all() for sample in arms.values())
-    scored = judged(_with_worst(arms, terms)) if lossy else without
-    family = len(arms) * len(pairs) // 2 if adjustment == "tukey" else len(pairs)
+    scored = judged(with_worst(arms, terms.direction)) if lossy else without
+    family = len(arms) * (len(arms) - 1) // 2 if adjustment == "tukey" else len(pairs)
     found = []
-    for name, (known, p), (worst, _) in zip(pairs, without, scored, strict=True):
+    for (control, name), (known, p), (worst, _) in zip(pairs, without, scored, strict=True):
         alone = compare(base[control], base[name], terms, names=(control, name), seed=seed)
         alone = _with_attrition(alone, arms[control], arms[name], known, worst)
         decision = stand_both(known.decision, worst.decision) if lossy else known.decision
@@ -149,49 +155,51 @@ def _fits_tukey(terms: Terms) -> bool:
     return terms.paired and terms.method == "t" and terms.side == "two-sided"
 
 
-def _kept(arms: Arms) -> Arms:
+def complete_seeds(arms: Arms) -> Arms:
     """The seeds that every arm of a layout has."""
     whole = np.all([np.isfinite(sample) for sample in arms.values()], axis=0)
     return {name: sample[whole] for name, sample in arms.items()}
 
 
-def _with_worst(arms: Arms, terms: Terms) -> Arms:
+def with_worst(arms: Arms, direction: str) -> Arms:
+    """Every lost run at the worst value that any arm has seen."""
     seen = np.concatenate([sample[np.isfinite(sample)] for sample in arms.values()])
     if not len(seen):
         return arms
-    worst = seen.min() if terms.direction == "max" else seen.max()
+    worst = seen.min() if direction == "max" else seen.max()
     return {name: np.where(np.isfinite(sample), sample, worst) for name, sample in arms.items()}
 
 
-def _tukey_judge(control: str, terms: Terms) -> Judge:
+def _tukey_judge(pairs: Sequence[Pair], terms: Terms) -> Judge:
     def judged(arms: Arms) -> list[tuple[Judged, float | None]]:
         names = sorted(arms)
-        first = names.index(control)
-        layout = np.array([arms[name] for name in names])
-        layout = layout[:, row_order(layout.T)]  # canonical: the order of runs must not reach the last digits
+        layout = canonical_layout([arms[name] for name in names])
         found: list[tuple[Judged, float | None]] = []
-        for name in arms:
-            if name == control:
-                continue
+        for control, name in pairs:
             plain = judge(arms[control], arms[name], terms)
             if plain.inference is None:
                 found.append((plain, None))
                 continue
-            inference = infer_tukey(layout, first, names.index(name))
+            inference = infer_tukey(layout, names.index(control), names.index(name))
             found.append((Judged(inference, decide_by(inference, terms)), inference.p_two_sided))
         return found
 
     return judged
 
 
-def _stepwise_judge(control: str, terms: Terms, adjustment: str, seed: Seed) -> Judge:
+def canonical_layout(arms: Sequence[Array]) -> Array:
+    """Arms × seeds, with the seeds in an order that depends on the values alone: it must not reach the last digits."""
+    layout = np.array(arms)
+    return np.asarray(layout[:, row_order(layout.T)])
+
+
+def _stepwise_judge(pairs: Sequence[Pair], terms: Terms, adjustment: str, seed: Seed) -> Judge:
     """Per-pair tests with adjusted p; equivalence is judged at Bonferroni's share of α."""
 
     def judged(arms: Arms) -> list[tuple[Judged, float | None]]:
-        others = [name for name in arms if name != control]
-        share = replace(terms, alpha=terms.alpha / len(others))
-        pairs = [keep_finite(arms[control], arms[name], paired=terms.paired) for name in others]
-        found = [judge(*pair, share, seed) for pair in pairs]
+        share = replace(terms, alpha=terms.alpha / len(pairs))
+        kept = [keep_finite(arms[control], arms[name], paired=terms.paired) for control, name in pairs]
+        found = [judge(*pair, share, seed) for pair in kept]
         side = terms.on_difference()
         known = [index for index, each in enumerate(found) if each.inference is not None]
         p_values = [float(each.inference.p_value(side)) for each in found if each.inference is not None]

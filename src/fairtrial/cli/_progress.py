@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 REFRESH_S = 0.1
+MOST_BARS = 6
 
 
 def make_progress(out: Output) -> Progress:
@@ -73,8 +74,9 @@ class TrainProgress(Observer):
 class LaunchProgress:
     """Bars for the runs that are going on, a line for each that ended, and the whole at the bottom."""
 
-    def __init__(self, out: Output, progress: Progress | None, *, retry_failed: bool) -> None:
+    def __init__(self, out: Output, progress: Progress | None, *, retry_failed: bool, each: bool = True) -> None:
         self._out = out
+        self._each = each
         self._retry_failed = retry_failed
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
@@ -100,7 +102,7 @@ class LaunchProgress:
     def _tell_end(self, ticket: Ticket) -> None:
         self._told.add(ticket.key)
         outcome = ticket.outcome
-        if outcome is None:
+        if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
             return
         took = (ticket.ended or 0) - (ticket.started or 0)
         mark = "✓" if outcome.status is Status.COMPLETED else "✗"
@@ -112,17 +114,17 @@ class LaunchProgress:
             self._out.say(line)
 
     def _draw(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
-        ended = sum(ticket.place is Place.ENDED for ticket in tickets)
         if self._batch is not tickets:
             self._batch = tickets
             self._start_total(progress, tickets)
-        assert self._total is not None
-        progress.update(self._total, completed=ended)
         if time.monotonic() - self._read < REFRESH_S:
             return
         self._read = time.monotonic()
-        for ticket in tickets:
-            self._draw_one(progress, ticket)
+        running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is Place.RUNNING}
+        ended = sum(ticket.place is Place.ENDED for ticket in tickets)
+        assert self._total is not None
+        progress.update(self._total, completed=ended + sum(done / steps for done, steps in running.values() if steps))
+        self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
     def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
         for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
@@ -130,18 +132,26 @@ class LaunchProgress:
         self._bars.clear()
         self._total = progress.add_task("[bold]all runs", total=len(tickets), unit="runs")
 
-    def _draw_one(self, progress: Progress, ticket: Ticket) -> None:
-        bar = self._bars.get(ticket.key)
-        if ticket.place is not Place.RUNNING:
-            if bar is not None:
-                progress.remove_task(self._bars.pop(ticket.key))
-            return
-        spec = RunSpec.from_dict(ticket.request["spec"])
-        steps = spec.options.get("steps")
-        if bar is None:
-            bar = self._bars[ticket.key] = progress.add_task(ticket.key, total=steps, unit="steps" if steps else "")
-        metrics = StorePaths(Path(ticket.request["store"])).run(spec.study, spec.run_id).metrics
-        progress.update(bar, completed=last_step(metrics) or 0)
+    def _draw_bars(self, progress: Progress, running: Mapping[str, tuple[int, int | None]]) -> None:
+        for name in [name for name in self._bars if name not in running]:
+            progress.remove_task(self._bars.pop(name))
+        for name, (done, steps) in running.items():
+            if name not in self._bars:
+                self._bars[name] = progress.add_task(name, total=steps, unit="steps" if steps else "")
+            progress.update(self._bars[name], completed=done)
+
+
+def _steps(ticket: Ticket) -> tuple[int, int | None]:
+    """How far a run is, by its own log, and how far it has to go."""
+    spec = RunSpec.from_dict(ticket.request["spec"])
+    metrics = StorePaths(Path(ticket.request["store"])).run(spec.study, spec.run_id).metrics
+    return last_step(metrics) or 0, spec.options.get("steps")
+
+
+def _as_one(running: Mapping[str, tuple[int, int | None]]) -> dict[str, tuple[int, int | None]]:
+    """Many runs that are trained together, as one bar."""
+    done, steps = [d for d, _ in running.values()], [s for _, s in running.values() if s]
+    return {f"{len(running)} runs together": (sum(done) // len(done), max(steps, default=None))}
 
 
 def observe_with(progress: Progress | None) -> Callable[[RunSpec], Sequence[Observer]]:

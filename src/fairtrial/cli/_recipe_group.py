@@ -30,11 +30,14 @@ class RecipeGroup(click.Group):
             if cmd_name.endswith(".py"):
                 raise
             raise click.UsageError(error.message, ctx) from None
+        return self.make_command(recipe, cmd_name)
+
+    def make_command(self, recipe: LoadedRecipe, name: str) -> click.Command:
         function = self.body(recipe)
         shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
         return RecipeCommand(
             recipe,
-            name=cmd_name,
+            name=name,
             params=[*flags(recipe), *self.own_options, *shared],
             callback=function,
             help=recipe.summary + (" SYNTHETIC." if recipe.synthetic else ""),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import click
@@ -14,9 +14,9 @@ from fairtrial.core.registry import LoadedRecipe
 METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping": "NAME=VALUE"}
 
 
-def flags(recipe: LoadedRecipe) -> list[click.Parameter]:
+def flags(recipe: LoadedRecipe, *, without: Collection[str] = ()) -> list[click.Parameter]:
     """One parameter per option. None means not given: the declared default then applies."""
-    return [_flag(info) for info in describe_options(recipe.options)]
+    return [_flag(info) for info in describe_options(recipe.options) if info.name not in without]
 
 
 def _flag(info: OptionInfo) -> click.Parameter:
@@ -68,28 +68,28 @@ def pairs(words: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class RecipeCommand(click.Command):
-    """A command whose help lists the recipe's own options, the loop's, and the common ones apart."""
+    """A command whose help lists its own options, the recipe's, the loop's, and the common ones apart."""
+
+    def __init__(self, recipe: LoadedRecipe, *, own: Sequence[click.Parameter] = (), **settings: Any) -> None:
+        self.recipe = recipe
+        self._own = {parameter.name for parameter in own}
+        super().__init__(**settings)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         recipe_names = {info.name for info in describe_options(self.recipe.options)}
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             record = parameter.get_help_record(ctx)
-            name = parameter.name or ""
             if record:
-                kind = (
-                    "Common options"
-                    if name not in recipe_names
-                    else "Training loop"
-                    if name in LOOP_OPTIONS
-                    else "Recipe"
-                )
-                groups.setdefault(kind, []).append(record)
-        for title in ("Recipe", "Training loop", "Common options"):
+                groups.setdefault(self._kind(parameter.name or "", recipe_names), []).append(record)
+        for title in ("Options", "Recipe", "Training loop", "Common options"):
             if title in groups:
                 with formatter.section(title):
                     formatter.write_dl(groups[title])
 
-    def __init__(self, recipe: LoadedRecipe, **settings: Any) -> None:
-        self.recipe = recipe
-        super().__init__(**settings)
+    def _kind(self, name: str, recipe_names: set[str]) -> str:
+        if name in self._own:
+            return "Options"
+        if name not in recipe_names:
+            return "Common options"
+        return "Training loop" if name in LOOP_OPTIONS else "Recipe"

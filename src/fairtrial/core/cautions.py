@@ -201,5 +201,40 @@ CHANCE_PAIRS = Caution(
     "The runs are paired by seed, but what the pairs share is unknown; the test is valid all the same.",
     "Record the runs with Fairtrial to have the shared streams named.",
 )
+EDGE_OF_GRID = Caution(
+    "edge of grid",
+    "The best {param}, {value}, is at the edge of what was tried: a better one may lie beyond.",
+    "Sweep further: finished values are kept.",
+)
+BEST_OF_MANY = Caution(
+    "best of many",
+    "The best of {count} values was chosen by these very runs: its {metric} is likely to be too good.",
+    "Confirm it on fresh seeds and fresh data with --confirm {runs}.",
+)
+SELECTED_ON_REPORT = Caution(
+    "selected on report data",
+    "{metric} is measured on the data that verdicts are made from: what was chosen by it cannot be judged by it.",
+    "Choose by a metric of the eval split, such as {instead}.",
+)
+REPORT_NOT_FRESH = Caution(
+    "report data not fresh",
+    "{recipe} has no further report data for these options: the confirmation has fresh seeds, but the same data.",
+    "Read it as a confirmation on these data alone.",
+)
+LOST_VALUES = Caution(
+    "lost runs in a sweep",
+    "{count} run(s) ended without a valid number; each counts as the worst value seen: {which}.",
+    "Look at them: a value that loses runs is no winner.",
+)
+IDENTICAL_ROWS = Caution(
+    "identical rows",
+    "Taking away {removed} changed not a single number: it was not part of the base, or does nothing there.",
+    "Choose a base that uses it, or leave it out.",
+)
+MATCHED_BY_TIME = Caution(
+    "matched by time",
+    "The baseline {name} was given {steps} steps, as long as {slowest} took here: another machine may match otherwise.",
+    "Read it as a check that training longer is not what helped.",
+)
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

@@ -82,6 +82,18 @@ class LoadedRecipe:
         trainable: Trainable = self.module.build(options, setting)
         return trainable
 
+    @property
+    def components(self) -> Mapping[str, Mapping[str, Any]]:
+        """What can be taken away from a model of this recipe: name → the option values that do so."""
+        components: Mapping[str, Mapping[str, Any]] = getattr(self.module, "COMPONENTS", {})
+        return components
+
+    def fresh_report(self, options: Options, number: int) -> Mapping[str, Any] | None:
+        """Option values that give a run report data which no other run has seen; None where there are no more."""
+        find = getattr(self.module, "fresh_report", None)
+        found: Mapping[str, Any] | None = find(options, number) if find else None
+        return found
+
     def stack_key(self, options: Options) -> str | None:
         """Runs of one key may share a stack; None is made alone."""
         find = getattr(self.module, "stack_key", None)

@@ -21,6 +21,14 @@ def seed_list(count: int) -> list[int]:
     return [*FIXED_SEEDS[:count], *derived]
 
 
+CONFIRMING = 1_000_000
+
+
+def confirmation_seeds(count: int) -> list[int]:
+    """Seeds that no study has used: what was selected on the usual ones is judged on these."""
+    return [CONFIRMING + seed for seed in seed_list(count)]
+
+
 @dataclass(frozen=True)
 class Metric:
     """A quantity and which way is good. `split_quantity` is its full name: `eval_accuracy`."""

@@ -15,9 +15,9 @@ that `init` starts a study file with), and `warm()`, which is called once in the
 to load what is slow to import.
 
 A recipe whose runs can be stepped together says which with `stack_key(options) -> str | None` (runs of one key may
-share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. Recipes that can be
-confirmed on fresh data say how with `fresh_report(number) -> {option: value}`. `COMPONENTS` maps what an ablation can
-take away to the option values that do so.
+share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. One that can be
+confirmed on fresh data says how with `fresh_report(options, number) -> {option: value} | None`. `COMPONENTS` maps
+what an ablation can take away to the option values that do so.
 """
 
 from __future__ import annotations

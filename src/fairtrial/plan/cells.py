@@ -60,11 +60,15 @@ def spec_of(
 def label(recipe: LoadedRecipe, options: Options) -> str:
     """A variant's name from the options that a person chose: `model=cnn,steps=3000`, or `default`."""
     identity = result_options(recipe.options, options)
-    chosen = {name: value for name, value in options.differing().items() if name in identity}
+    return name_of({name: value for name, value in options.differing().items() if name in identity}) or "default"
+
+
+def name_of(chosen: Mapping[str, Any]) -> str:
+    """Option values as a name that can be a folder; long or strange ones are told apart by a hash."""
     text = ",".join(f"{name}={_short(value)}" for name, value in chosen.items())
     name = re.sub(r"[^A-Za-z0-9._+=,@-]+", "-", text).strip("-")
     if name == text and len(name) <= LONGEST_LABEL:
-        return name or "default"
+        return name
     return f"{name[: LONGEST_LABEL - 9]}-{content_hash(chosen)[:8]}"
 
 

@@ -8,14 +8,16 @@ import importlib
 import io
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import model_validator
 
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Dataset, Setting, Split, Stack, Trainable, Watch
 from fairtrial.recipes._adamw import update
-from fairtrial.recipes.data import DataName
+from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName
 from fairtrial.recipes.models import STACKED
 
 if TYPE_CHECKING:
@@ -33,12 +35,29 @@ class SupervisedOptions(TorchOptions):
         role=Role.DATA,
         ge=0,
     )
+    report_set: int = option(
+        0,
+        "Which data are reported on: 0 the published ones, any other number a freshly generated set.",
+        role=Role.DATA,
+        ge=0,
+        le=MOST_SETS,
+    )
     batch_size: int = option(100, "Examples per step.", role=Role.TRAINING, unit="examples", ge=1)
     learning_rate: float = option(1e-2, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
     weight_decay: float = option(0.0, "Decoupled weight decay.", role=Role.TRAINING, ge=0)
     schedule: Literal["constant", "cosine"] = option(
         "constant", "How the learning rate changes over the steps.", role=Role.TRAINING
     )
+
+    @model_validator(mode="after")
+    def _report_set_exists(self) -> Self:
+        if self.report_set and self.data not in GENERATED:
+            raise ValueError(f"report_set: {self.data} cannot be generated anew; {', '.join(GENERATED)} can")
+        return self
+
+
+def fresh_report_set(options: SupervisedOptions, number: int) -> dict[str, Any] | None:
+    return {"report_set": 1 + number % MOST_SETS} if options.data in GENERATED else None
 
 
 class Batches:

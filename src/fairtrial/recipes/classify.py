@@ -7,7 +7,15 @@ from pydantic import model_validator
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
-from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, shapes_of, stack_runs, warm_up
+from fairtrial.recipes._supervised import (
+    CLASSES,
+    Supervised,
+    SupervisedOptions,
+    fresh_report_set,
+    shapes_of,
+    stack_runs,
+    warm_up,
+)
 from fairtrial.recipes.data import load_data
 from fairtrial.recipes.models import STACKED, ModelName, build_model
 
@@ -41,7 +49,7 @@ warm = warm_up
 
 
 def data(options: Options, cache: Cache) -> Dataset:
-    return load_data(options.data, cache)
+    return load_data(options.data, cache, options.report_set)
 
 
 def stack_key(options: Options) -> str | None:
@@ -58,6 +66,7 @@ def build(options: Options, setting: Setting) -> Trainable:
 
 
 stack = stack_runs
+fresh_report = fresh_report_set
 
 
 def make_module(model: str, width: int, setting: Setting):  # type: ignore[no-untyped-def]

@@ -27,7 +27,14 @@ from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting, Trainable
-from fairtrial.recipes._supervised import Supervised, SupervisedOptions, shapes_of, stack_runs, warm_up
+from fairtrial.recipes._supervised import (
+    Supervised,
+    SupervisedOptions,
+    fresh_report_set,
+    shapes_of,
+    stack_runs,
+    warm_up,
+)
 from fairtrial.recipes.classify import make_module
 from fairtrial.recipes.data import load_data, save_arrays
 from fairtrial.recipes.models import STACKED, WITH_LAYERS, WITH_MAPS, ModelName
@@ -61,9 +68,9 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Options(SupervisedOptions):
-    steps: int = option(1000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(2000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     labels: int = option(
-        1000,
+        0,
         "Labels that the student sees, a random subset shared by all variants; 0: all.",
         role=Role.DATA,
         ge=0,
@@ -124,7 +131,7 @@ warm = warm_up
 
 
 def data(options: Options, cache: Cache) -> Dataset:
-    return load_data(options.data, cache)
+    return load_data(options.data, cache, options.report_set)
 
 
 def needs(options: Options) -> dict[str, Need]:
@@ -152,6 +159,7 @@ def stack_key(options: Options) -> str | None:
 
 
 stack = stack_runs
+fresh_report = fresh_report_set
 
 
 def build(options: Options, setting: Setting) -> Trainable:

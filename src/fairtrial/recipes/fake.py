@@ -1,6 +1,6 @@
 """Numbers with a known truth: known step time, known effect, known noise. Says nothing about any training.
 
-The accuracy of a run approaches `level + effect + noise(seed)`, where the noise has standard deviation
+The accuracy of a run approaches `plateau + effect + noise(seed)`, where the noise has standard deviation
 `noise` between seeds and is the same for every variant to the degree of `correlation`. For tests, for trying
 out statistics, and for people who write plug-ins.
 """
@@ -34,7 +34,7 @@ class Options(LoopOptions):
         unit="steps",
         ge=0,
     )
-    level: float = option(0.7, "Accuracy that an average run approaches.", role=Role.TRAINING)
+    plateau: float = option(0.7, "Accuracy that an average run approaches.", role=Role.TRAINING)
     effect: float = option(0.0, "What this variant adds to it.", role=Role.TRAINING)
     noise: float = option(0.02, "Standard deviation between seeds.", role=Role.TRAINING, ge=0)
     correlation: float = option(
@@ -74,7 +74,7 @@ class Fake:
     def evaluate(self, split: Split) -> Mapping[str, float]:
         share = 1 - math.exp(-5 * self.progress)
         step = round(self.progress * self.options.steps)
-        level = self.options.level + self.options.effect + self.offset
+        level = self.options.plateau + self.options.effect + self.offset
         return {"accuracy": level * share + self._jitter(split, step)}
 
     def _jitter(self, stream: str, step: int) -> float:
@@ -94,6 +94,11 @@ def _normal(seed: int) -> float:
     from statistics import NormalDist
 
     return NormalDist().inv_cdf(((seed >> 10) + 0.5) / 2**53)
+
+
+def fresh_report(options: Options, number: int) -> dict[str, Any]:  # noqa: ARG001
+    """Its report numbers come from the seed: a fresh seed has fresh ones."""
+    return {}
 
 
 def build(options: Options, setting: Setting) -> Fake:

@@ -18,22 +18,26 @@ if TYPE_CHECKING:
     import numpy
 
 DataName = Literal["mnist1d", "digits"]
+GENERATED = ("mnist1d",)
+MOST_SETS = 2**30
+"""Data sets that can be generated anew, and how many different sets of report data that gives."""
 Arrays = Mapping[str, "numpy.ndarray[Any, Any]"]
 
 
-def load_data(name: str, cache: Cache) -> Dataset:
+def load_data(name: str, cache: Cache, report_set: int = 0) -> Dataset:
     """The data set of that name, made now if this store does not have it."""
     module = importlib.import_module(f"fairtrial.recipes.data.{name}")
 
     def make(folder: Path) -> dict[str, Any]:
-        arrays = module.make()
+        arrays = module.make() if not report_set else {**module.make(), **module.make_report(report_set)}
         save_arrays(folder, arrays)
         return {
             "sha256": hash_arrays(arrays),
             "shapes": {key: list(value.shape) for key, value in arrays.items()},
         }
 
-    entry = cache.entry("data", {"name": name, "version": module.VERSION}, make)
+    key = {"name": name, "version": module.VERSION, **({"report": report_set} if report_set else {})}
+    entry = cache.entry("data", key, make)
     return Dataset(name, str(entry.manifest["sha256"]), entry.folder)
 
 

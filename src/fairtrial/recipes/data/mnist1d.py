@@ -14,6 +14,8 @@ VERSION = 1
 PUBLISHED_SEED = 42
 EVAL_SEED = 20_261_115
 EVAL_SIZE = 1000
+FRESH_SEEDS = 2**31
+"""Seeds of fresh report data begin here, far from the two above; mnist1d takes them up to 2^32."""
 
 
 def make() -> dict[str, Any]:
@@ -27,6 +29,12 @@ def make() -> dict[str, Any]:
         "report_x": published["x_test"],
         "report_y": published["y_test"],
     }
+
+
+def make_report(number: int) -> dict[str, Any]:
+    """Report data that nobody has seen: the same distribution, drawn anew."""
+    fresh = _generate(FRESH_SEEDS + number)
+    return {"report_x": fresh["x_test"], "report_y": fresh["y_test"]}
 
 
 def _generate(seed: int) -> dict[str, Any]:

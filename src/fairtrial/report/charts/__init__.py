@@ -5,6 +5,7 @@ A chart is one function that makes rows, draws them as layers on a `Frame`, and 
 
 from __future__ import annotations
 
+from fairtrial.report.charts.arms import arms
 from fairtrial.report.charts.curves import Band, learning_curves
 from fairtrial.report.charts.differences import difference_distribution
 from fairtrial.report.charts.families import forest
@@ -13,9 +14,11 @@ from fairtrial.report.charts.pairs import paired_differences
 from fairtrial.report.charts.profiles import performance_profiles
 from fairtrial.report.charts.radial import radial_profile
 from fairtrial.report.charts.rendering import save
+from fairtrial.report.charts.sweeps import sweep_curve
 
 __all__ = [
     "Band",
+    "arms",
     "difference_distribution",
     "forest",
     "learning_curves",
@@ -23,5 +26,6 @@ __all__ = [
     "performance_profiles",
     "radial_profile",
     "save",
+    "sweep_curve",
     "variance_panels",
 ]

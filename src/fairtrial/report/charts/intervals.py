@@ -1,41 +1,63 @@
-"""Values with their intervals: a dot on a bar, and an arrow where the bar goes on outside the frame."""
+"""Values with their intervals: a dot on a bar, and an arrow where they go on outside the frame."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from fairtrial.report.charts.frame import Frame, Rows
+import numpy as np
+
+from fairtrial.report.charts.frame import Axis, Frame, Rows
 from fairtrial.report.charts.grammar import alt
-from fairtrial.report.charts.places import Interval
+from fairtrial.report.charts.places import Interval, Numbers, domain_of, finite
+
+ASTRAY = 100.0
+"""So many times the usual range from the usual values, a value is left outside the frame: a run that diverged."""
 
 
-def interval_layers(frame: Frame, rows: Rows, *, size: float = 50) -> list[alt.Chart]:
-    """Rows have value, interval (with infinite limits, or None), y and colour."""
-    bars, left, right = [], [], []
+def interval_layers(
+    frame: Frame, rows: Rows, *, size: float = 50, thickness: float = 3, upright: bool = False
+) -> list[alt.Chart]:
+    """Rows have value, interval (with infinite limits, or None), colour, and y; or x if the bars are upright."""
+    axis, along, across = (frame.y, "y", "x") if upright else (frame.x, "x", "y")
+    bars, dots, back, forth = [], [], [], []
     for row in rows:
-        if row["interval"] is None:
-            continue
-        low, high = _within(frame, row["interval"])
-        look = {"y": row["y"], "colour": row["colour"]}
-        bars.append({"x": low, "x2": high, **look})
-        left += [{"x": low, **look}] if row["interval"][0] < low else []
-        right += [{"x": high, **look}] if row["interval"][1] > high else []
-    dots = [{"x": row["value"], "y": row["y"], "colour": row["colour"]} for row in rows if row["value"] is not None]
+        look = {across: row[across], "colour": row["colour"]}
+        value, interval = row["value"], row["interval"]
+        if interval is not None:
+            low, high = _within(axis, interval)
+            bars.append({along: low, f"{along}2": high, **look})
+        dots += [{along: value, **look}] if _inside(axis, value) else []
+        reach = [*(interval or ()), *([] if value is None else [value])]
+        back += [{along: axis.domain[0], **look}] if any(end < axis.domain[0] for end in reach) else []
+        forth += [{along: axis.domain[1], **look}] if any(end > axis.domain[1] for end in reach) else []
     arrow: dict[str, Any] = {"filled": True, "size": 70, "opacity": 1}
     return [
-        frame.draw("rule", bars, strokeWidth=3),
-        frame.draw("point", left, shape="triangle-left", **arrow),
-        frame.draw("point", right, shape="triangle-right", **arrow),
+        frame.draw("rule", bars, strokeWidth=thickness),
+        frame.draw("point", back, shape="triangle-down" if upright else "triangle-left", **arrow),
+        frame.draw("point", forth, shape="triangle-up" if upright else "triangle-right", **arrow),
         frame.draw("point", dots, filled=True, size=size, opacity=1),
     ]
 
 
-def goes_on(frame: Frame, intervals: Sequence[Interval | None]) -> str:
+def run_dots(frame: Frame, rows: Rows, *, size: float) -> alt.Chart:
+    """Single runs as faint dots, as far as they lie within the frame."""
+    inside = [row for row in rows if _inside(frame.x, row["x"]) and _inside(frame.y, row["y"])]
+    return frame.draw("circle", inside, size=size, opacity=0.4)
+
+
+def goes_on(frame: Frame, intervals: Sequence[Interval | None], *, upright: bool = False) -> str:
     """Words for arrows, where there are any."""
-    low, high = frame.x.domain
+    low, high = (frame.y if upright else frame.x).domain
     cut = any(interval[0] < low or interval[1] > high for interval in intervals if interval)
     return "An arrow: the interval goes on." if cut else ""
+
+
+def lies_outside(axis: Axis, values: Numbers, what: str) -> str:
+    """Words for values that are not in the frame, where there are any."""
+    numbers = finite(values)
+    low, high = axis.domain
+    return f"Some {what} lie outside the frame." if ((numbers < low) | (numbers > high)).any() else ""
 
 
 def too_small(sesoi: float | None) -> str:
@@ -43,6 +65,18 @@ def too_small(sesoi: float | None) -> str:
     return f"Shaded: within ±{sesoi:g}, too small to matter." if sesoi else ""
 
 
-def _within(frame: Frame, interval: Interval) -> Interval:
-    low, high = frame.x.domain
+def without_strays(means: Numbers, runs: Numbers, always: Sequence[float] = ()) -> Interval:
+    """Limits that hold all means and runs, but none that is so far away that it would flatten the others."""
+    found = finite(means)
+    usual = [np.quantile(found, 0.25, method="higher"), np.quantile(found, 0.75, method="lower")]
+    return domain_of([*usual, *always], np.concatenate([found, finite(runs)]), room=ASTRAY, margin=0)
+
+
+def _inside(axis: Axis, value: float | None) -> bool:
+    low, high = sorted(axis.domain)
+    return value is not None and low <= value <= high
+
+
+def _within(axis: Axis, interval: Interval) -> Interval:
+    low, high = axis.domain
     return max(low, min(high, interval[0])), max(low, min(high, interval[1]))

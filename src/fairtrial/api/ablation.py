@@ -1,0 +1,169 @@
+"""ablation: what does each component contribute? The full model against the same without it, on the same seeds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.compare import Terms
+from fairtrial.analyse.contrasts import Interaction, interactions
+from fairtrial.analyse.families import check_adjustment, compare_family, default_adjustment
+from fairtrial.analyse.sweeps import mean_of
+from fairtrial.api.arms import LabTerms, Ran, lab_name, run_arms
+from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.sweep import check_terms, limits
+from fairtrial.core.cautions import IDENTICAL_ROWS
+from fairtrial.core.errors import RunsFailed
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution
+from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
+from fairtrial.plan.cells import resolve
+from fairtrial.plan.study import read_mapping
+
+RECIPE = "distill"
+BASE = {"strategy": "combined", "student": "cnn"}
+COMPONENTS = ("temperature", "attention_loss", "layer_matching")
+RUNS = 3
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """The model without some components. `effect` is what their removal changed; null for the full model itself."""
+
+    removed: Removed
+    accuracy: Estimate
+    effect: Comparison | None
+    identical: tuple[str, ...]
+    lost: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.effect
+        return {
+            "removed": list(self.removed), "accuracy": self.accuracy.value,
+            "delta": found.effect.value if found else None, "ci": limits(found.effect) if found else None,
+            "p": found.p_value if found else None, "p_adjusted": found.adjusted_p if found else None,
+            "verdict": found.verdict.value if found else None, "runs": self.accuracy.n,
+            "identical_to": list(self.identical), "lost": len(self.lost),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The full model first, then one row per set of components that was taken away."""
+
+    study: str
+    metric: str
+    direction: str
+    level: float
+    adjustment: str
+    components: Sequence[str]
+    base: Mapping[str, Any]
+    rows: Sequence[AblationRow]
+    interactions: Sequence[Interaction]
+    cautions: Sequence[FilledCaution] = ()
+    failed: bool = False
+
+    @property
+    def full(self) -> AblationRow:
+        return self.rows[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        full = self.full.accuracy
+        return {
+            "study": self.study, "metric": self.metric, "direction": self.direction,
+            "baseline": {
+                "accuracy": full.value, "ci": limits(full), "runs": full.n, "options": dict(self.base),
+            },
+            "components": list(self.components), "rows": [row.to_dict() for row in self.rows[1:]],
+            "interactions": [each.to_dict() for each in self.interactions],
+            "family": {"adjustment": self.adjustment, "level": self.level},
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+def ablation(
+    components: Sequence[str] = COMPONENTS,
+    *,
+    base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    also: Sequence[str] = (),
+    all_pairs: bool = False,
+    factorial: bool = False,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> Ablation:
+    """Take components away from a base and see what that changes, seed by seed.
+
+    `base` is a mapping of options or a YAML file with one; without it, all terms on a student that has maps. `also`
+    names combinations (`a+b`), `all_pairs` and `factorial` take more away at once and give interactions.
+    """
+    terms = terms or LabTerms(runs=RUNS)
+    check_terms(terms)
+    recipe = load_checked_recipe(RECIPE)
+    check_components(recipe, list(components))
+    given = _base(base)
+    fixed = {**(BASE if base is None else given), **(options or {})}
+    full = resolve(recipe, fixed, where="base").differing()
+    sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
+    judged = Terms(paired=True, alpha=terms.alpha, direction=terms.direction or "max").check()
+    adjustment = family or default_adjustment(judged)
+    check_adjustment(adjustment, judged)
+    metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
+    own = {name: value for name, value in fixed.items() if BASE.get(name) != value}
+    study = terms.study_of(
+        lab_name("ablation", recipe, own, terms.study), recipe, options=fixed, metric=metric,
+        variants=variants_without(recipe, sets),
+    )  # fmt: skip
+    ran = run_arms(study, terms, metric)
+    return _judge(ran, sets, components, full, replace(judged, direction=ran.direction), adjustment, terms)
+
+
+def _base(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    values = dict(given) if isinstance(given, Mapping) else read_mapping(Path(given))
+    return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def _judge(
+    ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: Terms,
+    adjustment: str, terms: LabTerms,
+) -> Ablation:  # fmt: skip
+    if FULL not in ran.arms:
+        raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
+    found = compare_family(ran.arms, FULL, judged, adjustment) if len(ran.arms) > 1 else []
+    by_name = {each.candidate: replace(each, metric=ran.metric) for each in found}
+    same = _identical(ran, [variant_of(removed) for removed in sets])
+    rows = [_row(removed, ran, by_name, same, terms) for removed in sets]
+    layout = {removed: ran.arms[variant_of(removed)] for removed in sets if variant_of(removed) in ran.arms}
+    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
+    return Ablation(
+        study=ran.launched.study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
+        components=list(components), base=full, rows=rows, interactions=interactions(layout, judged),
+        cautions=[*flagged, *carried.values(), *ran.cautions],
+        failed=bool(ran.launched.bad or ran.launched.missing),
+    )  # fmt: skip
+
+
+def _row(
+    removed: Removed, ran: Ran, found: Mapping[str, Comparison], same: Mapping[str, tuple[str, ...]], terms: LabTerms
+) -> AblationRow:
+    name = variant_of(removed)
+    mean = mean_of(ran.sample(name), terms.alpha)
+    return AblationRow(removed, mean, found.get(name), same.get(name, ()), ran.lost(name))
+
+
+def _identical(ran: Ran, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Arms whose runs ended with the very same numbers on every seed: what differs between them reaches nothing."""
+    same: dict[str, list[str]] = {name: [] for name in names}
+    for one, other in combinations(names, 2):
+        if one in ran.arms and other in ran.arms and np.array_equal(ran.arms[one], ran.arms[other]):
+            same[other].append(one)
+            same[one].append(other)
+    return {name: tuple(others) for name, others in same.items()}

@@ -1,0 +1,138 @@
+"""Launch the variants of a study and give back one number per run: what sweeps, comparisons and ablations share."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.samples import Array
+from fairtrial.analyse.summaries import SummaryRule
+from fairtrial.api.cells import Cell, Watcher
+from fairtrial.api.gather import Gathered, Wanted, from_study
+from fairtrial.api.launch import Launched, LaunchTerms, launch
+from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.cautions import MISSING_RUNS
+from fairtrial.core.errors import RunsFailed
+from fairtrial.core.options import parse_options
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run
+from fairtrial.plan.cells import label, resolve
+from fairtrial.plan.study import Study
+from fairtrial.record.store import Store
+
+LONGEST_STUDY = 90
+"""Leaves room for what a confirmation adds to the name."""
+
+
+@dataclass(frozen=True)
+class LabTerms:
+    """How a laboratory command runs: all that is not about what it asks."""
+
+    runs: int | Sequence[int] = 3
+    level: float = 0.95
+    metric: str | None = None
+    direction: str | None = None
+    study: str | None = None
+    store: str | os.PathLike[str] | None = None
+    jobs: int | None = None
+    stack: bool = True
+    replace_old: bool = False
+    retry_failed: bool = False
+    watch: Watcher = lambda _: None
+    ready: Callable[[Sequence[Cell]], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def alpha(self) -> float:
+        return 1 - self.level
+
+    @property
+    def seeds(self) -> int | list[int]:
+        return self.runs if isinstance(self.runs, int) else list(self.runs)
+
+    def study_of(self, name: str, recipe: LoadedRecipe, **values: Any) -> Study:
+        """A study of these terms, checked like one from a file."""
+        word = str(recipe.file or recipe.name)
+        given = {"study": name, "recipe": word, "seeds": self.seeds, "direction": self.direction, "alpha": self.alpha}
+        return parse_options(Study, {**given, **values}, where=name, noun="key")
+
+    def launching(self) -> LaunchTerms:
+        return LaunchTerms(
+            jobs=self.jobs, retry_failed=self.retry_failed, replace_old=self.replace_old, stack=self.stack,
+            watch=self.watch, ready=self.ready, tell=self.tell,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The arms of a study after their runs: numbers by arm, aligned by seed, and what to be careful about."""
+
+    launched: Launched
+    gathered: Gathered
+    numbers: Numbers
+    arms: Mapping[str, Array]
+    cautions: Sequence[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def metric(self) -> str:
+        return self.gathered.metric
+
+    @property
+    def direction(self) -> str:
+        return self.gathered.direction
+
+    def runs_of(self, variant: str) -> list[Run]:
+        return [run for run in self.launched.runs if run.variant == variant]
+
+    def sample(self, variant: str) -> Array:
+        """The numbers of an arm's runs; NaN for one that was lost."""
+        return np.array([number.number for number in self.numbers[variant].values()], dtype=float)
+
+    def lost(self, variant: str) -> dict[str, str]:
+        """Runs of an arm that ended without a valid number, with the reason."""
+        return {seed: number.reason or "" for seed, number in self.numbers[variant].items() if number.value is None}
+
+
+def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
+    """Fill what is missing of a study and read all of it back, whoever made it."""
+    launched = launch(study, store=terms.store, terms=terms.launching())
+    if all(arm.n == 0 for arm in launched.arms):
+        first = next(iter(launched.bad), None)
+        raise RunsFailed(
+            f"no run of study '{study.study}' completed" + (f": {first.name}: {first.reason}" if first else ""),
+            hint=f"See: fairtrial runs list --study {study.study}",
+        )
+    place = Store(default_store(terms.store))
+    wanted = Wanted([metric] if metric else (), terms.direction)
+    gathered = from_study(place, study.study, wanted)
+    seeds = {str(seed) for seed in study.seed_list}
+    chosen = {name: [trace for trace in gathered.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}
+    gathered = replace(gathered, arms=chosen)
+    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
+    missing = [arm for arm in chosen if not numbers[arm]]
+    kept = {name: arm for name, arm in numbers.items() if name not in missing}
+    planned = len(seeds) * len(chosen)
+    scored = sum(len(arm) for arm in numbers.values())
+    cautions = list(launched.cautions) + ([MISSING_RUNS.fill(count=planned - scored)] if scored < planned else [])
+    return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
+
+
+def final_mean(runs: Sequence[Run], metric: str) -> float | None:
+    """The mean of another metric's last value over completed runs, where it was logged."""
+    values = [run.final[metric] for run in runs if isinstance(run.final.get(metric), int | float)]
+    return sum(values) / len(values) if values else None
+
+
+def lab_name(verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None) -> str:
+    """The study of a command: the same command finds its runs again, other fixed settings are another study."""
+    if given:
+        return given
+    text = label(recipe, resolve(recipe, fixed, where=verb)) if fixed else "default"
+    name = verb if text == "default" else f"{verb}-{text}"
+    return name if len(name) <= LONGEST_STUDY else f"{name[: LONGEST_STUDY - 9]}-{content_hash(dict(fixed))[:8]}"

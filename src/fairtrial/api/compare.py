@@ -1,0 +1,221 @@
+"""compare: strategies head to head on the same seeds, with what each costs, and the baseline that learns alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+from fairtrial.analyse.compare import Terms
+from fairtrial.analyse.families import check_adjustment, compare_pairs, default_adjustment
+from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
+from fairtrial.api.arms import LabTerms, Ran, final_mean, lab_name, run_arms
+from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.sweep import check_terms, limits
+from fairtrial.core.cautions import MATCHED_BY_TIME
+from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run, Status
+from fairtrial.plan.cells import resolve
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
+
+RECIPE = "distill"
+BASELINE = "none"
+MATCHED = "none-matched"
+STRATEGIES = ("kd", "progressive", "attention", "mse", "combined")
+RUNS = 5
+STUDENT = {"student": "cnn"}
+"""Attention transfer needs maps, so strategies are compared on a student that has them."""
+
+GIGABYTE = 1e9
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One strategy: what it reached, and what a run of it took by itself."""
+
+    name: str
+    accuracy: Estimate
+    loss: float | None
+    time_s: float | None
+    memory_gb: float | None
+    memory_basis: str | None
+    lost: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "accuracy": self.accuracy.value, "loss": self.loss, "time_s": self.time_s,
+            "memory_gb": self.memory_gb, "ci": limits(self.accuracy), "runs": self.accuracy.n, "lost": len(self.lost),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StrategyComparison:
+    """Strategies, best first, and every difference between two of them, judged as one family."""
+
+    study: str
+    metric: str
+    direction: str
+    level: float
+    adjustment: str
+    strategies: Sequence[Strategy]
+    comparisons: Sequence[Comparison]
+    winner: Winner
+    cautions: Sequence[FilledCaution] = ()
+    failed: bool = False
+
+    @property
+    def significant(self) -> list[Comparison]:
+        """The differences that are settled, each with the better strategy as the candidate, the largest first."""
+        settled = [_from_better(each) for each in self.comparisons if each.verdict in (Verdict.BETTER, Verdict.WORSE)]
+        return sorted(settled, key=lambda each: -abs(each.effect.value or 0.0))
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study, "metric": self.metric, "direction": self.direction, "baseline": BASELINE,
+            "strategies": [each.to_dict() for each in self.strategies],
+            "significant": [_pair(each) for each in self.significant],
+            "best": {
+                "name": self.winner.best, "set": None if self.winner.alike is None else list(self.winner.alike),
+            },
+            "family": {"adjustment": self.adjustment, "level": self.level, "pairs": len(self.comparisons)},
+            "memory_basis": next((each.memory_basis for each in self.strategies if each.memory_basis), None),
+            "comparisons": [each.to_dict() for each in self.comparisons],
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+def _from_better(found: Comparison) -> Comparison:
+    """The same comparison, told from the side of the better arm."""
+    if found.verdict is Verdict.BETTER:
+        return found
+    return replace(
+        found, control=found.candidate, candidate=found.control, verdict=Verdict.BETTER, effect=found.effect.negated(),
+        equivalence=found.equivalence.negated(), n_control=found.n_candidate, n_candidate=found.n_control,
+        mean_control=found.mean_candidate, mean_candidate=found.mean_control, sd_control=found.sd_candidate,
+        sd_candidate=found.sd_control,
+    )  # fmt: skip
+
+
+def _pair(found: Comparison) -> dict[str, Any]:
+    return {
+        "better": found.candidate, "worse": found.control, "p": found.p_value, "p_adjusted": found.adjusted_p,
+        "delta": found.effect.value, "ci": limits(found.effect),
+    }  # fmt: skip
+
+
+def compare(
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    options: Mapping[str, Any] | None = None,
+    compute_matched: bool = False,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> StrategyComparison:
+    """Distil with every strategy on the same seeds; `none`, learning from labels alone, is always among them.
+
+    Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
+    second baseline that trains as long as the slowest strategy took.
+    """
+    terms, fixed = terms or LabTerms(runs=RUNS), {**STUDENT, **(options or {})}
+    check_terms(terms)
+    recipe = load_checked_recipe(RECIPE)
+    names = _check_strategies(recipe, strategies, fixed)
+    judged = Terms(paired=True, alpha=terms.alpha, direction=terms.direction or "max").check()
+    adjustment = family or default_adjustment(judged)
+    check_adjustment(adjustment, judged)
+    metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
+    alone = replace(terms, stack=False)
+    study = alone.study_of(
+        lab_name("compare", recipe, {k: v for k, v in fixed.items() if STUDENT.get(k) != v}, terms.study), recipe,
+        options=fixed, metric=metric, variants={name: {"strategy": name} for name in names},
+    )  # fmt: skip
+    ran = run_arms(study, alone, metric)
+    cautions: list[FilledCaution] = []
+    if compute_matched:
+        changes = _matched(ran, fixed, recipe, Store(default_store(terms.store)), study.study)
+        study = study.model_copy(update={"variants": {**study.variants, MATCHED: changes}})
+        cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"], slowest=_slowest(ran)[0]))
+        ran = run_arms(study, alone, metric)
+    return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
+
+
+def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping[str, Any]) -> list[str]:
+    valid = recipe.module.STRATEGIES
+    problems = [unknown("strategy", name, valid) for name in given if name not in valid]
+    problems += [f"strategy {name} is named twice" for name in dict.fromkeys(given) if list(given).count(name) > 1]
+    if not given:
+        problems.append("no strategy is named")
+    if "strategy" in fixed:
+        problems.append("strategy is what is compared; it cannot be fixed")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Strategies: {', '.join(valid)}.")
+    return list(dict.fromkeys([BASELINE, *given]))
+
+
+def _judge(
+    ran: Ran, study: str, judged: Terms, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
+) -> StrategyComparison:
+    winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
+    if winner is None:
+        raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
+    pairs = list(combinations(ran.arms, 2))
+    found = compare_pairs(ran.arms, pairs, judged, adjustment) if pairs else []
+    rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
+    sign = 1 if ran.direction == "max" else -1
+    rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
+    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    return StrategyComparison(
+        study=study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
+        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found], winner=winner,
+        cautions=[*cautions, *carried.values(), *ran.cautions],
+        failed=bool(ran.launched.bad or ran.launched.missing),
+    )  # fmt: skip
+
+
+def _strategy(name: str, ran: Ran, terms: LabTerms) -> Strategy:
+    runs = [run for run in ran.runs_of(name) if run.status is Status.COMPLETED]
+    split = ran.metric.partition("_")[0]
+    bytes_, basis = _memory(runs)
+    return Strategy(
+        name, mean_of(ran.sample(name), terms.alpha), final_mean(runs, f"{split}_loss"), _time(runs),
+        None if bytes_ is None else bytes_ / GIGABYTE, basis, ran.lost(name),
+    )  # fmt: skip
+
+
+def _time(runs: Sequence[Run]) -> float | None:
+    times = [run.metadata["timings"]["wall_s"] for run in runs]
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
+    resources = [run.metadata["resources"] for run in runs]
+    known = [each["peak_tensor_bytes"] for each in resources if each.get("peak_tensor_bytes") is not None]
+    basis = next((each.get("basis") for each in resources if each.get("basis")), None)
+    return (max(known), basis) if known else (None, None)
+
+
+def _slowest(ran: Ran) -> tuple[str, float]:
+    times = {name: _time(ran.runs_of(name)) for name in ran.gathered.arms}
+    known = {name: seconds for name, seconds in times.items() if seconds is not None}
+    name = max(known, key=lambda each: known[each])
+    return name, known[name]
+
+
+def _matched(
+    ran: Ran, fixed: Mapping[str, Any], recipe: LoadedRecipe, store: Store, study: str
+) -> dict[str, Any]:  # fmt: skip
+    """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
+    planned = (load_plan(store, study) or {}).get("variants", {}).get(MATCHED)
+    if planned:
+        return dict(planned)
+    own = _time(ran.runs_of(BASELINE))
+    if own is None:
+        raise RunsFailed("the time of the baseline is not known, so nothing can be matched to it")
+    steps = int(resolve(recipe, fixed, where=MATCHED).to_dict()["steps"])
+    return {"strategy": BASELINE, "steps": max(steps, round(steps * _slowest(ran)[1] / own))}

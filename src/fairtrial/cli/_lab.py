@@ -1,0 +1,142 @@
+"""What the laboratory commands share: options, a recipe's flags as fixed settings, progress, and how they end."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._progress import LaunchProgress, make_progress
+from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
+from fairtrial.cli.launch import parse_seeds
+from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.core.words import shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.arms import LabTerms
+
+FAMILY_HELP = "How the differences are judged together.  [default: tukey]"
+
+
+def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:
+    """How to run: the same words for every laboratory command."""
+    options: list[click.Parameter] = [
+        click.Option(
+            ["--runs"], type=int, help=f"Runs per setting: the first N of the fixed seeds.  [default: {runs}]"
+        ),
+        click.Option(["--seeds"], metavar="N|LIST", help="The same, or a list of your own such as 1,2,3."),
+        click.Option(["--metric"], metavar="NAME", help="Metric to judge by.  [default: the recipe's]"),
+        click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
+        click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level."),
+        click.Option(["--study"], metavar="NAME", help="Name of the study.  [default: made from the settings]"),
+        click.Option(["--jobs"], type=click.IntRange(min=1), help="Processes at once.  [default: number of cores]"),
+        click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed before."),
+        click.Option(["--replace"], is_flag=True, help="Archive runs of these settings and make them anew."),
+    ]
+    if stack:
+        options.append(
+            click.Option(["--stack/--no-stack"], default=True, help="Train runs together where that is faster.")
+        )
+    return options
+
+
+def lab_command(
+    name: str, body: Callable[..., Any], own: Sequence[click.Parameter], *, recipe: str = "distill",
+    without: Collection[str] = (),
+) -> click.Command:  # fmt: skip
+    """A command about one recipe, with that recipe's options as fixed settings."""
+    loaded = load_recipe(recipe)
+    return command_for(loaded, name, body, own, without=without)
+
+
+def command_for(
+    recipe: LoadedRecipe, name: str, body: Callable[..., Any], own: Sequence[click.Parameter], *,
+    without: Collection[str] = (),
+) -> click.Command:  # fmt: skip
+    taken = {parameter.name for parameter in own}  # where a word means both, the command's own meaning wins
+    function = with_chart_output(_with_settings(recipe, body, taken))
+    shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
+    return RecipeCommand(
+        recipe, own=own, name=name, params=[*own, *flags(recipe, without={*without, *taken}), *shared],
+        callback=function, help=body.__doc__,
+    )  # fmt: skip
+
+
+def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collection[str | None]) -> Callable[..., Any]:
+    """The body gets the recipe's options that were given as `settings`, and the rest by name."""
+
+    def command(out: Output, **parsed: Any) -> Any:
+        fixed = {
+            name: value for name, value in parsed.items() if name in recipe.options.model_fields and name not in own
+        }
+        rest = {name: value for name, value in parsed.items() if name not in fixed}
+        return body(out, given_values(recipe.options, fixed), **rest)
+
+    return command
+
+
+@contextlib.contextmanager
+def lab_terms(
+    out: Output, default_runs: int, *, runs: int | None, seeds: str | None, metric: str | None, direction: str | None,
+    level: float, study: str | None, jobs: int | None, retry_failed: bool, replace: bool, stack: bool = False,
+) -> Iterator[LabTerms]:  # fmt: skip
+    """How to run, with progress for whoever watches while it lasts."""
+    from fairtrial.api.arms import LabTerms
+
+    if runs is not None and seeds is not None:
+        raise UsageError("--runs and --seeds exclude each other")
+    chosen = parse_seeds(seeds) if seeds is not None else default_runs if runs is None else runs
+    out.name_store()
+    with make_progress(out) if out.live else contextlib.nullcontext() as progress:
+        watcher = LaunchProgress(out, progress, retry_failed=retry_failed, each=False)
+        yield LabTerms(
+            runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
+            stack=stack, retry_failed=retry_failed, replace_old=replace, watch=watcher, ready=watcher.ready,
+            tell=out.say,
+        )  # fmt: skip
+
+
+def exit_code(*, failed: bool) -> int:
+    return EXIT_RUNS if failed else EXIT_OK
+
+
+def interval_words(estimate: Estimate) -> str:
+    if estimate.low is None or estimate.high is None:
+        return ""
+    return f"[{shown_value(estimate.low)}, {shown_value(estimate.high)}]"
+
+
+def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
+    for caution in {caution["text"]: caution for caution in cautions}.values():
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+
+
+def next_commands(out: Output, study: str) -> list[str]:
+    place = "" if default_store(out.store) == default_store() else f" --store {shlex.quote(str(out.store))}"
+    name = shlex.quote(study)
+    return [f"fairtrial analyze {name}{place}", f"fairtrial runs list --study {name}{place}"]
+
+
+def show_next(console: Console, commands: Sequence[str]) -> None:
+    console.print("Next:", style="bold")
+    for line in commands:
+        console.print(f"  {line}", markup=False)
+
+
+def plain_table(*headings: str) -> Any:
+    """Numbers in columns, the first to the left."""
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if number == 0 else "right", no_wrap=True)
+    return table

@@ -1,0 +1,151 @@
+"""fairtrial ablation"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._lab import (
+    FAMILY_HELP,
+    exit_code,
+    lab_command,
+    lab_terms,
+    next_commands,
+    plain_table,
+    run_options,
+    show_cautions,
+    show_next,
+)
+from fairtrial.cli._output import Output
+from fairtrial.cli._sweep_text import quantity_of
+from fairtrial.core.findings import Estimate
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.ablation import Ablation, AblationRow
+
+RUNS = 3
+DEFAULT = "temperature,attention_loss,layer_matching"
+
+
+def _ablation(
+    out: Output, settings: dict[str, Any], *, base: str | None, components: str, also: Sequence[str], all_pairs: bool,
+    factorial: bool, family: str | None, **how: Any,
+) -> int:  # fmt: skip
+    """Take components away, one at a time or together, and say what each contributes.
+
+    The base is a YAML file of option values, or without one all terms on a cnn student. Differences are paired by
+    seed and judged as one family.
+    """
+    from fairtrial.api.ablation import ablation
+
+    names = [name.strip() for name in components.split(",") if name.strip()]
+    with lab_terms(out, RUNS, **how) as terms:
+        found = ablation(
+            names, base=base, options=settings, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
+            terms=terms,
+        )  # fmt: skip
+    out.give(found.to_dict(), [_flat(row) for row in found.rows], lambda console: _show(console, out, found))
+    if out.chart:
+        from fairtrial.api.lab_plots import ablation_chart
+
+        ablation_chart(found, out.chart)
+        out.say(f"Wrote {out.chart}")
+    return exit_code(failed=found.failed)
+
+
+def _flat(row: AblationRow) -> dict[str, Any]:
+    values = row.to_dict()
+    low, high = values["ci"] or (None, None)
+    kept = {name: value for name, value in values.items() if name != "ci"}
+    return {
+        **kept,
+        "removed": "+".join(row.removed),
+        "identical_to": ", ".join(row.identical),
+        "low": low,
+        "high": high,
+    }
+
+
+def _show(console: Console, out: Output, found: Ablation) -> None:
+    from rich.text import Text
+
+    quantity = quantity_of(found.metric).capitalize()
+    table = plain_table("Model", quantity, "Change", f"{100 * found.level:g} % interval", "adj. p", "")
+    for row in found.rows:
+        table.add_row(*(Text(cell) for cell in _cells(row)))
+    console.print(table)
+    console.print()
+    for line in _conclusions(found):
+        console.print(line, markup=False)
+    if found.interactions:
+        console.print("Together:", style="bold")
+        for each in found.interactions:
+            p = f", adjusted p = {shown_p(each.adjusted_p)}".replace("= <", "<") if each.adjusted_p is not None else ""
+            told = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
+            console.print(f"  {told}", markup=False)
+    show_cautions(console, found.cautions)
+    show_next(console, next_commands(out, found.study))
+
+
+def _cells(row: AblationRow) -> list[str]:
+    name = f"− {' − '.join(row.removed)}" if row.removed else "Full model"
+    accuracy = shown_value(row.accuracy.value)
+    if row.effect is None:
+        return [name, accuracy, "baseline" if not row.removed else "", "", "", _note(row)]
+    effect = row.effect.effect
+    decimals = _decimals(effect)
+    change = "" if effect.value is None else shown_change(effect.value, decimals)
+    p = row.effect.adjusted_p if row.effect.adjusted_p is not None else row.effect.p_value
+    return [name, accuracy, change, shown_interval(effect.low, effect.high, decimals), shown_p(p), _note(row)]
+
+
+def _note(row: AblationRow) -> str:
+    lost = f"{counted(len(row.lost), 'run')} lost" if row.lost else ""
+    same = f"identical to {', '.join(row.identical)}" if row.identical else ""
+    verdict = row.effect.verdict.value if row.effect and not same else ""
+    return ", ".join(part for part in (verdict, same, lost) if part)
+
+
+def _conclusions(found: Ablation) -> list[str]:
+    """What can be said of each single component."""
+    said: dict[str, list[str]] = {"worse": [], "better": [], "open": []}
+    for row in found.rows[1:]:
+        if len(row.removed) == 1 and row.effect is not None and not row.identical:
+            verdict = row.effect.verdict.value
+            said[verdict if verdict in said else "open"].append(row.removed[0])
+    told = [
+        (said["worse"], "contributes: the model is worse without it", "contribute: the model is worse without each"),
+        (said["better"], "does harm: the model is better without it", "do harm: the model is better without each"),
+        (said["open"], "cannot be told from no contribution with so few runs", "cannot be told from no contribution"),
+    ]
+    return [f"{', '.join(names)} {one if len(names) == 1 else many}." for names, one, many in told if names]
+
+
+def _decimals(effect: Estimate) -> int | None:
+    return decimals_for(None if effect.low is None or effect.high is None else effect.high - effect.low)
+
+
+def _change(effect: Estimate) -> str:
+    if effect.value is None:
+        return "unknown"
+    decimals = _decimals(effect)
+    return f"{shown_change(effect.value, decimals)} {shown_interval(effect.low, effect.high, decimals)}".rstrip()
+
+
+OWN: list[click.Parameter] = [
+    click.Option(["--base"], metavar="FILE", help="YAML file with the options of the full model."),
+    click.Option(
+        ["--components"], default=DEFAULT, show_default=True, metavar="LIST", help="Components, separated by commas."
+    ),
+    click.Option(["--also"], multiple=True, metavar="A+B", help="Take these away together; repeat it for more."),
+    click.Option(["--all-pairs"], is_flag=True, help="Take every two of them away together."),
+    click.Option(["--factorial"], is_flag=True, help="Take every subset of them away."),
+    click.Option(["--family"], type=click.Choice(["tukey", "holm", "bh"]), help=FAMILY_HELP),
+    *run_options(RUNS, stack=True),
+]
+command = lab_command("ablation", _ablation, OWN)

@@ -1,0 +1,119 @@
+"""fairtrial compare"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._lab import (
+    FAMILY_HELP,
+    exit_code,
+    interval_words,
+    lab_command,
+    lab_terms,
+    next_commands,
+    plain_table,
+    run_options,
+    show_cautions,
+    show_next,
+)
+from fairtrial.cli._output import Output
+from fairtrial.cli._sweep_text import quantity_of
+from fairtrial.core.words import decimals_for, shown_change, shown_interval, shown_p, shown_time, shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.compare import StrategyComparison
+    from fairtrial.core.findings import Comparison
+
+RUNS = 5
+DEFAULT = "kd,progressive,attention,mse,combined"
+
+
+def _compare(
+    out: Output, settings: dict[str, Any], *, strategies: str, compute_matched: bool, family: str | None, **how: Any
+) -> int:
+    """Set distillation strategies against each other on the same seeds.
+
+    The baseline none, which learns from labels alone, is always among them. Time and memory are measured on runs
+    that had a process to themselves; all differences are judged as one family.
+    """
+    from fairtrial.api.compare import compare
+
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    with lab_terms(out, RUNS, **how) as terms:
+        found = compare(names, options=settings, compute_matched=compute_matched, family=family, terms=terms)
+    document = found.to_dict()
+    rows = [_flat(row) for row in document["strategies"]]
+    out.give(document, rows, lambda console: _show(console, out, found))
+    if out.chart:
+        from fairtrial.api.lab_plots import strategies_chart
+
+        strategies_chart(found, out.chart)
+        out.say(f"Wrote {out.chart}")
+    return exit_code(failed=found.failed)
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    low, high = row["ci"] or (None, None)
+    return {**{name: value for name, value in row.items() if name != "ci"}, "low": low, "high": high}
+
+
+def _show(console: Console, out: Output, found: StrategyComparison) -> None:
+    from rich.text import Text
+
+    quantity = quantity_of(found.metric).capitalize()
+    table = plain_table(
+        "Strategy", quantity, f"{100 * found.level:g} % interval", "Loss", "Time", "Memory (GB)", "Runs"
+    )
+    for each in found.strategies:
+        memory = "" if each.memory_gb is None else f"{each.memory_gb:.4f}"
+        runs = f"{each.accuracy.n}" + (f" ({len(each.lost)} lost)" if each.lost else "")
+        cells = [each.name, shown_value(each.accuracy.value), interval_words(each.accuracy), shown_value(each.loss)]
+        table.add_row(*(Text(cell) for cell in [*cells, shown_time(each.time_s), memory, runs]))
+    console.print(_headline(found), style="bold", markup=False)
+    console.print()
+    console.print(table)
+    console.print()
+    for line in [difference_line(each) for each in found.significant] or ["No difference is settled."]:
+        console.print(line, markup=False)
+    open_ = len(found.comparisons) - len(found.significant)
+    if open_ and found.significant:
+        console.print(f"{open_} of {len(found.comparisons)} differences are open.", markup=False)
+    show_cautions(console, found.cautions)
+    show_next(console, next_commands(out, found.study))
+
+
+def _headline(found: StrategyComparison) -> str:
+    best = next(each for each in found.strategies if each.name == found.winner.best)
+    value = f"{quantity_of(found.metric)} {shown_value(best.accuracy.value)}"
+    alike = found.winner.alike
+    if alike is None:
+        return f"{best.name} is ahead ({value}), but nothing can be told apart: {found.winner.reason}."
+    others = [name for name in alike if name != best.name]
+    if not others:
+        return f"{best.name} is best ({value}): better than every other strategy."
+    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(others)}."
+
+
+def difference_line(found: Comparison) -> str:
+    """`progressive > kd (p = 0.012, Δ = +0.031 [+0.008, +0.054])`"""
+    low, high = found.effect.low, found.effect.high
+    decimals = decimals_for(None if low is None or high is None else high - low)
+    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    change = shown_change(found.effect.value or 0.0, decimals)
+    told = f"p = {shown_p(p)}".replace("= <", "<")
+    return f"{found.candidate} > {found.control} ({told}, Δ = {change} {shown_interval(low, high, decimals)})"
+
+
+OWN: list[click.Parameter] = [
+    click.Option(
+        ["--strategies"], default=DEFAULT, show_default=True, metavar="LIST", help="Strategies, separated by commas."
+    ),
+    click.Option(["--compute-matched"], is_flag=True, help="Add a baseline that trains as long as the slowest took."),
+    click.Option(["--family"], type=click.Choice(["tukey", "holm", "bh"]), help=FAMILY_HELP),
+    *run_options(RUNS, stack=False),
+]
+command = lab_command("compare", _compare, OWN, without=["strategy"])

@@ -1,0 +1,80 @@
+"""fairtrial sweep"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from fairtrial.cli._lab import command_for, lab_terms, run_options
+from fairtrial.cli._output import Output
+from fairtrial.cli._recipe_group import RecipeGroup
+from fairtrial.cli._recipe_options import pairs
+from fairtrial.cli._sweep_text import give_sweep
+from fairtrial.core.registry import LoadedRecipe
+
+RUNS = 3
+CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
+    click.Option(
+        ["--confirm"], type=click.IntRange(min=1), metavar="N",
+        help="Run the best and the baseline again, N times each, on fresh seeds and fresh report data.",
+    ),
+    click.Option(
+        ["--baseline"], metavar="VALUE", help="What --confirm compares with.  [default: the recipe's default]"
+    ),
+)  # fmt: skip
+PARAM_HELP = "Option and values: 1:8:0.5 (from, to, by), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, how many)."
+
+
+def range_options(start: float, end: float, step: float) -> tuple[click.Parameter, ...]:
+    """A range that includes both ends."""
+    return (
+        click.Option(["--start"], type=float, default=start, show_default=True, help="First value."),
+        click.Option(["--end"], type=float, default=end, show_default=True, help="Last value."),
+        click.Option(["--step"], type=float, default=step, show_default=True, help="From one to the next."),
+    )
+
+
+def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
+    def sweep_recipe(
+        out: Output, settings: dict[str, Any], *, params: Sequence[str], zipped: bool, confirm: int | None,
+        baseline: str | None, **how: Any,
+    ) -> int:  # fmt: skip
+        from fairtrial.api.sweep import sweep
+
+        given: Any = dict(pairs(baseline.split(","))) if baseline and "=" in baseline else baseline
+        with lab_terms(out, RUNS, **how) as terms:
+            found = sweep(
+                str(recipe.file or recipe.name), list(params), options=settings, zipped=zipped, confirm=confirm or 0,
+                baseline=given, terms=terms,
+            )  # fmt: skip
+        return give_sweep(out, found)
+
+    sweep_recipe.__doc__ = f"Sweep options of this recipe. {recipe.summary}"
+    return sweep_recipe
+
+
+OWN: tuple[click.Parameter, ...] = (
+    click.Option(["--param", "params"], multiple=True, metavar="NAME=VALUES", help=PARAM_HELP),
+    click.Option(["--zip", "zipped"], is_flag=True, help="Take the values of several --param side by side."),
+    *CONFIRM_OPTIONS,
+    *run_options(RUNS, stack=True),
+)
+
+
+class SweepGroup(RecipeGroup):
+    def make_command(self, recipe: LoadedRecipe, name: str) -> click.Command:
+        return command_for(recipe, name, _body(recipe), OWN)
+
+
+@click.group("sweep", cls=SweepGroup, invoke_without_command=True, subcommand_metavar="RECIPE [OPTIONS]…")
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Train a recipe at every setting of a grid and say which is best.
+
+    Several --param make a grid of all combinations, or with --zip go side by side. Every other option of the recipe
+    is a fixed setting. The best setting comes with those that cannot be told apart from it.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())

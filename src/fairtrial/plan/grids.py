@@ -1,0 +1,172 @@
+"""Which values? Ranges that end where they say, lists, logarithmic ranges, and how several of them go together.
+
+A range is counted, not added up: 0 to 1 by 0.1 has eleven values, and the last is 1.0 exactly.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.options import Options
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.plan.cells import name_of, resolve
+
+MOST_VALUES = 10_000
+FORMS = "1:8:0.5 (from, to, by), 1,2,4 (a list) or log:1e-4:1e-1:7 (from, to, how many)"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One option and the values that it takes. `span` says what a person asked for, for those who read it later."""
+
+    name: str
+    values: tuple[Any, ...]
+    span: Mapping[str, float | int] | None = None
+    log: bool = False
+
+
+def span(name: str, start: float, end: float, step: float) -> Axis:
+    """From start to end by step, both ends included."""
+    problems = [
+        f"{name}: {word} must be a finite number, not {value}"
+        for word, value in (("start", start), ("end", end), ("step", step))
+        if not math.isfinite(value)
+    ]
+    if not problems and step <= 0:
+        problems.append(f"{name}: step must be above 0, not {step:g}")
+    if not problems and end < start:
+        problems.append(f"{name}: the range is reversed, from {start:g} to {end:g}")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:], hint="Like --start 1 --end 8 --step 0.5.")
+    first, last, by = (Decimal(repr(float(value))) for value in (start, end, step))
+    count, rest = divmod(last - first, by)
+    if rest:
+        near = [f"{float(first + by * n):g}" for n in (count, count + 1)]
+        raise InvalidOptions(
+            f"{name}: from {start:g} by {step:g} one does not come to {end:g}", hint=f"End at {near[0]} or {near[1]}."
+        )
+    _limit(name, int(count) + 1)
+    values = tuple(float(first + by * n) for n in range(int(count) + 1))
+    return Axis(name, values, {"start": values[0], "end": values[-1], "step": float(step)})
+
+
+def log_span(name: str, start: float, end: float, count: int) -> Axis:
+    """So many values from start to end, each the same factor above the one before."""
+    if not (0 < start < end < math.inf) or count < 2:
+        raise InvalidOptions(
+            f"{name}: a logarithmic range goes from a positive number to a larger one in at least 2 values, "
+            f"not from {start:g} to {end:g} in {count}"
+        )
+    _limit(name, count)
+    inner = [math.exp(math.log(start) + (math.log(end) - math.log(start)) * n / (count - 1)) for n in range(count)]
+    values = (float(start), *(float(f"{value:.6g}") for value in inner[1:-1]), float(end))
+    return Axis(name, values, {"start": values[0], "end": values[-1], "count": count}, log=True)
+
+
+def _limit(name: str, count: int) -> None:
+    if count > MOST_VALUES:
+        raise InvalidOptions(f"{name}: {count:,} values are more than {MOST_VALUES:,}", hint="Use a larger step.")
+
+
+def parse_axis(text: str) -> Axis:
+    """`temperature=1:8:0.5`, `alpha=0.1,0.5` or `lr=log:1e-4:1e-1:7`."""
+    name, equals, values = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not (equals and name and values.strip()):
+        raise InvalidOptions(f"'{text}' is not of the form NAME=VALUES", hint=f"VALUES is {FORMS}.")
+    parts = values.split(":")
+    try:
+        if parts[0] == "log" and len(parts) == 4:
+            return log_span(name, float(parts[1]), float(parts[2]), int(parts[3]))
+        if len(parts) == 3:
+            return span(name, *(float(part) for part in parts))
+    except ValueError:
+        raise InvalidOptions(f"{name}: '{values}' holds something that is not a number", hint=f"Use {FORMS}.") from None
+    if len(parts) > 1:
+        raise InvalidOptions(f"{name}: '{values}' is no range", hint=f"Use {FORMS}.")
+    return Axis(name, tuple(part.strip() for part in values.split(",")))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One setting of a sweep: the values as the recipe takes them, and the variant that they make."""
+
+    variant: str
+    values: Mapping[str, Any]
+
+
+def lay_out(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> list[Point]:
+    """Every setting of a sweep, checked: all combinations of the axes, or with `zipped` their values side by side."""
+    _check_axes(fixed, axes, zipped=zipped)
+    rows = zip(*(axis.values for axis in axes), strict=True) if zipped else itertools.product(*(a.values for a in axes))
+    points, problems = [], []
+    for row in rows:
+        given = {axis.name: value for axis, value in zip(axes, row, strict=True)}
+        try:
+            points.append(_point(recipe, fixed, given))
+        except InvalidOptions as error:
+            problems += [error.message, *error.problems]
+    if problems:
+        first, *rest = dict.fromkeys(problems)
+        raise InvalidOptions(first, problems=rest)
+    names = [point.variant for point in points]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    if twice:
+        raise InvalidOptions(f"the setting {twice[0]} is there twice")
+    return points
+
+
+def _check_axes(fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> None:
+    names = [axis.name for axis in axes]
+    problems = [f"{name} is swept twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems += [f"{name} is both swept and fixed" for name in names if name in fixed]
+    if not axes:
+        problems.append("nothing to sweep")
+    lengths = {axis.name: len(axis.values) for axis in axes}
+    if zipped and len(set(lengths.values())) > 1:
+        told = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+        problems.append(f"values that go side by side must be equally many: {told}")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Like --param temperature={FORMS}.")
+
+
+def _point(recipe: LoadedRecipe, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Point:
+    where = ", ".join(f"{name}={value}" for name, value in given.items())
+    options = resolve(recipe, {**fixed, **given}, where=where)
+    values = {name: _taken(options, name) for name in given}
+    return Point(name_of(values), values)
+
+
+def _taken(options: Options, name: str) -> Any:
+    """The value as the recipe understood it: the text `4` of a number option is 4.0."""
+    known = options.to_dict()
+    return known[name] if name in known else known[options.free_values or ""][name]
+
+
+def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
+    known = recipe.options.model_construct().model_dump(mode="json")
+    return {name: known.get(name) for name in names}
+
+
+def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: Point, axis: Axis) -> bool:
+    """Whether the axis could go on past its end at this point: the best of a range at the limit of what is possible
+    says nothing about the range."""
+    if axis.span is None or len(axis.values) < 2:
+        return False
+    here = point.values[axis.name]
+    first, last = axis.values[0], axis.values[-1]
+    if here not in (first, last):
+        return False
+    neighbour = axis.values[1] if here == first else axis.values[-2]
+    further = here * here / neighbour if axis.log else 2 * here - neighbour
+    try:
+        resolve(recipe, {**fixed, **point.values, axis.name: further}, where="")
+    except InvalidOptions:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""Several arms of one experiment side by side: every run, the mean on its interval, and who is among the best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fairtrial.core.errors import NothingToDraw
+from fairtrial.report.charts.frame import Rows, finished
+from fairtrial.report.charts.grammar import Chart
+from fairtrial.report.charts.intervals import goes_on, interval_layers, lies_outside, run_dots, without_strays
+from fairtrial.report.charts.listed import all_limits, columns, list_frame, usual_width
+from fairtrial.report.charts.places import Interval, domain_of, finite, known, open_interval
+from fairtrial.report.charts.style import BLUE, CONTROL, VERMILLION, shown
+
+COLOURS = {"best": BLUE, "alike": BLUE, "other": VERMILLION, "baseline": CONTROL}
+WORDS = {"best": "best", "alike": "alike", "baseline": "baseline"}
+MEANINGS = {
+    "alike": "Blue, alike: cannot be told apart from the best.",
+    "other": "Orange: can be told apart from the best.",
+    "baseline": "Grey: the baseline.",
+}
+BELOW = 0.27
+"""How far runs lie below their bar, in lines: on it they could not be seen."""
+
+
+def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title: str, better: str = "higher") -> Chart:
+    """Every arm on a line of its own: rows have name, value, low, high, runs and group (a key of COLOURS)."""
+    drawn = [_drawable(row, place) for place, row in enumerate(rows)]
+    if all(row["value"] is None for row in drawn):
+        raise NothingToDraw(f"there is nothing to draw: no arm has a value of {metric}")
+    several = [row for row in drawn if len(row["runs"]) > 1]
+    runs = [{"x": run, "y": row["y"] + BELOW, "colour": row["colour"]} for row in several for run in row["runs"]]
+    domain = _domain(drawn)
+    frame = list_frame(metric, domain, len(rows))
+    span = usual_width(drawn) or domain[1] - domain[0]
+    layers = [
+        run_dots(frame, runs, size=22),
+        *interval_layers(frame, drawn),
+        *columns(frame, drawn, lambda value: _written(value, span)),
+    ]
+    told = [
+        _reading(drawn, level, better),
+        goes_on(frame, [row["interval"] for row in drawn]),
+        lies_outside(frame.x, (row["value"] for row in drawn), "means")
+        or lies_outside(frame.x, (run["x"] for run in runs), "runs"),
+    ]
+    return finished(frame.layered(layers), title, [" ".join(filter(None, told))])
+
+
+def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:
+    group = str(row["group"])
+    return {
+        "name": str(row["name"]),
+        "value": known(row.get("value")),
+        "interval": open_interval(row.get("low"), row.get("high")),
+        "runs": finite(row.get("runs") or ()).tolist(),
+        "group": group,
+        "word": WORDS.get(group, ""),
+        "y": place,
+        "colour": COLOURS.get(group, CONTROL),
+    }
+
+
+def _domain(rows: Rows) -> Interval:
+    """All means and runs but strays, a bar of usual width about each mean, and limits that are not far from these."""
+    half = (usual_width(rows) or 0.0) / 2
+    values = finite(row["value"] for row in rows)
+    low, high = without_strays(values, (run for row in rows for run in row["runs"]))
+    middle = [value + side * half for value in values if low <= value <= high for side in (-1, 1)]
+    return domain_of([low, high, *middle], all_limits(rows))
+
+
+def _written(value: float, span: float) -> str:
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return shown(value, span)
+
+
+def _reading(rows: Rows, level: float, better: str) -> str:
+    bars, several = any(row["interval"] for row in rows), any(len(row["runs"]) > 1 for row in rows)
+    marks = f"Bars are {100 * level:g} % intervals of single means" if bars else "Large dots are means"
+    marks = f"{marks}, small dots single runs" if several else marks if bars else "One run per arm"
+    present = {row["group"] for row in rows}
+    groups = [meaning for group, meaning in MEANINGS.items() if group in present]
+    return " ".join([f"{marks}; {better} is better.", *groups])

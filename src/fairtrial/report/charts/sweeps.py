@@ -1,0 +1,274 @@
+"""A sweep over one parameter: every run, the mean of each value with its interval, and which values are best."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import orjson
+
+from fairtrial.core.errors import NothingToDraw
+from fairtrial.report.charts.frame import Axis, Frame, finished
+from fairtrial.report.charts.grammar import Chart, alt
+from fairtrial.report.charts.intervals import goes_on, interval_layers, lies_outside, run_dots, without_strays
+from fairtrial.report.charts.places import HUGE, Interval, as_numbers, cut, domain_of, finite, known, open_interval
+from fairtrial.report.charts.style import BLUE, CONTROL, FAINT, INK, LETTER, QUIET, WIDTH, short_names
+
+CATEGORY = 18
+"""Pixels for each of many categories: slanted names need them."""
+
+SLANT = 50
+OVER = -14
+"""Where words over the frame stand, clear of arrows."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What one value of the parameter came to, and where it is drawn."""
+
+    x: float
+    value: Any
+    mean: float | None
+    interval: Interval | None
+    runs: Sequence[float]
+    best: bool
+    alike: bool
+
+    @property
+    def name(self) -> str:
+        return _written(self.value)
+
+    @property
+    def look(self) -> dict[str, Any]:
+        return {"x": self.x, "colour": BLUE if self.alike else CONTROL}
+
+    @property
+    def drawn(self) -> list[float]:
+        """All heights at which something of it is drawn."""
+        return [*([] if self.mean is None else [self.mean]), *(self.interval or ()), *self.runs]
+
+
+def sweep_curve(
+    rows: Sequence[Mapping[str, Any]],
+    *,
+    param: str,
+    metric: str,
+    level: float,
+    title: str,
+    baseline: float | str | None = None,
+    log: bool = False,
+) -> Chart:
+    """What each value of a parameter came to: rows have value, mean, low, high, runs, best and alike, in grid order."""
+    to_scale = _to_scale([row["value"] for row in rows], log)
+    points = [_point(row, float(row["value"]) if to_scale else place) for place, row in enumerate(rows)]
+    if all(point.mean is None for point in points):
+        raise NothingToDraw(f"there is nothing to draw: no value of {param} has a mean of {metric}")
+    frame = Frame(
+        _to_scale_axis(points, param, log) if to_scale else Axis("", (-0.5, len(points) - 0.5), drawn=False),
+        Axis(metric, _heights(points)),
+        width=WIDTH if to_scale else max(WIDTH, CATEGORY * len(points)),
+    )
+    start = _place_of(baseline, frame, points, to_scale)
+    layers = [
+        *(_baseline(frame, start) if start is not None else []),
+        *([frame.draw("line", _line(frame, points), color=FAINT, strokeWidth=1.5)] if to_scale else []),
+        *_dots(frame, points),
+        *_best(frame, points, start),
+        _lost(frame, points),
+        *([] if to_scale else _names_below(frame, points, param)),
+    ]
+    return finished(frame.layered(layers), title, [_reading(frame, points, level)])
+
+
+def _to_scale(values: Sequence[Any], log: bool) -> bool:
+    """Whether the values have places on an axis; a zero has none on a logarithmic one, so that it needs categories."""
+    return all(
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and known(value) is not None
+        and (not log or value > 1 / HUGE)
+        for value in values
+    )
+
+
+def _point(row: Mapping[str, Any], x: float) -> Point:
+    return Point(
+        x=x,
+        value=row["value"],
+        mean=known(row.get("mean")),
+        interval=open_interval(row.get("low"), row.get("high")),
+        runs=finite(row.get("runs") or ()).tolist(),
+        best=bool(row.get("best")),
+        alike=bool(row.get("alike") or row.get("best")),
+    )
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    digits = 6 if value == round(value) else 4
+    return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e+").replace("-", "−")
+
+
+def _heights(points: Sequence[Point]) -> Interval:
+    best = [point.mean for point in points if point.best and point.mean is not None]
+    inner = without_strays((point.mean for point in points), (run for point in points for run in point.runs), best)
+    return domain_of(inner, (limit for point in points for limit in point.interval or ()), room=0.5, margin=0.08)
+
+
+def _to_scale_axis(points: Sequence[Point], param: str, log: bool) -> Axis:
+    """An axis with a tick at every value if there is room for their names, else at round numbers."""
+    values = sorted({point.x for point in points})
+    low, high = domain_of(map(math.log, values) if log else values)
+    axis = Axis(param, (math.exp(low), math.exp(high)) if log else (low, high), log=log, grid=False)
+    ticks = _with_room(axis, values)
+    if len(ticks) < len(values):
+        if not log:
+            return axis
+        ticks = max(_with_room(axis, _powers_of_ten(axis.domain)), ticks[:: len(ticks) - 1], key=len)
+    names = [_written(tick) for tick in ticks]
+    labels = f"{orjson.dumps(names).decode()}[indexof({orjson.dumps(ticks).decode()}, datum.value)]"
+    return replace(axis, ticks=ticks, labels=labels)
+
+
+def _powers_of_ten(domain: Interval) -> list[float]:
+    low, high = map(math.log10, domain)
+    return [float(f"1e{power}") for power in range(math.ceil(low), math.floor(high) + 1)]
+
+
+def _with_room(axis: Axis, values: Sequence[float]) -> list[float]:
+    """From the left, all ticks whose names do not run into the one before."""
+    ticks: list[float] = []
+    free = -math.inf
+    for value in values:
+        middle, half = WIDTH * axis.share(value), LETTER * len(_written(value)) / 2 + 4
+        if middle - half >= free:
+            ticks.append(value)
+            free = middle + half
+    return ticks
+
+
+def _place_of(value: float | str | None, frame: Frame, points: Sequence[Point], to_scale: bool) -> float | None:
+    """Where a value lies, if it lies in the frame."""
+    if value is None:
+        return None
+    if not to_scale:
+        return next((point.x for point in points if value == point.value or str(value) == point.name), None)
+    low, high = frame.x.domain
+    return float(value) if _to_scale([value], frame.x.log) and low <= float(value) <= high else None
+
+
+def _baseline(frame: Frame, x: float) -> list[alt.Chart]:
+    words = {"x": x, "y": frame.y_at(OVER), "text": "baseline"}
+    return [
+        frame.across(x, color=QUIET, strokeWidth=1, strokeDash=[4, 3]),
+        frame.write([words], color=QUIET, align="center"),
+    ]
+
+
+def _line(frame: Frame, points: Sequence[Point]) -> list[dict[str, Any]]:
+    """From mean to mean, as far as it lies within the frame."""
+    ordered = sorted(points, key=lambda point: point.x)
+    shares = np.array([frame.x.share(point.x) for point in ordered])
+    line = zip(*cut(shares, as_numbers(point.mean for point in ordered), frame.y.domain), strict=True)
+    return [{"x": frame.x.value(float(share)), "y": known(y)} for share, y in line]
+
+
+def _dots(frame: Frame, points: Sequence[Point]) -> list[alt.Chart]:
+    means = [{**point.look, "value": point.mean, "interval": point.interval} for point in points]
+    bigger = [{**point.look, "value": point.mean, "interval": None} for point in points if point.best]
+    aside = min(8.0, _pitch(frame, points) / 3)  # on the bar they could not be seen
+    runs = [
+        {**point.look, "x": frame.x_at(_pixel(frame, point) + aside), "y": run}
+        for point in points
+        if len(point.runs) > 1
+        for run in point.runs
+    ]
+    return [
+        run_dots(frame, runs, size=22),
+        *interval_layers(frame, means, size=45, thickness=1.5, upright=True),
+        *interval_layers(frame, bigger, size=150, upright=True),
+    ]
+
+
+def _best(frame: Frame, points: Sequence[Point], start: float | None) -> list[alt.Chart]:
+    """The word over all that is drawn about the best value, else under it, else over the frame."""
+    layers = []
+    for point in points:
+        if not point.best or point.mean is None:
+            continue
+        x = _pixel(frame, point)
+        from_baseline = math.inf if start is None else abs(frame.width * frame.x.share(start) - x)
+        top, bottom = _occupied(frame, points, x)
+        dot = min(max(frame.pixel_of(point.mean), 0), frame.height)
+        free = [y for y in (min(top - 12, dot - 17), max(bottom + 13, dot + 18)) if 6 <= y <= frame.height - 6]
+        beside = bool(free) and from_baseline < 22
+        y = free[0] if free else OVER - 15 if from_baseline < 50 else OVER
+        words = {"x": frame.x_at(x + 6 if beside else x), "y": frame.y_at(y), "text": "best"}
+        layers.append(frame.write([words], color=BLUE, fontWeight="bold", align="left" if beside else "center"))
+    return layers
+
+
+def _occupied(frame: Frame, points: Sequence[Point], x: float) -> Interval:
+    """From where to where something is drawn that a short word at x could run into, in pixels from the top."""
+    low, high = frame.y.domain
+    heights = [height for point in points if abs(_pixel(frame, point) - x) < 22 for height in point.drawn]
+    return frame.pixel_of(min(high, max(heights))), frame.pixel_of(max(low, min(heights)))
+
+
+def _pixel(frame: Frame, point: Point) -> float:
+    return frame.width * frame.x.share(point.x)
+
+
+def _pitch(frame: Frame, points: Sequence[Point]) -> float:
+    """How near to each other values come, in pixels."""
+    places = sorted(_pixel(frame, point) for point in points)
+    return min((right - left for left, right in pairwise(places)), default=float(frame.width))
+
+
+def _lost(frame: Frame, points: Sequence[Point]) -> alt.Chart:
+    """A mark at the bottom for each value without a mean, upright where there is no room."""
+    narrow = _pitch(frame, points) < 60
+    rows = [
+        {"x": point.x, "y": frame.y_at(frame.height - 8), "text": "no value"} for point in points if point.mean is None
+    ]
+    return frame.write(rows, color=QUIET, fontSize=10, angle=270 if narrow else 0, align="left" if narrow else "center")
+
+
+def _names_below(frame: Frame, points: Sequence[Point], param: str) -> list[alt.Chart]:
+    """The names of categories, slanted where they would run into each other, and the parameter below them."""
+    names = short_names([point.name for point in points], 26)
+    longest = LETTER * max(map(len, names))
+    slanted = longest + 10 > frame.width / len(points)
+    depth = 0.85 * longest * math.sin(math.radians(SLANT)) if slanted else 0
+    look = {"angle": 360 - SLANT, "align": "right"} if slanted else {"align": "center"}
+    below, title = (frame.y_at(frame.height + pixel) for pixel in (14, 38 + depth))
+    rows = [{"x": point.x, "y": below, "text": name} for point, name in zip(points, names, strict=True)]
+    return [
+        frame.along(frame.y.domain[0], color=FAINT),
+        frame.write(rows, **look),
+        frame.write([{"x": frame.x_at(frame.width / 2), "y": title, "text": param}], align="center", color=INK),
+    ]
+
+
+def _reading(frame: Frame, points: Sequence[Point], level: float) -> str:
+    told = [
+        _marks(points, level),
+        "Blue: cannot be told apart from the best." if any(point.alike for point in points) else "",
+        goes_on(frame, [point.interval for point in points], upright=True),
+        lies_outside(frame.y, (point.mean for point in points), "means")
+        or lies_outside(frame.y, (run for point in points for run in point.runs), "runs"),
+    ]
+    return " ".join(filter(None, told))
+
+
+def _marks(points: Sequence[Point], level: float) -> str:
+    bars, several = any(point.interval for point in points), any(len(point.runs) > 1 for point in points)
+    if not bars and not several:
+        return "One run per value." if any(point.runs for point in points) else "Dots are means."
+    marks = f"Bars are {100 * level:g} % intervals of single means" if bars else "Large dots are means"
+    return marks + (", small dots single runs." if several else ".")
