@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from fairtrial.core.training import Watch
 from fairtrial.probe.resources import step_expense
@@ -46,3 +49,22 @@ def test_what_has_no_tensors_is_unknown_not_zero(store: Store) -> None:
     assert run.metadata["resources"]["parameters"] is None
     assert run.metadata["resources"]["peak_process_bytes"] > 1e6
     assert run.metadata["timings"]["cpu_s"] > 0 and run.metadata["timings"]["wall_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("recipe", "options"),
+    [
+        ("classify", {"model": "mlp", "width": 33}),
+        ("classify", {"model": "linear", "batch_size": 7}),
+        ("distill", {"strategy": "kd", "teacher_steps": 2, "teacher_width": 4}),
+        ("distill", {"strategy": "progressive", "teacher_steps": 2, "teacher_width": 4}),
+    ],
+)
+def test_operations_that_are_counted_by_hand_are_those_that_torch_counts(
+    with_data: Store, recipe: str, options: dict[str, Any]
+) -> None:
+    trainable = build(with_data, recipe, **options)
+    counter = FlopCounterMode(display=False)
+    with counter:
+        trainable.step(1, Watch())
+    assert trainable.flops_per_step() == counter.get_total_flops()

@@ -16,13 +16,14 @@ def update(
     values: Sequence[Tensor], gradients: Sequence[Tensor], averages: Sequence[Tensor], squares: Sequence[Tensor],
     *, step: int, rate: float, decay: float,
 ) -> None:  # fmt: skip
-    """Step number `step`, counted from 1, in place."""
+    """Step number `step`, counted from 1, in place. The kernel takes memory as it lies, so gradients are laid out."""
     import torch
     from torch.optim.adamw import adamw
 
+    laid_out = [gradient.contiguous() for gradient in gradients]
     taken = [torch.tensor(float(step - 1), device=value.device) for value in values]
     with torch.no_grad():
         adamw(
-            list(values), list(gradients), list(averages), list(squares), [], taken, fused=True, amsgrad=False,
+            list(values), laid_out, list(averages), list(squares), [], taken, fused=True, amsgrad=False,
             beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
         )  # fmt: skip

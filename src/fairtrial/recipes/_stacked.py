@@ -11,14 +11,14 @@ with a, b, c and T of each run's own. The loss itself is computed only when some
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss, one_hot
+from torch.nn.functional import log_softmax, one_hot
 
 from fairtrial.core.training import Setting, Split, Watch
 from fairtrial.recipes._adamw import update
@@ -74,6 +74,7 @@ class StackedRun:
         self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
         self.values = self.layout.pack(parameters).to(self.device)
         self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
+        self.rate = options.learning_rate if options.schedule == "constant" else None
         self.stack = Stack([self])
 
     def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
@@ -83,9 +84,6 @@ class StackedRun:
         x, y = self.splits[split]
         logits, _ = stack_model(self.model, self.layout, self.values[None]).forward(x[None])
         return score(logits[0], y)
-
-    def learning_rate(self, step: int) -> float:
-        return learning_rate(self.options, step)
 
     def state(self) -> dict[str, Any]:
         """A snapshot: further training does not reach into it."""
@@ -98,6 +96,12 @@ class StackedRun:
         self.values.copy_(self.layout.pack({**state["module"], **state[PROJECTIONS]}))
         self.averages.copy_(self.layout.pack(state["optimizer"]["exp_avg"]))
         self.squares.copy_(self.layout.pack(state["optimizer"]["exp_avg_sq"]))
+
+    def flops_per_step(self) -> int:
+        """Counted by hand: torch's counter would bring seconds of imports into a process that needs none of them."""
+        engine, batch = self.stack.engine, self.options.batch_size
+        stages = sum(layer.flops(batch, pulled=True) for layer in engine.projections[:1])  # one stage at a time
+        return engine.model.flops(batch) + stages
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
         """The tensors that training keeps, by kind: what `probe` adds up."""
@@ -160,6 +164,8 @@ class Engine:
         batch = first.options.batch_size
         self.table = torch.cat([run.lesson.table(self.y, batch) for run in runs])
         self.offsets = torch.arange(len(runs), device=first.device)[:, None] * len(self.y)
+        teachers = [run.lesson.teacher for run in runs]
+        self.teacher_table = None if first.lesson.teacher is None else torch.cat([_of(teacher) for teacher in teachers])
         self.layer_tables = [
             torch.cat([run.lesson.layers[stage] for run in runs]) for stage in range(len(first.lesson.layers))
         ]
@@ -167,6 +173,8 @@ class Engine:
         self._inputs = aligned(self.x, len(runs), batch, self.x.shape[1])
         self._logits_gradient = aligned(self.x, len(runs), batch, CLASSES)
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
+        self._losses: list[float] | None = None
+        self._same_terms = len({(run.rate, run.options.weight_decay) for run in runs}) == 1
 
     def _share_rows(self) -> None:
         """Put the runs' rows under each other; from now on the runs look into them."""
@@ -181,6 +189,7 @@ class Engine:
     squares: Tensor
 
     def step(self, steps: Sequence[int], watch: Watch) -> None:
+        self._losses = None
         with watch.phase("data"):
             x, asked = self._fetch(steps)
         with watch.phase("forward"):
@@ -240,40 +249,62 @@ class Engine:
 
     def _update(self, steps: Sequence[int]) -> None:
         """AdamW. Neighbours with the same rate, decay and step are updated in one call; that changes no number."""
-        terms = [
-            (run.learning_rate(step), run.options.weight_decay, step)
-            for run, step in zip(self.runs, steps, strict=True)
-        ]
-        first = 0
-        for (rate, decay, step), group in itertools.groupby(terms):
-            rows = slice(first, first := first + len(list(group)))
+        for rows, rate, decay, step in self._terms(steps):
             update(
                 [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
                 step=step, rate=rate, decay=decay,
             )  # fmt: skip
 
-    def loss(self, row: int) -> float:
-        """The loss of one run at the step just taken.
+    def _terms(self, steps: Sequence[int]) -> Iterator[tuple[slice, float, float, int]]:
+        """Rows that are updated alike, and how."""
+        first = self.runs[0]
+        if self._same_terms and first.rate is not None and len(set(steps)) == 1:
+            yield slice(None), first.rate, first.options.weight_decay, steps[0]
+            return
+        pairs = zip(self.runs, steps, strict=True)
+        terms = [(learning_rate(run.options, step), run.options.weight_decay, step) for run, step in pairs]
+        start = 0
+        for (rate, decay, step), group in itertools.groupby(terms):
+            rows = slice(start, start := start + len(list(group)))
+            yield rows, rate, decay, step
 
-        By itself: batched logarithms and sums treat the end of a batch differently from its middle.
-        """
-        logits, chosen, lesson = self.logits[row], self.chosen[row], self.runs[row].lesson
-        total = lesson.labels * cross_entropy(logits, self.y[chosen])
-        if lesson.soft is not None:
-            t = lesson.temperature
-            wanted = log_softmax(_of(lesson.teacher)[chosen] / t, 1)
-            softened = log_softmax(logits / t, 1)
-            total += lesson.soft * t * t * kl_div(softened, wanted, reduction="batchmean", log_target=True)
-        if lesson.regression is not None:
-            total += lesson.regression * mse_loss(logits, _of(lesson.teacher)[chosen])
+    def loss(self, row: int) -> float:
+        """The loss of one run at the step just taken; those of all runs are computed when the first is asked for."""
+        if self._losses is None:
+            self._losses = self._compute_losses()
+        return self._losses[row]
+
+    def _compute_losses(self) -> list[float]:
+        """Term by term for all runs at once, but summed run by run: a sum over all adds in another order."""
+        weights = self.weights
+        correct = self.y[self.chosen].unsqueeze(2)
+        losses = [-weight * total for weight, total in zip(
+            weights.labels.flatten().tolist(), _sums(log_softmax(self.logits, 2).gather(2, correct)), strict=True
+        )]  # fmt: skip
+        told = self._look_up(self.teacher_table) if self.teacher_table is not None else None
+        if weights.soft is not None and told is not None:
+            wanted = told * weights.coolness
+            gap = torch.softmax(wanted, 2) * (log_softmax(wanted, 2) - log_softmax(self.logits * weights.coolness, 2))
+            _add(losses, weights.soft / weights.coolness, gap)
+        if weights.regression is not None and told is not None:
+            _add(losses, weights.regression / 2, (self.logits - told).square())
         for gap, weight in self._gaps.values():
-            total += weight[row].item() * gap[row].square().mean()
-        return total.item()
+            _add(losses, weight / gap[0].numel(), gap.square())
+        return losses
 
     def buffers(self) -> list[Tensor]:
         """What is kept between the forward and the backward pass, and what the latter is computed in."""
         layers = (buffer for layer in self.projections for buffer in layer.buffers())
         return [self._inputs, self._logits_gradient, *self.model.buffers(), *layers]
+
+
+def _sums(rows: Tensor) -> list[float]:
+    return [row.sum().item() for row in rows]
+
+
+def _add(losses: list[float], weights: Tensor, terms: Tensor) -> None:
+    for row, (weight, total) in enumerate(zip(weights.flatten().tolist(), _sums(terms), strict=True)):
+        losses[row] += weight * total
 
 
 def _of(value: Tensor | None) -> Tensor:

@@ -201,7 +201,6 @@ def warm_up() -> None:
     when the job has begun.
     """
     import torch
-    from torch.utils.flop_counter import FlopCounterMode
 
     from fairtrial.recipes.models import load_models
 
@@ -210,9 +209,8 @@ def warm_up() -> None:
     importlib.import_module("fairtrial.recipes._stacked")
     with torch.random.fork_rng(devices=[]):
         model = torch.nn.Linear(2, 2)
-    with FlopCounterMode(display=False):
-        loss = torch.nn.functional.cross_entropy(model(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long))
-        loss.backward()  # type: ignore[no-untyped-call]
+    loss = torch.nn.functional.cross_entropy(model(torch.ones(4, 2)), torch.zeros(4, dtype=torch.long))
+    loss.backward()  # type: ignore[no-untyped-call]
     rows = [torch.zeros(16) for _ in range(4)]
     update(*([row] for row in rows), step=1, rate=0.1, decay=0.0)
     torch.save(model.state_dict(), io.BytesIO())

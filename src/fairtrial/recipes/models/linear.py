@@ -36,6 +36,9 @@ class StackedLinear:
     def backward(self, logits: Tensor, layers: Mapping[int, Tensor]) -> None:  # noqa: ARG002 — it has no hidden layers
         self.output.backward(logits)
 
+    def flops(self, batch: int) -> int:
+        return self.output.flops(batch, pulled=False)
+
     def buffers(self) -> list[Tensor]:
         return self.output.buffers()
 

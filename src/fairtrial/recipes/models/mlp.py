@@ -58,6 +58,10 @@ class StackedMLP:
             first.add_(layers[0])
         self.first.backward(self._masks[0](first, self._first))
 
+    def flops(self, batch: int) -> int:
+        pulled = self.second.flops(batch, pulled=True) + self.output.flops(batch, pulled=True)
+        return self.first.flops(batch, pulled=False) + pulled
+
     def buffers(self) -> list[Tensor]:
         layers = (self.first, self.second, self.output, *self._masks)
         return [self._sum, *(tensor for layer in layers for tensor in layer.buffers())]

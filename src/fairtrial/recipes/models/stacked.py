@@ -107,6 +107,10 @@ class Affine:
             return torch.bmm(above, self.weight, out=self._pulled)
         return torch.baddbmm(also, above, self.weight, out=self._pulled)
 
+    def flops(self, batch: int, *, pulled: bool) -> int:
+        """Of one run: its output, its weights' gradient and, if that is asked for, the gradient of its input."""
+        return (3 if pulled else 2) * 2 * batch * self.weight.shape[1] * self.weight.shape[2]
+
     def buffers(self) -> list[Tensor]:
         return [self._output, self._pulled]
 

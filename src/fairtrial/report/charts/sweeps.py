@@ -86,13 +86,11 @@ def sweep_curve(
 
 def _to_scale(values: Sequence[Any], log: bool) -> bool:
     """Whether the values have places on an axis; a zero has none on a logarithmic one, so that it needs categories."""
-    return all(
-        isinstance(value, int | float)
-        and not isinstance(value, bool)
-        and known(value) is not None
-        and (not log or value > 1 / HUGE)
-        for value in values
-    )
+    return all(_is_number(value) and (not log or value > 1 / HUGE) for value in values)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and known(value) is not None
 
 
 def _point(row: Mapping[str, Any], x: float) -> Point:
@@ -108,9 +106,9 @@ def _point(row: Mapping[str, Any], x: float) -> Point:
 
 
 def _written(value: Any) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         return str(value)
-    digits = 6 if value == round(value) else 4
+    digits = 6 if value % 1 == 0 else 4
     return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e+").replace("-", "−")
 
 
@@ -129,7 +127,8 @@ def _to_scale_axis(points: Sequence[Point], param: str, log: bool) -> Axis:
     if len(ticks) < len(values):
         if not log:
             return axis
-        ticks = max(_with_room(axis, _powers_of_ten(axis.domain)), ticks[:: len(ticks) - 1], key=len)
+        ends = [values[0], values[-1]]
+        ticks = max(_with_room(axis, _powers_of_ten(axis.domain)), _with_room(axis, ends), key=len)
     names = [_written(tick) for tick in ticks]
     labels = f"{orjson.dumps(names).decode()}[indexof({orjson.dumps(ticks).decode()}, datum.value)]"
     return replace(axis, ticks=ticks, labels=labels)
