@@ -12,11 +12,13 @@ from benchmarks import (
     calibration,
     comparing,
     kill_lines,
+    lab,
     launching,
     listing,
     logging_calls,
     resampling,
     startup,
+    sweeping,
 )
 from benchmarks.figures import Figure
 
@@ -45,4 +47,6 @@ BENCHMARKS = {
     "calibration": Benchmark(calibration.TITLE, calibration.measure, step=2),
     "resampling": Benchmark(resampling.TITLE, resampling.measure, step=2, slow=True),
     "comparing": Benchmark(comparing.TITLE, comparing.measure, step=2, slow=True),
+    "sweeping": Benchmark(sweeping.TITLE, sweeping.measure, step=3, slow=True),
+    "lab": Benchmark(lab.TITLE, lab.measure, step=3, slow=True),
 }

@@ -1,0 +1,287 @@
+"""The laboratory as a person uses it: real trainings, interrupted and gone on with, as text, JSON and pictures."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.core.runs import Status
+from fairtrial.record.store import Store
+from tests.conftest import Answer, start
+from tests.harness import eventually, series_of
+
+Cli = Callable[..., Answer]
+
+TEACHER = ("--teacher-steps", "10", "--teacher-width", "4")
+SMALL = (*TEACHER, "--steps", "30", "--eval-every", "10", "--checkpoint-every", "10", "--labels", "200")
+CNN = (*SMALL, "--student-width", "4")
+SWEEP = ("temperature", "--start", "1", "--end", "3", "--step", "1", "--runs", "2")
+
+
+def test_a_temperature_sweep_has_the_documented_document(cli: Cli, with_data: Store) -> None:
+    answer = cli(*SWEEP, *SMALL, "--format", "json")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert found["schema"] == 1 and found["sweep_type"] == "temperature"
+    assert found["range"] == {"start": 1.0, "end": 3.0, "step": 1.0}
+    assert [row["temperature"] for row in found["results"]] == [1.0, 2.0, 3.0]
+    for row in found["results"]:
+        assert row["runs"] == 2 and row["std_dev"] is not None and row["loss"] > 0
+        assert row["ci"][0] < row["accuracy"] < row["ci"][1]
+    best = found["best"]
+    assert best["temperature"] == found["best_temperature"] and best["temperature"] in best["set"]
+    assert best["confirmed"] is None and found["confirmation"] is None
+    assert {"mean_accuracy", "variance"} <= set(found["statistical_analysis"])
+    codes = {caution["code"] for caution in found["cautions"]}
+    assert {"one teacher", "fewer labels", "best of many"} <= codes
+
+
+def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, with_data: Store) -> None:
+    name = cli(*SWEEP, *SMALL, "--format", "json").json["study"]
+    assert "6 runs: 6 completed" in cli("runs", "list", "--study", name).err
+    analysis = cli("analyze", name, "--format", "json").json
+    assert analysis["metric"] == "eval_accuracy" and len(analysis["comparisons"]) == 2
+    shown = cli("runs", "show", f"{name}/temperature=1.0.seed1072").out
+    assert "3 runs were trained together" in shown
+
+
+def test_the_text_says_the_best_value_and_its_set(cli: Cli, with_data: Store) -> None:
+    answer = cli(*SWEEP, *SMALL)
+    assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out)
+    assert re.search(r"^Best temperature: [123]\.0 \(accuracy: 0\.\d+\)$", answer.out, re.MULTILINE)
+    assert "Tukey over 3 values × 2 seeds" in answer.out
+    assert answer.err.startswith("Store: ")
+
+
+def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
+    answer = cli("sweep", "fake", "--param", "effect=0,0.1", "--runs", "1", "--format", "json")
+    assert answer.code == 0
+    assert [row["std_dev"] for row in answer.json["results"]] == [None, None]
+    assert [row["ci"] for row in answer.json["results"]] == [None, None]
+    assert answer.json["best"]["set"] is None
+    text = cli("sweep", "fake", "--param", "effect=0,0.1", "--runs", "1").out
+    assert "Nothing can be told apart: too few runs" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("temperature", "--step", "0"), "temperature: step must be above 0, not 0"),
+        (("temperature", "--step", "-1"), "temperature: step must be above 0, not -1"),
+        (("temperature", "--step", "nan"), "temperature: step must be a finite number, not nan"),
+        (("temperature", "--start", "8", "--end", "1"), "temperature: the range is reversed, from 8 to 1"),
+        (("temperature", "--start", "0"), "temperature: must be greater than 0, not 0.0"),
+        (("temperature", "--runs", "0"), "runs must be at least 1, not 0"),
+        (("temperature", "--level", "95"), "level must lie between 0.5 and 1, not 95"),
+        (("temperature", "--baseline", "4"), "a baseline is what --confirm compares with"),
+        (("alpha", "--end", "1.1"), "alpha: must be less than or equal to 1, not 1.1"),
+        (("alpha", "--step", "0.3"), "alpha: from 0 by 0.3 one does not come to 1"),
+        (("sweep", "distill", "--param", "temprature=1,2"), "did you mean 'temperature'?"),
+        (("sweep", "distill"), "nothing to sweep"),
+        (("sweep", "distill", "--param", "temperature=1:2"), "temperature: '1:2' is no range"),
+        (("sweep", "fake", "--param", "effect=1,2", "--param", "noise=1,2,3", "--zip"), "effect has 2, noise has 3"),
+        (("compare", "--strategies", "kd,magic"), "unknown strategy 'magic'"),
+        (("compare", "--student", "mlp"), "attention_loss needs models with spatial maps (cnn, gru, transformer)"),
+        (("ablation", "--components", "temperature,magic"), "unknown component 'magic'"),
+        (("ablation", "--also", "temperature+magic"), "--also temperature+magic: unknown component 'magic'"),
+        (("ablation", "--base", "nowhere.yaml"), "no file nowhere.yaml"),
+    ],
+)
+def test_what_cannot_be_swept_is_said_before_anything_starts(
+    cli: Cli, store: Store, words: tuple[str, ...], message: str
+) -> None:
+    answer = cli(*words)
+    assert answer.code in (1, 2)
+    assert message in answer.err
+    assert "Traceback" not in answer.err and answer.out == ""
+    assert not store.root.exists() or not store.studies()
+
+
+def test_unknown_strategies_and_components_list_what_is_valid(cli: Cli) -> None:
+    strategies = cli("compare", "--strategies", "kdd,magic").err
+    assert all(name in strategies for name in ("none", "kd", "mse", "attention", "progressive", "combined"))
+    assert "kdd" in strategies and "magic" in strategies, "all problems at once"
+    components = cli("ablation", "--components", "magic").err
+    assert all(name in components for name in ("temperature", "soft_targets", "attention_loss", "layer_matching"))
+
+
+def test_json_goes_to_a_pipe_while_progress_is_shown_on_the_terminal(with_data: Store) -> None:
+    ours, theirs = pty.openpty()
+    argv = [sys.executable, "-m", "fairtrial", *SWEEP, *SMALL, "--format", "json"]
+    process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            chunk = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        shown += chunk
+    out, _ = process.communicate(timeout=120)
+    assert process.returncode == 0
+    assert json.loads(out)["best"]["temperature"] in (1.0, 2.0, 3.0)
+    assert b"all runs" in shown and b"left" in shown, "a bar for the whole, and the time left"
+
+
+def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(with_data: Store, tmp_path: Path) -> None:
+    line = ("temperature", "--start", "1", "--end", "4", "--step", "1", "--runs", "2", "--jobs", "1", *TEACHER,
+            "--steps", "1500", "--checkpoint-every", "100", "--study", "t", "--format", "json")  # fmt: skip
+    process = start(*line)
+    first = with_data.paths.run("t", "temperature=1.0.seed1072").checkpoints
+    eventually(lambda: len(list(first.glob("step-*.pt"))) >= 2, timeout=60, what="two checkpoints")
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in err
+    runs = [run for _, entry in with_data.directories("t") if (run := with_data.run("t", entry.name))]
+    assert len(runs) == 8 and {run.status for run in runs} == {Status.INTERRUPTED}
+    whole = Store(tmp_path / "whole")
+    results = []
+    for store in (with_data, whole):
+        process = start(*line, "--store", str(store.root))
+        out, err = process.communicate(timeout=120)
+        assert process.returncode == 0, err
+        results.append(json.loads(out)["results"])
+    assert results[0] == results[1]
+    for run in runs:
+        assert series_of(with_data, "t", run.id) == series_of(whole, "t", run.id)
+        again = with_data.run("t", run.id)
+        assert again and again.metadata["lineage"]["resumed"], "it went on, it did not begin again"
+
+
+def test_a_grid_that_grows_keeps_what_is_finished(cli: Cli, with_data: Store) -> None:
+    cli(*SWEEP, *SMALL, "--study", "grow")
+    answer = cli("temperature", "--start", "1", "--end", "3", "--step", "0.5", "--runs", "3", *SMALL, "--study", "grow")
+    assert "15 runs; 6 already there" in answer.err
+    other = cli("temperature", *SMALL[:-2], "--labels", "300", "--study", "grow")
+    assert other.code == 1 and "labels 200 → 300" in other.err, "other settings under an old name are refused"
+
+
+def test_without_a_stack_the_numbers_are_the_same(cli: Cli, with_data: Store) -> None:
+    stacked = cli(*SWEEP, *SMALL, "--format", "json", "--study", "a").json["results"]
+    alone = cli(*SWEEP, *SMALL, "--format", "json", "--study", "b", "--no-stack").json["results"]
+    assert stacked == alone
+    run = with_data.run("b", "temperature=1.0.seed1072")
+    assert run and run.metadata["timings"]["stacked"] == 1 and run.metadata["timings"]["wall_s"] > 0
+
+
+def test_a_winner_is_confirmed_on_fresh_seeds_and_fresh_data(cli: Cli, with_data: Store) -> None:
+    answer = cli(*SWEEP, *SMALL, "--confirm", "3", "--baseline", "7", "--format", "json")
+    assert answer.code == 0, answer.err
+    confirmation = answer.json["confirmation"]
+    assert answer.json["best"]["confirmed"] == confirmation["accuracy"] and confirmation["runs"] == 3
+    assert confirmation["baseline"] == "temperature=7.0" and confirmation["verdict"]
+    swept, fresh = (
+        [run for _, entry in with_data.directories(name) if (run := with_data.run(name, entry.name))]
+        for name in (answer.json["study"], confirmation["study"])
+    )
+    assert not {run.seed for run in swept} & {run.seed for run in fresh}
+    data = [{run.metadata["data"]["sha256"] for run in runs} for runs in (swept, fresh)]
+    assert len(data[0]) == len(data[1]) == 1 and data[0] != data[1]
+    text = cli(*SWEEP, *SMALL, "--confirm", "3", "--baseline", "7").out
+    assert "Confirmed on 3 fresh seeds: accuracy" in text and "temperature=7.0" in text
+
+
+def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, with_data: Store) -> None:
+    line = ("compare", "--strategies", "kd,attention,combined", "--runs", "3", *CNN)
+    answer = cli(*line, "--format", "json")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert {row["name"] for row in found["strategies"]} == {"none", "kd", "attention", "combined"}
+    for row in found["strategies"]:
+        assert row["time_s"] > 0 and row["memory_gb"] > 0 and row["runs"] == 3 and row["ci"] is not None
+    memory = {row["name"]: row["memory_gb"] for row in found["strategies"]}
+    assert memory["combined"] > memory["none"]
+    assert found["family"]["pairs"] == 6 == len(found["comparisons"])
+    for pair in found["significant"]:
+        assert set(pair) == {"better", "worse", "p", "p_adjusted", "delta", "ci"} and pair["delta"] > 0
+    text = cli(*line).out
+    assert "Memory (GB)" in text and "Strategy" in text
+
+
+def test_the_matched_baseline_trains_as_long_as_the_slowest(cli: Cli, with_data: Store) -> None:
+    line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--format", "json")
+    found = cli(*line).json
+    assert {row["name"] for row in found["strategies"]} == {"none", "none-matched", "combined"}
+    assert any(caution["code"] == "matched by time" for caution in found["cautions"])
+    run = with_data.run(found["study"], "none-matched.seed1072")
+    assert run and run.metadata["options"]["steps"] >= 30 and run.metadata["options"]["strategy"] == "none"
+    again = cli(*line).json
+    assert again["strategies"] == found["strategies"], "once decided, the number of steps stays"
+
+
+def test_an_ablation_takes_away_what_it_says(cli: Cli, with_data: Store) -> None:
+    line = ("ablation", "--runs", "3", "--all-pairs", *CNN)
+    answer = cli(*line, "--format", "json")
+    assert answer.code == 0, answer.err
+    found = answer.json
+    assert found["baseline"]["accuracy"] is not None and found["baseline"]["options"]["strategy"] == "combined"
+    removed = [row["removed"] for row in found["rows"]]
+    assert removed[:3] == [["temperature"], ["attention_loss"], ["layer_matching"]] and len(removed) == 6
+    for row in found["rows"]:
+        assert row["delta"] == pytest.approx(row["accuracy"] - found["baseline"]["accuracy"])
+    assert [each["components"] for each in found["interactions"]] == removed[3:]
+    text = cli(*line).out
+    assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
+
+
+def test_a_component_that_does_nothing_is_flagged(cli: Cli, with_data: Store, tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("strategy: kd\nstudent: mlp\n")
+    line = ("ablation", "--base", "base.yaml", "--components", "soft_targets,layer_matching", "--runs", "2", *SMALL)
+    found = cli(*line, "--format", "json").json
+    rows = {row["removed"][0]: row for row in found["rows"]}
+    assert rows["layer_matching"]["identical_to"] == ["full"] and rows["soft_targets"]["identical_to"] == []
+    assert any(caution["code"] == "identical rows" for caution in found["cautions"])
+    assert "identical to full" in cli(*line).out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        SWEEP,
+        ("sweep", "fake", "--param", "effect=0:0.05:0.01", "--param", "noise=0.01,0.02"),
+        ("sweep", "classify", "--param", "learning_rate=log:1e-3:1e-2:3", "--model", "linear", "--steps", "20"),
+    ],
+)
+def test_every_format_and_picture_of_a_sweep(
+    cli: Cli, with_data: Store, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    line = (*words, *(SMALL if words is SWEEP else ()))
+    for suffix in ("csv", "md", "tex", "json", "txt", "png", "svg"):
+        answer = cli(*line, "--output", f"out.{suffix}")
+        assert answer.code == 0, answer.err
+        assert (tmp_path / f"out.{suffix}").stat().st_size > 100
+    header = (tmp_path / "out.csv").read_text().splitlines()[0]
+    assert "accuracy" in header and "std_dev" in header and "low" in header
+
+
+def test_pictures_of_strategies_and_ablations(cli: Cli, with_data: Store, tmp_path: Path) -> None:
+    assert cli("compare", "--strategies", "kd", "--runs", "2", *CNN, "--output", "c.svg").code == 0
+    assert cli("ablation", "--components", "temperature", "--runs", "2", *CNN, "--output", "a.svg").code == 0
+    assert "kd" in (tmp_path / "c.svg").read_text() and "without temperature" in (tmp_path / "a.svg").read_text()
+
+
+def test_a_setting_that_diverges_is_a_result_and_never_wins(cli: Cli) -> None:
+    answer = cli("sweep", "fake", "--param", "diverge_at=0,5", "--runs", "3", "--format", "json")
+    found: dict[str, Any] = answer.json
+    assert answer.code == 4, "some runs diverged"
+    assert found["best"]["value"] == 0 and found["results"][1]["lost"] == 3
+    assert any(caution["code"] == "lost runs in a sweep" for caution in found["cautions"])
+
+
+def test_help_lists_the_options_of_the_command_first(cli: Cli) -> None:
+    for word in ("temperature", "alpha", "compare", "ablation"):
+        text = cli(word, "--help").out
+        assert text.index("\nOptions:") < text.index("\nRecipe:") < text.index("\nTraining loop:")
+        assert f"--{word} " not in text.replace(f"fairtrial {word}", ""), "what is swept is no fixed setting"
+    assert "--param" in cli("sweep", "distill", "--help").out
+    assert "distill" in cli("sweep").out
