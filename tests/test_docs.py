@@ -20,7 +20,7 @@ from tests.conftest import Answer
 from tests.harness import make
 
 ROOT = Path(__file__).parent.parent
-NOT_YET = ("decide", "gate", "dashboard", "bench", "sweep", "recommend", "cost-performance", "ablation")
+NOT_YET = ("decide", "gate", "dashboard", "bench", "recommend", "cost-performance")
 
 
 def test_generated_pages_are_up_to_date() -> None:
@@ -30,7 +30,7 @@ def test_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", ["api_tour.py"])
+@pytest.mark.parametrize("script", ["api_tour.py", "sweep.py"])
 def test_examples_run(script: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / script)], cwd=tmp_path, capture_output=True, text=True, check=False
@@ -38,9 +38,10 @@ def test_examples_run(script: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_python_in_the_pages_runs(tmp_path: Path) -> None:
-    """What the page on statistics shows can be copied and run."""
-    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "analyse.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("page", ["analyse.md", "lab.md"])
+def test_python_in_the_pages_runs(tmp_path: Path, page: str) -> None:
+    """What the pages on statistics and on the laboratory show can be copied and run."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -277,30 +277,28 @@ class _Work:
 
 def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome], None]) -> None:
     """Build every run, then step those together that could be built; none of them ends because of another."""
-    built: list[tuple[_Work, Trainable]] = []
+    built: list[tuple[_Work, Trainable, Course]] = []
     for work in works:
         try:
-            built.append((work, work.build()))
+            trainable = work.build()
+            work.resources |= built[0][0].resources if built else step_expense(trainable, 1)  # their shapes agree
+            built.append((work, trainable, work.course(trainable)))
         except Exception as error:  # noqa: BLE001
             ended(work, work.how_it_ended(error))
     if not built:
         return
-    expense = step_expense(built[0][1], 1)  # the shapes of a stack's runs agree, and with them what a step takes
-    running: list[tuple[_Work, Trainable, Course]] = []
-    for work, trainable in built:
-        work.resources |= expense
+    for work, _, _ in built:
         work.company = len(built)
         work.recorder.shared_with(len(built))
-        running.append((work, trainable, work.course(trainable)))
-    stack = built[0][0].recipe.stack([trainable for _, trainable, _ in running])
-    left = {member: work for member, (work, _, _) in enumerate(running)}
+    stack = built[0][0].recipe.stack([trainable for _, trainable, _ in built])
+    left = {member: work for member, (work, _, _) in enumerate(built)}
 
     def end(member: int, error: BaseException | None) -> None:
         work = left.pop(member)
         ended(work, work.how_it_ended(error))
 
     try:
-        train_together(stack, [run for _, _, run in running], end)
+        train_together(stack, [run for _, _, run in built], end)
     except Exception as error:  # noqa: BLE001 — a step of all of them failed
         for member in list(left):
             end(member, error)

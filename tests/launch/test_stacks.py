@@ -57,7 +57,7 @@ def test_stacks_of_one_key_are_even_and_none_is_too_large(items: list[Item], slo
 @given(items=many_items(), slots=slots_of)
 def test_every_slot_has_as_many_stacks_as_the_others(items: list[Item], slots: int) -> None:
     """As few rounds as the size of a stack allows; fewer items than that are one by one."""
-    found = defaultdict(int)
+    found: dict[str | None, int] = defaultdict(int)
     for task in divide(items, key_of, slots):
         found[task[0][1]] += 1
     for key in {item[1] for item in items if item[1] is not None}:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -73,7 +73,7 @@ def test_any_range_of_decimals_is_counted_and_exact(start: int, step: int, count
         ((0, -math.inf, 0.1), "end must be a finite number"),
         ((1, 0, 0.1), "the range is reversed, from 1 to 0"),
         ((0, 1, 0.3), "from 0 by 0.3 one does not come to 1. End at 0.9 or 1.2"),
-        ((0, 0.05, 0.1), "End at 0 or 0.1"),
+        ((0, 0.05, 0.1), "End at 0.0 or 0.1"),
         ((0, 1, 1e-5), f"100,001 values are more than {MOST_VALUES:,}"),
     ],
 )
@@ -97,9 +97,6 @@ def test_the_most_values_are_allowed_and_one_more_is_not() -> None:
         span("x", 0, MOST_VALUES, 1)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=InvalidOperation, reason="divmod of Decimals cannot give a quotient of more than 28 digits"
-)
 @pytest.mark.parametrize("given_", [(0.0, 1.0, 1e-300), (0.0, 1e30, 1.0)])
 def test_a_step_far_too_small_is_too_many_values_and_no_crash(given_: tuple[float, float, float]) -> None:
     with pytest.raises(InvalidOptions, match="x: "):
@@ -127,7 +124,6 @@ def test_any_logarithmic_range_rises_evenly_from_end_to_end(start: float, factor
     assert max(ratios) - min(ratios) <= 4e-5
 
 
-@pytest.mark.xfail(strict=True, reason="inner values are cut to six digits, however near the ends are")
 def test_a_narrow_logarithmic_range_still_has_different_values() -> None:
     values = log_span("x", 1, 1.00001, 5).values
     assert all(one < other for one, other in pairwise(values))
@@ -245,7 +241,6 @@ def test_the_same_value_twice_is_one_setting_too_many(values: str) -> None:
     assert "effect=" in refused(f"effect={values}")
 
 
-@pytest.mark.xfail(strict=True, reason="only each axis by itself is limited; 1000 × 1000 settings take for ever")
 def test_all_combinations_together_are_limited_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grids, "MOST_VALUES", 100)
     with pytest.raises(InvalidOptions, match="121"):
@@ -309,7 +304,7 @@ def test_defaults_are_those_of_the_recipe() -> None:
         ("temperature=0.5:8:0.5", 0.5, False), ("temperature=1:8:1", 1.0, False),
         ("learning_rate=log:1e-4:1e-1:4", 1e-4, True), ("learning_rate=log:1e-4:1e-1:4", 1e-1, True),
         ("steps=1:3:1", 1, False), ("steps=1:3:1", 3, True),
-        ("temperature=4:4:1", 4.0, False), ("temperature=1,2,4", 4.0, False), ("strategy=kd,mse", "mse", False),
+        ("temperature=4:4:1", 4.0, False), ("temperature=1,2,4", 4.0, True), ("strategy=kd,mse", "mse", False),
     ],
 )  # fmt: skip
 def test_a_range_could_go_on_unless_it_ends_where_values_do(param: str, value: Any, more: bool) -> None:
@@ -326,7 +321,6 @@ def test_the_other_axes_of_a_grid_do_not_matter_for_the_edge_of_one() -> None:
     assert [beyond(DISTILL, {}, corner, axis) for axis in axes] == [False, True]
 
 
-@pytest.mark.xfail(strict=True, reason="free values are kept as text, which equals no number of the range")
 def test_a_range_of_a_value_for_ones_own_program_has_an_edge_too() -> None:
     command, axis = load_recipe("command"), parse_axis("lr=0.1:0.3:0.1")
     fixed = {"argv": ["program", "{lr}", "{seed}"], "metrics": "out.jsonl"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.compare import Terms, compare
+from fairtrial.analyse.compare import Terms, compare, keep_finite
 from fairtrial.analyse.families import holm
 from fairtrial.analyse.samples import Array
 from fairtrial.core.findings import Comparison, Estimate
@@ -21,7 +21,7 @@ Layout = Mapping[Removed, Array]
 
 @dataclass(frozen=True)
 class Interaction:
-    """How much more components do together than each does by itself; positive means that they help each other."""
+    """How much more components add to the metric together than each does by itself; negative: less."""
 
     components: Removed
     effect: Estimate
@@ -43,7 +43,7 @@ def interactions(layout: Layout, terms: Terms) -> list[Interaction]:
     For two: (full − without a) − (without b − without both), per seed: what a gives beside b, less what it gives
     without b. In a full factorial it is averaged over the settings of the other components.
     """
-    sets = [removed for removed in layout if len(removed) >= 2 and _subsets(removed) <= set(layout)]
+    sets = [removed for removed in layout if len(removed) >= 2 and set(_subsets(removed)) <= set(layout)]
     found = [_interaction(layout, removed, terms) for removed in sets]
     adjusted = iter(holm([p for _, p, _ in found if p is not None]))
     return [
@@ -52,35 +52,32 @@ def interactions(layout: Layout, terms: Terms) -> list[Interaction]:
     ]
 
 
-def _subsets(removed: Removed) -> set[Removed]:
-    return {chosen for size in range(len(removed) + 1) for chosen in itertools.combinations(removed, size)}
+def _subsets(removed: Removed) -> list[Removed]:
+    return [chosen for size in range(len(removed) + 1) for chosen in itertools.combinations(removed, size)]
 
 
 def _interaction(layout: Layout, removed: Removed, terms: Terms) -> tuple[Estimate, float | None, str]:
-    others = _other_settings(layout, removed)
-    per_seed = np.mean([_contrast(layout, removed, other) for other in others], axis=0)
-    kept = per_seed[np.isfinite(per_seed)]
+    order = list(dict.fromkeys(name for each in layout for name in each))
+    others = _other_settings(layout, removed, order)
+    less, more = (_half(layout, removed, others, odd=odd) for odd in (True, False))
+    judged: Comparison = compare(*keep_finite(less, more, paired=True), terms, names=("apart", "together"))
     basis = "beside all other components" if len(others) == 1 else "averaged over the settings of the others"
-    judged: Comparison = compare(np.zeros_like(kept), kept, terms, names=("none", "interaction"))
     return judged.effect, judged.p_value, basis
 
 
-def _other_settings(layout: Layout, removed: Removed) -> list[Removed]:
-    """The sets of other components in which every combination of these was tried."""
-    order = [name for each in layout if len(each) == 1 for name in each]
+def _other_settings(layout: Layout, removed: Removed, order: Sequence[str]) -> list[Removed]:
+    """The sets of other components in which every combination of these was tried; only all of them, or none."""
     rest = [name for name in order if name not in removed]
-    choices = [chosen for size in range(len(rest) + 1) for chosen in itertools.combinations(rest, size)]
-    whole = [c for c in choices if all(_joined(order, part, c) in layout for part in _subsets(removed))]
-    return whole if len(whole) == len(choices) else [()]
+    choices = _subsets(tuple(rest))
+    known = {frozenset(each) for each in layout}
+    whole = all(frozenset((*part, *choice)) in known for choice in choices for part in _subsets(removed))
+    return choices if whole else [()]
 
 
-def _contrast(layout: Layout, removed: Removed, other: Removed) -> Array:
-    order = [name for each in layout if len(each) == 1 for name in each]
-    total = np.zeros_like(next(iter(layout.values())))
-    for part in _subsets(removed):
-        total = total + (-1) ** len(part) * layout[_joined(order, part, other)]
-    return np.asarray(total)
-
-
-def _joined(order: Sequence[str], first: Removed, second: Removed) -> Removed:
-    return tuple(name for name in order if name in first or name in second)
+def _half(layout: Layout, removed: Removed, others: Sequence[Removed], *, odd: bool) -> Array:
+    """Per seed, the settings with an odd (or even) number of these components taken away, averaged over the others."""
+    known = {frozenset(each): sample for each, sample in layout.items()}
+    parts = [part for part in _subsets(removed) if len(part) % 2 == odd]
+    return np.asarray(
+        np.mean([np.sum([known[frozenset((*part, *other))] for part in parts], axis=0) for other in others], axis=0)
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -26,10 +27,21 @@ class Spacing:
     """How far apart arms of one layout must lie to be told apart."""
 
     sd: float
-    freedom: int
+    arms: int
+    seeds: int
     limit: float
-    range_p: float
-    """How often equal arms would lie as far apart as the best and the worst of these."""
+    range: float
+
+    @property
+    def freedom(self) -> int:
+        return (self.arms - 1) * (self.seeds - 1)
+
+    @cached_property
+    def range_p(self) -> float:
+        """How often equal arms would lie as far apart as the best and the worst of these."""
+        from scipy import stats
+
+        return float(stats.studentized_range.sf(self.range * math.sqrt(self.seeds) / self.sd, self.arms, self.freedom))
 
 
 @dataclass(frozen=True)
@@ -56,28 +68,23 @@ def pick_winner(arms: Arms, *, direction: str, alpha: float) -> Winner | None:
         few = len(next(iter(scored.values()))) < 2
         return Winner(best, None, None, (Reason.TOO_FEW if few else Reason.NO_VARIATION).value)
     near = _near(scored, best, spacing.limit, direction)
-    whole = complete_seeds(usable)
-    narrow = space(list(whole.values()), alpha) if len(next(iter(whole.values()))) > 1 else None
-    if narrow is not None:  # without the lost runs more arms may be too close to tell: they stay in the set
-        near |= _near(whole, best, narrow.limit, direction)
+    if any(not np.isfinite(sample).all() for sample in usable.values()):
+        whole = complete_seeds(usable)  # without the lost runs more arms may be too close to tell: they stay in the set
+        narrow = space(list(whole.values()), alpha)
+        near |= _near(whole, best, narrow.limit, direction) if narrow else set()
     return Winner(best, tuple(name for name in usable if name in near), spacing)
 
 
 def space(arms: Sequence[Array], alpha: float) -> Spacing | None:
     """Tukey's limit for this layout; None where there is no noise to judge by."""
-    from scipy import stats
-
     layout = canonical_layout(arms)
-    if layout.shape[1] < 2:
+    count, seeds = layout.shape
+    if seeds < 2 or is_still(_residuals(layout), float(np.abs(layout).max())):
         return None
     variance, freedom = residual_variance(layout)
-    if is_still(_residuals(layout), float(np.abs(layout).max())):
-        return None
-    error = math.sqrt(float(variance) / layout.shape[1])
-    means = layout.mean(axis=1)
-    limit = tukey_quantile(1 - alpha, len(arms), freedom) * error
-    range_p = float(stats.studentized_range.sf((means.max() - means.min()) / error, len(arms), freedom))
-    return Spacing(math.sqrt(float(variance)), freedom, limit, range_p)
+    limit = tukey_quantile(1 - alpha, count, freedom) * math.sqrt(float(variance) / seeds)
+    means = [_mean(arm) for arm in layout]
+    return Spacing(math.sqrt(float(variance)), count, seeds, limit, max(means) - min(means))
 
 
 def _residuals(layout: Array) -> Array:
@@ -85,16 +92,21 @@ def _residuals(layout: Array) -> Array:
     return np.asarray((centred - centred.mean(axis=0, keepdims=True)).ravel())
 
 
+def _mean(sample: Array) -> float:
+    """Exact up to the last rounding: the order of the seeds must not decide between equals."""
+    return math.fsum(sample) / len(sample)
+
+
 def _best(arms: Arms, direction: str) -> str:
     """The first of those with the best mean."""
     sign = 1 if direction == "max" else -1
-    return max(arms, key=lambda name: sign * float(arms[name].mean()))
+    return max(arms, key=lambda name: sign * _mean(arms[name]))
 
 
 def _near(arms: Arms, best: str, limit: float, direction: str) -> set[str]:
     sign = 1 if direction == "max" else -1
-    top = sign * float(arms[best].mean())
-    return {name for name, sample in arms.items() if top - sign * float(sample.mean()) <= limit}
+    top = sign * _mean(arms[best])
+    return {name for name, sample in arms.items() if top - sign * _mean(sample) <= limit}
 
 
 def mean_of(sample: Array, alpha: float) -> Estimate:

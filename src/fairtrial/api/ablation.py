@@ -26,7 +26,7 @@ from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import read_mapping
 
 RECIPE = "distill"
-BASE = {"strategy": "combined", "student": "cnn"}
+BASE: Mapping[str, Any] = {"strategy": "combined", "student": "cnn", "learning_rate": 1e-2}
 COMPONENTS = ("temperature", "attention_loss", "layer_matching")
 RUNS = 3
 
@@ -116,7 +116,7 @@ def ablation(
     metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
     own = {name: value for name, value in fixed.items() if BASE.get(name) != value}
     study = terms.study_of(
-        lab_name("ablation", recipe, own, terms.study), recipe, options=fixed, metric=metric,
+        lab_name("ablation", recipe, own, terms.study, beside=fixed), recipe, options=fixed, metric=metric,
         variants=variants_without(recipe, sets),
     )  # fmt: skip
     ran = run_arms(study, terms, metric)

@@ -18,11 +18,11 @@ from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.errors import RunsFailed
-from fairtrial.core.options import parse_options
+from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
-from fairtrial.core.runs import Run
-from fairtrial.plan.cells import label, resolve
+from fairtrial.core.runs import Run, Status
+from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.study import Study
 from fairtrial.record.store import Store
 
@@ -50,7 +50,7 @@ class LabTerms:
 
     @property
     def alpha(self) -> float:
-        return 1 - self.level
+        return round(1 - self.level, 12)
 
     @property
     def seeds(self) -> int | list[int]:
@@ -125,14 +125,25 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
 
 def final_mean(runs: Sequence[Run], metric: str) -> float | None:
     """The mean of another metric's last value over completed runs, where it was logged."""
-    values = [run.final[metric] for run in runs if isinstance(run.final.get(metric), int | float)]
+    completed = [run for run in runs if run.status is Status.COMPLETED]
+    values = [run.final[metric] for run in completed if isinstance(run.final.get(metric), int | float)]
     return sum(values) / len(values) if values else None
 
 
-def lab_name(verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None) -> str:
-    """The study of a command: the same command finds its runs again, other fixed settings are another study."""
+def lab_name(
+    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, beside: Mapping[str, Any]
+) -> str:
+    """The study of a command: the same command finds its runs again, other fixed settings are another study.
+
+    `beside` are the values of one variant: some settings are only valid with them.
+    """
     if given:
         return given
-    text = label(recipe, resolve(recipe, fixed, where=verb)) if fixed else "default"
-    name = verb if text == "default" else f"{verb}-{text}"
-    return name if len(name) <= LONGEST_STUDY else f"{name[: LONGEST_STUDY - 9]}-{content_hash(dict(fixed))[:8]}"
+    options = resolve(recipe, {**fixed, **beside}, where=verb)
+    identity = result_options(recipe.options, options)
+    chosen = {name: value for name, value in options.differing().items() if name in fixed and name in identity}
+    shown = {name: value for name, value in chosen.items() if not isinstance(value, list | dict)}
+    name = "-".join(part for part in (verb, name_of(shown)) if part)
+    if len(name) <= LONGEST_STUDY and shown == chosen:
+        return name
+    return f"{name[: LONGEST_STUDY - 9]}-{content_hash(chosen)[:8]}"

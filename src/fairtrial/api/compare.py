@@ -28,8 +28,8 @@ BASELINE = "none"
 MATCHED = "none-matched"
 STRATEGIES = ("kd", "progressive", "attention", "mse", "combined")
 RUNS = 5
-STUDENT = {"student": "cnn"}
-"""Attention transfer needs maps, so strategies are compared on a student that has them."""
+STUDENT: Mapping[str, Any] = {"student": "cnn", "learning_rate": 1e-2}
+"""Attention transfer needs maps, so strategies are compared on a student that has them, at a rate that suits it."""
 
 GIGABYTE = 1e9
 
@@ -121,7 +121,7 @@ def compare(
     Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
     second baseline that trains as long as the slowest strategy took.
     """
-    terms, fixed = terms or LabTerms(runs=RUNS), {**STUDENT, **(options or {})}
+    terms, fixed = terms or LabTerms(runs=RUNS), _with_student(options or {})
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     names = _check_strategies(recipe, strategies, fixed)
@@ -130,8 +130,9 @@ def compare(
     check_adjustment(adjustment, judged)
     metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
     alone = replace(terms, stack=False)
+    own = {name: value for name, value in fixed.items() if STUDENT.get(name) != value}
     study = alone.study_of(
-        lab_name("compare", recipe, {k: v for k, v in fixed.items() if STUDENT.get(k) != v}, terms.study), recipe,
+        lab_name("compare", recipe, own, terms.study, beside=fixed), recipe,
         options=fixed, metric=metric, variants={name: {"strategy": name} for name in names},
     )  # fmt: skip
     ran = run_arms(study, alone, metric)
@@ -142,6 +143,12 @@ def compare(
         cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"], slowest=_slowest(ran)[0]))
         ran = run_arms(study, alone, metric)
     return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
+
+
+def _with_student(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual student where none is named; another one comes with the recipe's own settings."""
+    usual = given.get("student", STUDENT["student"]) == STUDENT["student"]
+    return {**(STUDENT if usual else {}), **given}
 
 
 def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping[str, Any]) -> list[str]:

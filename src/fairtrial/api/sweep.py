@@ -200,14 +200,15 @@ def sweep(
     metric = terms.metric or (loaded.metric.on("eval") if loaded.metric else None)
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
     study = terms.study_of(
-        lab_name(verb, loaded, fixed, terms.study), loaded, options=fixed, metric=metric,
+        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed, metric=metric,
         variants={point.variant: dict(point.values) for point in points},
     )  # fmt: skip
     ran = run_arms(study, terms, metric)
     found = _judge(kind, study, loaded, axes, points, ran, terms)
     if confirm:
         found = _confirm(found, loaded, fixed, base, confirm, terms)
-    return replace(found, cautions=[*_cautions(found, loaded, fixed, ran), *ran.cautions])
+    cautions = [*_cautions(found, loaded, fixed, ran), *ran.cautions]
+    return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
 
 
 def check_terms(terms: LabTerms, confirm: int = 0) -> None:
@@ -292,13 +293,14 @@ def _confirm(
     options = resolve(recipe, {**fixed, **best.values}, where=best.variant)
     asked = [found.study, sorted(point.variant for point in found.points), found.runs, best.variant]
     fresh = recipe.fresh_report(options, int(content_hash(asked)[:12], 16))
+    used = terms.seeds if isinstance(terms.seeds, list) else ()
     arms = {base.variant: dict(base.values)} if base else {}
     arms[best.variant] = dict(best.values)
     quantity = found.metric.partition("_")[2] if found.metric.startswith("eval_") else None
     metric = f"report_{quantity}" if quantity else found.metric
     study = terms.study_of(
         f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
-        seeds=confirmation_seeds(count), metric=metric,
+        seeds=confirmation_seeds(count, used), metric=metric,
     )  # fmt: skip
     ran = run_arms(study, replace(terms, metric=None), metric)
     question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
@@ -307,13 +309,14 @@ def _confirm(
         study.study, control=base.variant if base else None, candidate=best.variant, question=question,
         store=terms.store,
     )  # fmt: skip
-    means = {name: mean_of(sample, terms.alpha) for name, sample in ran.arms.items()}
+    means = {name: mean_of(ran.sample(name), terms.alpha) for name in arms}
     confirmation = Confirmation(
         study.study, best.variant, base.variant if base else None, means[best.variant],
         means[base.variant] if base else None, analysis,
     )  # fmt: skip
     stale = [] if fresh is not None else [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
-    return replace(found, confirmation=confirmation, cautions=stale, failed=found.failed or bool(ran.launched.bad))
+    failed = found.failed or bool(ran.launched.bad or ran.launched.missing)
+    return replace(found, confirmation=confirmation, cautions=[*stale, *ran.cautions], failed=failed)
 
 
 def _cautions(found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran: Ran) -> list[FilledCaution]:

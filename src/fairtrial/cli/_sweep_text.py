@@ -94,12 +94,15 @@ def _set_line(found: Sweep) -> str:
     alike, spacing = found.alike, found.winner.spacing
     if alike is None:
         return f"Nothing can be told apart: {found.winner.reason} ({layout})."
-    if len(found.points) == 1:
-        return "There was one value to choose from."
+    valid = [point for point in found.points if point.accuracy.value is not None]
+    if len(valid) == 1:
+        return (
+            "There was one value to choose from." if len(found.points) == 1 else "All other values lost all their runs."
+        )
     limit = f"gaps up to {shown_value(spacing.limit)} are noise; Tukey over {layout}" if spacing else layout
     if len(alike) == 1:
         return f"All other values are worse ({limit})."
-    if len(alike) == len(found.points):
+    if len(alike) == len(valid):
         p = f", p = {shown_p(spacing.range_p)} for any difference at all" if spacing else ""
         return f"No value can be told apart from it ({limit}{p})."
     return f"Cannot be told apart from it: {_listed(found, alike)} ({limit})."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -24,9 +24,10 @@ def seed_list(count: int) -> list[int]:
 CONFIRMING = 1_000_000
 
 
-def confirmation_seeds(count: int) -> list[int]:
-    """Seeds that no study has used: what was selected on the usual ones is judged on these."""
-    return [CONFIRMING + seed for seed in seed_list(count)]
+def confirmation_seeds(count: int, used: Collection[int] = ()) -> list[int]:
+    """Seeds that had no part in choosing: what was selected on the usual ones is judged on these."""
+    candidates = (CONFIRMING + seed for seed in seed_list(count + len(used)))
+    return [seed for seed in candidates if seed not in used][:count]
 
 
 @dataclass(frozen=True)

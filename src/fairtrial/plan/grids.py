@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from fairtrial.core.errors import InvalidOptions
-from fairtrial.core.options import Options
+from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.plan.cells import name_of, resolve
 
@@ -44,14 +44,14 @@ def span(name: str, start: float, end: float, step: float) -> Axis:
         problems.append(f"{name}: the range is reversed, from {start:g} to {end:g}")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:], hint="Like --start 1 --end 8 --step 0.5.")
+    _limit(name, (end - start) / step + 1, "Use a larger step.")
     first, last, by = (Decimal(repr(float(value))) for value in (start, end, step))
     count, rest = divmod(last - first, by)
     if rest:
-        near = [f"{float(first + by * n):g}" for n in (count, count + 1)]
+        near = [repr(float(first + by * n)) for n in (count, count + 1)]
         raise InvalidOptions(
             f"{name}: from {start:g} by {step:g} one does not come to {end:g}", hint=f"End at {near[0]} or {near[1]}."
         )
-    _limit(name, int(count) + 1)
     values = tuple(float(first + by * n) for n in range(int(count) + 1))
     return Axis(name, values, {"start": values[0], "end": values[-1], "step": float(step)})
 
@@ -63,15 +63,17 @@ def log_span(name: str, start: float, end: float, count: int) -> Axis:
             f"{name}: a logarithmic range goes from a positive number to a larger one in at least 2 values, "
             f"not from {start:g} to {end:g} in {count}"
         )
-    _limit(name, count)
+    _limit(name, count, "Ask for fewer.")
     inner = [math.exp(math.log(start) + (math.log(end) - math.log(start)) * n / (count - 1)) for n in range(count)]
     values = (float(start), *(float(f"{value:.6g}") for value in inner[1:-1]), float(end))
+    if len(set(values)) < count:  # a range so narrow needs all its digits
+        values = (float(start), *inner[1:-1], float(end))
     return Axis(name, values, {"start": values[0], "end": values[-1], "count": count}, log=True)
 
 
-def _limit(name: str, count: int) -> None:
+def _limit(name: str, count: float, hint: str) -> None:
     if count > MOST_VALUES:
-        raise InvalidOptions(f"{name}: {count:,} values are more than {MOST_VALUES:,}", hint="Use a larger step.")
+        raise InvalidOptions(f"{name}: {count:,.0f} values are more than {MOST_VALUES:,}", hint=hint)
 
 
 def parse_axis(text: str) -> Axis:
@@ -80,7 +82,7 @@ def parse_axis(text: str) -> Axis:
     name = name.strip().replace("-", "_")
     if not (equals and name and values.strip()):
         raise InvalidOptions(f"'{text}' is not of the form NAME=VALUES", hint=f"VALUES is {FORMS}.")
-    parts = values.split(":")
+    parts = [part.strip() for part in values.split(":")]
     try:
         if parts[0] == "log" and len(parts) == 4:
             return log_span(name, float(parts[1]), float(parts[2]), int(parts[3]))
@@ -103,7 +105,7 @@ class Point:
 
 def lay_out(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> list[Point]:
     """Every setting of a sweep, checked: all combinations of the axes, or with `zipped` their values side by side."""
-    _check_axes(fixed, axes, zipped=zipped)
+    _check_axes(recipe, fixed, axes, zipped=zipped)
     rows = zip(*(axis.values for axis in axes), strict=True) if zipped else itertools.product(*(a.values for a in axes))
     points, problems = [], []
     for row in rows:
@@ -116,15 +118,18 @@ def lay_out(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis]
         first, *rest = dict.fromkeys(problems)
         raise InvalidOptions(first, problems=rest)
     names = [point.variant for point in points]
-    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
-    if twice:
-        raise InvalidOptions(f"the setting {twice[0]} is there twice")
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
+    if twice is not None:
+        raise InvalidOptions(f"the setting {twice} is there twice")
     return points
 
 
-def _check_axes(fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> None:
+def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> None:
     names = [axis.name for axis in axes]
-    problems = [f"{name} is swept twice" for name in dict.fromkeys(names) if names.count(name) > 1]
+    known = recipe.options.model_fields
+    strange = [] if recipe.options.free_values else [name for name in names if name not in known]
+    problems = [unknown("option", name, known) for name in dict.fromkeys(strange)]
+    problems += [f"{name} is swept twice" for name in dict.fromkeys(names) if names.count(name) > 1]
     problems += [f"{name} is both swept and fixed" for name in names if name in fixed]
     if not axes:
         problems.append("nothing to sweep")
@@ -134,19 +139,16 @@ def _check_axes(fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool)
         problems.append(f"values that go side by side must be equally many: {told}")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Like --param temperature={FORMS}.")
+    if not zipped:
+        _limit("all combinations", math.prod(lengths.values()), "Use fewer values, or --zip.")
 
 
 def _point(recipe: LoadedRecipe, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Point:
     where = ", ".join(f"{name}={value}" for name, value in given.items())
     options = resolve(recipe, {**fixed, **given}, where=where)
-    values = {name: _taken(options, name) for name in given}
+    known = options.to_dict()  # as the recipe understood it: the text `4` of a number option is 4.0
+    values = {name: known.get(name, value) for name, value in given.items()}
     return Point(name_of(values), values)
-
-
-def _taken(options: Options, name: str) -> Any:
-    """The value as the recipe understood it: the text `4` of a number option is 4.0."""
-    known = options.to_dict()
-    return known[name] if name in known else known[options.free_values or ""][name]
 
 
 def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
@@ -155,18 +157,28 @@ def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
 
 
 def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: Point, axis: Axis) -> bool:
-    """Whether the axis could go on past its end at this point: the best of a range at the limit of what is possible
-    says nothing about the range."""
-    if axis.span is None or len(axis.values) < 2:
+    """Whether the values of an axis could go on past the end that this point is at.
+
+    The best of a range at the limit of what is possible says nothing about the range.
+    """
+    tried = sorted(number for value in axis.values if (number := _number(value)) is not None)
+    here = _number(point.values[axis.name])
+    if len(tried) < len(axis.values) or len(tried) < 2 or here not in (tried[0], tried[-1]):
         return False
-    here = point.values[axis.name]
-    first, last = axis.values[0], axis.values[-1]
-    if here not in (first, last):
-        return False
-    neighbour = axis.values[1] if here == first else axis.values[-2]
+    neighbour = tried[1] if here == tried[0] else tried[-2]
     further = here * here / neighbour if axis.log else 2 * here - neighbour
+    further = round(further) if isinstance(point.values[axis.name], int) else further
     try:
         resolve(recipe, {**fixed, **point.values, axis.name: further}, where="")
     except InvalidOptions:
         return False
     return True
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None
