@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.student import noncentral_cdf
@@ -77,7 +77,7 @@ def _root(gap: Callable[[float], float], start: float, width: float) -> float:
     low, high = start - width, start + width
     for _ in range(60):
         if gap(low) > 0 and gap(high) < 0:
-            return float(optimize.brentq(gap, low, high, xtol=1e-12))
+            return _brentq(gap, low, high)
         low, high = low - width * (gap(low) <= 0), high + width * (gap(high) >= 0)
         width *= 1.5
     return math.nan
@@ -113,7 +113,7 @@ def _newcombe(value: float, n: int, m: int, z: float) -> float:
         return value - p + z * math.sqrt(variance)
 
     inside = min(max(value, 1e-9), 1 - 1e-9)  # at 0 and 1 themselves the variance vanishes: a root, but not the limit
-    return float(optimize.brentq(gap, *((0.0, inside) if z < 0 else (inside, 1.0)), xtol=1e-12))
+    return _brentq(gap, *((0.0, inside) if z < 0 else (inside, 1.0)))
 
 
 def correlation(first: Array, second: Array, alpha: float) -> Estimate:
@@ -132,3 +132,9 @@ def correlation(first: Array, second: Array, alpha: float) -> Estimate:
 
 def _unknown(method: str, alpha: float, n: int) -> Estimate:
     return Estimate(None, None, None, 1 - alpha, method, n, reason=Reason.NO_VARIATION.value)
+
+
+def _brentq(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy import optimize  # half a second that only effect sizes need
+
+    return float(optimize.brentq(function, low, high, xtol=1e-12))

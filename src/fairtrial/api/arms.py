@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -101,6 +103,7 @@ class Ran:
 
 def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     """Fill what is missing of a study and read all of it back, whoever made it."""
+    threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
     launched = launch(study, store=terms.store, terms=terms.launching())
     if all(arm.n == 0 for arm in launched.arms):
         first = next(iter(launched.bad), None)
