@@ -28,7 +28,7 @@ golden: $(STAMP) $(ORACLE_STAMP)
 	$(BIN)/python tools/make_golden.py
 
 demo: $(STAMP)
-	$(BIN)/fairtrial launch examples/demo.yaml
+	$(BIN)/fairtrial compare --labels 1000 --study demo --output demo.png
 	$(BIN)/fairtrial analyze demo
 
 lint: $(STAMP)
