@@ -8,8 +8,6 @@ sweep is made a second time with a process to itself, and all its series are com
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 
@@ -20,8 +18,10 @@ from fairtrial.api.launch import LaunchTerms
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
+from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
 
 TITLE = "The laboratory"
 SWEEP_S, COMPARE_S = 90, 150
@@ -29,14 +29,6 @@ STEPS, LONG = 2000, 6000
 POINTS = 2
 SEEDS = 3
 METRIC = "report_accuracy"
-VARIANTS: dict[str, dict[str, dict[str, object]]] = {
-    "temperature": {f"temperature {1 + n / 2:g}": {"temperature": 1 + n / 2} for n in range(15)},
-    "alpha": {f"alpha {n / 10:g}": {"alpha": n / 10} for n in range(11)},
-    "compare": {
-        name: {"strategy": name, "student": "cnn"}
-        for name in ("none", "kd", "progressive", "attention", "mse", "combined")
-    },
-}
 
 
 def measure(folder: Path) -> list[Figure]:
@@ -46,7 +38,7 @@ def measure(folder: Path) -> list[Figure]:
         _time("compare", second, COMPARE_S, "6 arms × 5 seeds on a cnn, teacher included"),
         _default_steps(),
     ]
-    return [*figures, *_set_of(first), *_strategies(second), _alone(first), *_settled(first)]
+    return [*figures, *_set_of(first), *_strategies(second), _alone(first), *_settled(first, second)]
 
 
 def _time(command: str, store: Path, goal: float, note: str) -> Figure:
@@ -105,40 +97,40 @@ def _series(store: Store, study: str, run: str) -> dict[str, list[tuple[int, str
     return {name: [(int(s), float(v).hex()) for s, v in zip(*points, strict=True)] for name, points in found.items()}
 
 
-def _settled(store: Path) -> list[Figure]:
+def _settled(first: Path, second: Path) -> list[Figure]:
     """Accuracy after the default number of steps and after three times as many, on the same seeds."""
-    alpha_sweep(terms=LabTerms(store=store))
+    alpha_sweep(terms=LabTerms(store=first))
     figures = []
-    for name, variants in VARIANTS.items():
-        short, long = (_accuracies(name, variants, steps, store) for steps in (STEPS, LONG))
-        gaps = {variant: abs(long[variant] - short[variant]) for variant in variants}
+    for name, store in (("temperature", first), ("alpha", first), ("compare", second)):
+        short = _accuracies(store, name)
+        _train_on(store, name)
+        long = _accuracies(store, f"{name}-{LONG}")
+        gaps = {variant: abs(long[variant] - short[variant]) for variant in short}
         worst = max(gaps, key=lambda variant: gaps[variant])
         note = f"{worst}: {short[worst]:.1f} % after {STEPS}, {long[worst]:.1f} % after {LONG} steps, {SEEDS} seeds"
-        figures.append(
-            Figure(f"{name}, largest change by training on", gaps[worst], "points", goal=at_most(POINTS), note=note)
-        )
+        goal = at_most(POINTS)
+        figures.append(Figure(f"{name}, largest change by training on", gaps[worst], "points", goal=goal, note=note))
         figures += [
-            Figure(
-                f"{variant}, {LONG} steps",
-                long[variant],
-                "%",
-                samples=SEEDS,
-                note=f"{short[variant]:.1f} % after {STEPS}",
-            )
-            for variant in variants
+            Figure(f"{variant}, {LONG} steps", long[variant], "%", note=f"{short[variant]:.1f} % after {STEPS}")
+            for variant in short
         ]
     return figures
 
 
-def _accuracies(name: str, variants: Mapping[str, Mapping[str, object]], steps: int, store: Path) -> dict[str, float]:
-    values = {"study": f"{name}-{steps}", "recipe": "distill", "seeds": SEEDS, "metric": METRIC}
-    settings = {
-        "options": {"steps": steps, "checkpoint_every": 0},
-        "variants": {n: dict(v) for n, v in variants.items()},
-    }
-    done = launch(Study.model_validate({**values, **settings}), store=store, terms=replace(LaunchTerms(), stack=True))
-    finals: dict[str, list[float]] = {variant: [] for variant in variants}
-    for run in done.runs:
-        if run.status is Status.COMPLETED:
-            finals[run.variant].append(100 * float(run.final[METRIC]))
+def _train_on(store: Path, study: str) -> None:
+    """The variants of a default study again, with more steps and nothing else changed."""
+    plan = dict(load_plan(Store(store), study) or {})
+    options = {**plan["options"], "steps": LONG, "checkpoint_every": 0}
+    longer = {"study": f"{study}-{LONG}", "recipe": "distill", "variants": plan["variants"], "options": options}
+    launch(Study.model_validate({**longer, "seeds": SEEDS}), store=store, terms=LaunchTerms(stack=True))
+
+
+def _accuracies(store: Path, study: str) -> dict[str, float]:
+    """Mean report accuracy of every variant over the first seeds."""
+    place = Store(store)
+    runs = [run for _, entry in place.directories(study) if (run := place.run(study, entry.name))]
+    finals: dict[str, list[float]] = {}
+    for run in runs:
+        if run.status is Status.COMPLETED and run.seed in FIXED_SEEDS[:SEEDS]:
+            finals.setdefault(run.variant, []).append(100 * float(run.final[METRIC]))
     return {variant: mean(found) for variant, found in finals.items()}

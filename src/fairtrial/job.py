@@ -61,6 +61,8 @@ class Request:
         return cls(RunSpec.from_dict(values["spec"]), Path(values["store"]), values["environment"], needs)
 
 
+ALONE = "Try again with --no-stack: then each run fails or completes by itself."
+
 ToLog = Callable[[RunPaths], contextlib.AbstractContextManager[Any]]
 Ending = Callable[[RunSpec, int, Outcome | None], None]
 """Told how a cell ended: the exit status that stands for it, and its outcome unless another process has the cell."""
@@ -96,10 +98,27 @@ def run_stack(
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
-        for other in attempts[1:]:
-            _point_to_log(other.paths, attempts[0].paths)
-        works = [attempt.begin(should_stop, Watch()) for attempt in attempts]
-        _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, work.conclude(outcome)))
+        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], should_stop, ended))]
+        _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, _conclude(work, outcome)))
+
+
+def _begin(attempt: _Attempt, first: _Attempt, should_stop: Callable[[], bool], ended: Ending) -> _Work | None:
+    try:
+        if attempt is not first:
+            _point_to_log(attempt.paths, first.paths)
+        return attempt.begin(should_stop, Watch())
+    except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
+        ended(attempt.request.spec, 1, refused(error))
+        return None
+
+
+def _conclude(work: _Work, outcome: Outcome) -> Outcome:
+    """Write down how one of many ended; a run whose ending cannot be written is left as it is, to be resumed."""
+    try:
+        return work.conclude(outcome)
+    except Exception as error:  # noqa: BLE001
+        work.recorder.close()
+        return refused(error)
 
 
 def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending) -> _Attempt | None:
@@ -117,9 +136,11 @@ def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending) -> 
     return None if attempt.done else attempt
 
 
-def refused(error: FairtrialError) -> Outcome:
-    """How a cell stands that could not even be begun."""
-    return Outcome(Status.INTERRUPTED, "; ".join([error.message, *error.problems]), error.hint)
+def refused(error: Exception) -> Outcome:
+    """How a cell stands that could not be begun, or whose ending could not be written."""
+    if isinstance(error, FairtrialError):
+        return Outcome(Status.INTERRUPTED, "; ".join([error.message, *error.problems]), error.hint)
+    return Outcome(Status.INTERRUPTED, f"{type(error).__name__}: {error}")
 
 
 def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
@@ -290,7 +311,6 @@ def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome]
     for work, _, _ in built:
         work.company = len(built)
         work.recorder.shared_with(len(built))
-    stack = built[0][0].recipe.stack([trainable for _, trainable, _ in built])
     left = {member: work for member, (work, _, _) in enumerate(built)}
 
     def end(member: int, error: BaseException | None) -> None:
@@ -298,10 +318,12 @@ def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome]
         ended(work, work.how_it_ended(error))
 
     try:
+        stack = built[0][0].recipe.stack([trainable for _, trainable, _ in built])
         train_together(stack, [run for _, _, run in built], end)
-    except Exception as error:  # noqa: BLE001 — a step of all of them failed
-        for member in list(left):
-            end(member, error)
+    except Exception as error:  # noqa: BLE001 — what all of them did together failed, and none of them is to blame
+        for work in list(left.values()):
+            work.how_it_ended(error)  # leaves the trace in its log
+            ended(work, Outcome(Status.INTERRUPTED, f"a step of {len(built)} runs together failed: {error}", ALONE))
 
 
 def _check_best_metric(trainable: Trainable, options: LoopOptions) -> None:

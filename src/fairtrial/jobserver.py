@@ -79,9 +79,8 @@ def do_job(requests: Sequence[Request], ended: Ending, should_stop: Callable[[],
         ended(requests[0].spec, *_do_one(requests[0], should_stop))
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
-        known = refused(error) if isinstance(error, FairtrialError) else None
         for request in requests:  # those that have been heard of already stay as they were told
-            ended(request.spec, 1, known or Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
+            ended(request.spec, 1, refused(error))
 
 
 def _do_one(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outcome | None]:

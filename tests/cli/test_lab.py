@@ -50,7 +50,8 @@ def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, with_data: Stor
     name = cli(*SWEEP, *SMALL, "--format", "json").json["study"]
     assert "6 runs: 6 completed" in cli("runs", "list", "--study", name).err
     analysis = cli("analyze", name, "--format", "json").json
-    assert analysis["metric"] == "eval_accuracy" and len(analysis["comparisons"]) == 2
+    assert analysis["metric"] == "report_accuracy", "what was selected by eval is judged by report"
+    assert len(analysis["comparisons"]) == 2
     shown = cli("runs", "show", f"{name}/temperature=1.0.seed1072").out
     assert "3 runs were trained together" in shown
 
@@ -95,6 +96,8 @@ def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
         (("ablation", "--components", "temperature,magic"), "unknown component 'magic'"),
         (("ablation", "--also", "temperature+magic"), "--also temperature+magic: unknown component 'magic'"),
         (("ablation", "--base", "nowhere.yaml"), "no file nowhere.yaml"),
+        (("temperature", "--study", "x" * 100, "--confirm", "2"), "the name of the study must have at most 90"),
+        (("sweep", "distill", "--param", "report_set=1,2", "--confirm", "2"), "report_set cannot be swept"),
     ],
 )
 def test_what_cannot_be_swept_is_said_before_anything_starts(
@@ -285,3 +288,44 @@ def test_help_lists_the_options_of_the_command_first(cli: Cli) -> None:
         assert f"--{word} " not in text.replace(f"fairtrial {word}", ""), "what is swept is no fixed setting"
     assert "--param" in cli("sweep", "distill", "--help").out
     assert "distill" in cli("sweep").out
+
+
+def test_other_settings_are_another_study_and_the_same_are_the_same(cli: Cli, with_data: Store) -> None:
+    def study(*words: str) -> str:
+        return str(cli(*words, "--runs", "1", *SMALL, "--format", "json").json["study"])
+
+    compared = ("compare", "--strategies", "kd")
+    usual = study(*compared)
+    assert study(*compared, "--learning-rate", "0.01", "--student", "cnn") == usual, "the defaults, written out"
+    others = [
+        study(*compared, "--student", "mlp"),
+        study(*compared, "--learning-rate", "0.005"),
+        study("ablation", "--components", "temperature"),
+        study("ablation", "--components", "temperature", "--strategy", "kd"),
+        study("ablation", "--components", "temperature", "--learning-rate", "0.005"),
+    ]
+    assert len({usual, *others}) == 6
+
+
+def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:
+    line = ("sweep", "fake", "--param", "effect=0,0.1", "--runs", "2", "--study", "s")
+    answer = cli(*line, "--metric", "nonsense")
+    assert answer.code == 1 and "unknown metric 'nonsense'" in answer.err
+    again = cli(*line)
+    assert again.code == 0 and "4 runs; 4 already there" in again.err
+    assert cli("analyze", "s").code == 0
+
+
+def test_a_list_of_seeds_may_come_from_a_file(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "how.yaml").write_text("seeds: [1, 2, 3]\nparam: effect=0,0.1\n")
+    found = cli("sweep", "fake", "--config", "how.yaml", "--format", "json").json
+    assert [row["runs"] for row in found["results"]] == [3, 3]
+
+
+def test_the_matched_baseline_survives_a_replacement(cli: Cli, with_data: Store) -> None:
+    line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--study", "m")
+    cli(*line)
+    answer = cli(*line, "--replace", "--format", "json")
+    assert answer.code == 0, answer.err
+    archived = [path.name for path in with_data.paths.archive("m").iterdir()]
+    assert sum(name.startswith("none.seed1072") for name in archived) == 1, "everything is made anew once"

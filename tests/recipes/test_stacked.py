@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -238,3 +239,43 @@ def _loss(run: StackedRun, weights: Mapping[str, Any], chosen: torch.Tensor, sta
         guess = affine(f"projections.{stage}", layers[stage])
         total = total + lesson.matching * mse_loss(guess, lesson.layers[stage][chosen])
     return total
+
+
+class _Falls:
+    """A stack whose step fails for all of its runs."""
+
+    def step(self, due: Mapping[int, int], watch: Watch) -> Any:
+        raise MemoryError("no room")
+
+
+def test_a_step_that_fails_for_all_blames_none_of_them(with_data: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = requests_for(with_data, "classify", {}, {"a": {}, "b": {"seed": 2}})
+    monkeypatch.setattr("fairtrial.recipes.classify.stack", lambda runs: _Falls())
+    endings = stack(requests)
+    for request in requests:
+        outcome = endings[request.spec.run_id][1]
+        assert outcome and outcome.status is Status.INTERRUPTED and "no room" in str(outcome.reason)
+        assert outcome.hint and "--no-stack" in outcome.hint
+        run = with_data.run("s", request.spec.run_id)
+        assert run and run.status is Status.INTERRUPTED and "no room" in str(run.reason)
+        assert "MemoryError" in with_data.paths.run("s", request.spec.run_id).log.read_text()
+    monkeypatch.undo()
+    assert {o and o.status for _, o in stack(requests).values()} == {Status.COMPLETED}, "and they can be made again"
+
+
+def test_a_run_whose_folder_is_taken_away_ends_alone(with_data: Store, alone: Store) -> None:
+    requests = requests_for(with_data, "classify", {}, {"gone": {"eval_every": 15}, "good": {"seed": 2}})
+    gone = with_data.paths.run("s", requests[0].spec.run_id).root
+    steps = iter(range(10**9))
+
+    def remove_in_the_middle() -> bool:
+        if next(steps) == 12:
+            shutil.rmtree(gone)
+        return False
+
+    endings = stack(requests, should_stop=remove_in_the_middle)
+    first, second = (endings[request.spec.run_id][1] for request in requests)
+    assert first and first.status is not Status.COMPLETED
+    assert second and second.status is Status.COMPLETED
+    run_cell(*requests_for(alone, "classify", {}, {"good": {"seed": 2}}))
+    assert series_of(with_data, run="good.seed2") == series_of(alone, run="good.seed2")

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.compare import Terms, compare, keep_finite
+from fairtrial.analyse.compare import Terms, compare
 from fairtrial.analyse.families import holm
 from fairtrial.analyse.samples import Array
-from fairtrial.core.findings import Comparison, Estimate
+from fairtrial.core.findings import Comparison, Estimate, Reason
 
 Removed = tuple[str, ...]
 Layout = Mapping[Removed, Array]
@@ -60,8 +60,11 @@ def _interaction(layout: Layout, removed: Removed, terms: Terms) -> tuple[Estima
     order = list(dict.fromkeys(name for each in layout for name in each))
     others = _other_settings(layout, removed, order)
     less, more = (_half(layout, removed, others, odd=odd) for odd in (True, False))
-    judged: Comparison = compare(*keep_finite(less, more, paired=True), terms, names=("apart", "together"))
     basis = "beside all other components" if len(others) == 1 else "averaged over the settings of the others"
+    if not np.isfinite(less + more).all():  # what is left without the lost runs may say the opposite
+        lost = Estimate(None, None, None, 1 - terms.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
+        return lost, None, "unknown: runs were lost"
+    judged: Comparison = compare(less, more, terms, names=("apart", "together"))
     return judged.effect, judged.p_value, basis
 
 

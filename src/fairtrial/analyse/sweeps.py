@@ -71,7 +71,7 @@ def pick_winner(arms: Arms, *, direction: str, alpha: float) -> Winner | None:
     if any(not np.isfinite(sample).all() for sample in usable.values()):
         whole = complete_seeds(usable)  # without the lost runs more arms may be too close to tell: they stay in the set
         narrow = space(list(whole.values()), alpha)
-        near |= _near(whole, best, narrow.limit, direction) if narrow else set()
+        near |= _near(whole, best, narrow.limit, direction) if narrow else set(usable)
     return Winner(best, tuple(name for name in usable if name in near), spacing)
 
 

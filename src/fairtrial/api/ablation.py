@@ -15,9 +15,8 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.contrasts import Interaction, interactions
 from fairtrial.analyse.families import check_adjustment, compare_family, default_adjustment
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.arms import LabTerms, Ran, lab_name, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, run_arms
 from fairtrial.api.cells import load_checked_recipe
-from fairtrial.api.sweep import check_terms, limits
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
@@ -106,26 +105,22 @@ def ablation(
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     check_components(recipe, list(components))
-    given = _base(base)
-    fixed = {**(BASE if base is None else given), **(options or {})}
+    fixed = {**(BASE if base is None else _base(base)), **(options or {})}
     full = resolve(recipe, fixed, where="base").differing()
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
     judged = Terms(paired=True, alpha=terms.alpha, direction=terms.direction or "max").check()
     adjustment = family or default_adjustment(judged)
     check_adjustment(adjustment, judged)
     metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
-    own = {name: value for name, value in fixed.items() if BASE.get(name) != value}
     study = terms.study_of(
-        lab_name("ablation", recipe, own, terms.study, beside=fixed), recipe, options=fixed, metric=metric,
+        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, beside={}), recipe, options=fixed,
         variants=variants_without(recipe, sets),
     )  # fmt: skip
     ran = run_arms(study, terms, metric)
     return _judge(ran, sets, components, full, replace(judged, direction=ran.direction), adjustment, terms)
 
 
-def _base(given: str | os.PathLike[str] | Mapping[str, Any] | None) -> dict[str, Any]:
-    if given is None:
-        return {}
+def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
     values = dict(given) if isinstance(given, Mapping) else read_mapping(Path(given))
     return {str(name).replace("-", "_"): value for name, value in values.items()}
 

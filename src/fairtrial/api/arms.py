@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,8 @@ from fairtrial.api.launch import Launched, LaunchTerms, launch
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
-from fairtrial.core.errors import RunsFailed
+from fairtrial.core.errors import InvalidOptions, RunsFailed
+from fairtrial.core.findings import Estimate
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
@@ -59,9 +61,14 @@ class LabTerms:
         return self.runs if isinstance(self.runs, int) else list(self.runs)
 
     def study_of(self, name: str, recipe: LoadedRecipe, **values: Any) -> Study:
-        """A study of these terms, checked like one from a file."""
+        """A study of these terms, checked like one from a file.
+
+        Its metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
+        """
         word = str(recipe.file or recipe.name)
-        given = {"study": name, "recipe": word, "seeds": self.seeds, "direction": self.direction, "alpha": self.alpha}
+        given: dict[str, Any] = {"study": name, "recipe": word, "seeds": self.seeds, "alpha": self.alpha}
+        if recipe.metric is None:
+            given |= {"metric": self.metric, "direction": self.direction}
         return parse_options(Study, {**given, **values}, where=name, noun="key")
 
     def launching(self) -> LaunchTerms:
@@ -109,7 +116,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
         first = next(iter(launched.bad), None)
         raise RunsFailed(
             f"no run of study '{study.study}' completed" + (f": {first.name}: {first.reason}" if first else ""),
-            hint=f"See: fairtrial runs list --study {study.study}",
+            hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{_store_words(terms)}",
         )
     place = Store(default_store(terms.store))
     wanted = Wanted([metric] if metric else (), terms.direction)
@@ -126,6 +133,10 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
 
 
+def _store_words(terms: LabTerms) -> str:
+    return f" --store {shlex.quote(str(terms.store))}" if terms.store else ""
+
+
 def final_mean(runs: Sequence[Run], metric: str) -> float | None:
     """The mean of another metric's last value over completed runs, where it was logged."""
     completed = [run for run in runs if run.status is Status.COMPLETED]
@@ -134,19 +145,47 @@ def final_mean(runs: Sequence[Run], metric: str) -> float | None:
 
 
 def lab_name(
-    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, beside: Mapping[str, Any]
-) -> str:
-    """The study of a command: the same command finds its runs again, other fixed settings are another study.
+    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, beside: Mapping[str, Any],
+    usual: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """The study of a command: the same settings find their runs again, other ones are another study.
 
-    `beside` are the values of one variant: some settings are only valid with them.
+    `beside` are the values of one variant, since some settings are only valid with them; `usual` are the settings
+    that go without saying.
     """
-    if given:
+    if given is not None:
         return given
     options = resolve(recipe, {**fixed, **beside}, where=verb)
+    defaults = {**recipe.options.model_construct().model_dump(mode="json"), **(usual or {})}
     identity = result_options(recipe.options, options)
-    chosen = {name: value for name, value in options.differing().items() if name in fixed and name in identity}
+    free = recipe.options.free_values
+    if free is not None:  # values of the variants are no settings of the study
+        identity[free] = {name: value for name, value in identity[free].items() if name not in beside}
+    chosen = {n: v for n, v in identity.items() if n not in beside and v != defaults.get(n)}
     shown = {name: value for name, value in chosen.items() if not isinstance(value, list | dict)}
     name = "-".join(part for part in (verb, name_of(shown)) if part)
     if len(name) <= LONGEST_STUDY and shown == chosen:
         return name
     return f"{name[: LONGEST_STUDY - 9]}-{content_hash(chosen)[:8]}"
+
+
+def check_terms(terms: LabTerms, confirm: int = 0) -> None:
+    """What is wrong with how a command is to run, before anything is started."""
+    problems = []
+    if isinstance(terms.runs, int) and terms.runs < 1:
+        problems.append(f"runs must be at least 1, not {terms.runs}")
+    if not 0.5 < terms.level < 1:
+        problems.append(f"level must lie between 0.5 and 1, not {terms.level:g}")
+    if terms.direction not in (None, "max", "min"):
+        problems.append(f"direction: must be one of max or min, not {terms.direction!r}")
+    if confirm < 0:
+        problems.append(f"confirm must be at least 1, not {confirm}")
+    if terms.study is not None and len(terms.study) > LONGEST_STUDY:
+        problems.append(f"the name of the study must have at most {LONGEST_STUDY} characters")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+def limits(estimate: Estimate) -> list[float] | None:
+    """An interval as documents have it."""
+    return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]

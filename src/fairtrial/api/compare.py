@@ -7,19 +7,22 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
+import numpy as np
+
 from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.families import check_adjustment, compare_pairs, default_adjustment
-from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
-from fairtrial.api.arms import LabTerms, Ran, final_mean, lab_name, run_arms
+from fairtrial.analyse.families import check_adjustment, compare_pairs, default_adjustment, with_worst
+from fairtrial.analyse.samples import Array
+from fairtrial.analyse.sweeps import mean_of, pick_winner
+from fairtrial.api.arms import LabTerms, Ran, check_terms, final_mean, lab_name, limits, run_arms
 from fairtrial.api.cells import load_checked_recipe
-from fairtrial.api.sweep import check_terms, limits
-from fairtrial.core.cautions import MATCHED_BY_TIME
+from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.plan.cells import resolve
+from fairtrial.plan.study import Study
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 
@@ -64,41 +67,35 @@ class StrategyComparison:
     adjustment: str
     strategies: Sequence[Strategy]
     comparisons: Sequence[Comparison]
-    winner: Winner
+    """Each with the better of the two as the candidate."""
+    best: str
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
 
     @property
     def significant(self) -> list[Comparison]:
-        """The differences that are settled, each with the better strategy as the candidate, the largest first."""
-        settled = [_from_better(each) for each in self.comparisons if each.verdict in (Verdict.BETTER, Verdict.WORSE)]
+        """The differences that are settled, the largest first."""
+        settled = [each for each in self.comparisons if each.verdict is Verdict.BETTER]
         return sorted(settled, key=lambda each: -abs(each.effect.value or 0.0))
+
+    @property
+    def alike(self) -> list[str]:
+        """The strategies that are not told apart from the best."""
+        settled = {each.control for each in self.significant if each.candidate == self.best}
+        compared = {each.control for each in self.comparisons if each.candidate == self.best}
+        return [each.name for each in self.strategies if each.name in compared - settled]
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "study": self.study, "metric": self.metric, "direction": self.direction, "baseline": BASELINE,
             "strategies": [each.to_dict() for each in self.strategies],
             "significant": [_pair(each) for each in self.significant],
-            "best": {
-                "name": self.winner.best, "set": None if self.winner.alike is None else list(self.winner.alike),
-            },
+            "best": {"name": self.best, "set": [self.best, *self.alike]},
             "family": {"adjustment": self.adjustment, "level": self.level, "pairs": len(self.comparisons)},
             "memory_basis": next((each.memory_basis for each in self.strategies if each.memory_basis), None),
             "comparisons": [each.to_dict() for each in self.comparisons],
             "cautions": list(self.cautions),
         }  # fmt: skip
-
-
-def _from_better(found: Comparison) -> Comparison:
-    """The same comparison, told from the side of the better arm."""
-    if found.verdict is Verdict.BETTER:
-        return found
-    return replace(
-        found, control=found.candidate, candidate=found.control, verdict=Verdict.BETTER, effect=found.effect.negated(),
-        equivalence=found.equivalence.negated(), n_control=found.n_candidate, n_candidate=found.n_control,
-        mean_control=found.mean_candidate, mean_candidate=found.mean_control, sd_control=found.sd_candidate,
-        sd_candidate=found.sd_control,
-    )  # fmt: skip
 
 
 def _pair(found: Comparison) -> dict[str, Any]:
@@ -130,18 +127,21 @@ def compare(
     check_adjustment(adjustment, judged)
     metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
     alone = replace(terms, stack=False)
-    own = {name: value for name, value in fixed.items() if STUDENT.get(name) != value}
     study = alone.study_of(
-        lab_name("compare", recipe, own, terms.study, beside=fixed), recipe,
-        options=fixed, metric=metric, variants={name: {"strategy": name} for name in names},
+        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,
+        options=fixed, variants={name: {"strategy": name} for name in names},
     )  # fmt: skip
     ran = run_arms(study, alone, metric)
     cautions: list[FilledCaution] = []
     if compute_matched:
-        changes = _matched(ran, fixed, recipe, Store(default_store(terms.store)), study.study)
-        study = study.model_copy(update={"variants": {**study.variants, MATCHED: changes}})
-        cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"], slowest=_slowest(ran)[0]))
-        ran = run_arms(study, alone, metric)
+        changes = _matched(ran, study, recipe, terms)
+        if changes is None:
+            cautions.append(NOTHING_TO_MATCH.fill())
+        else:
+            run_arms(study.model_copy(update={"variants": {MATCHED: changes}}), alone, metric)
+            study = study.model_copy(update={"variants": {**study.variants, MATCHED: changes}})
+            cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"]))
+            ran = run_arms(study, replace(alone, replace_old=False), metric)
     return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
 
 
@@ -170,22 +170,32 @@ def _judge(
     winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
     if winner is None:
         raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
-    pairs = list(combinations(ran.arms, 2))
-    found = compare_pairs(ran.arms, pairs, judged, adjustment) if pairs else []
+    dead = [name for name in ran.gathered.arms if name not in ran.arms or not np.isfinite(ran.arms[name]).any()]
+    arms = {name: sample for name, sample in ran.arms.items() if name not in dead}
+    pairs = list(combinations(_worst_first(arms, ran.direction), 2))
+    found = compare_pairs(arms, pairs, judged, adjustment) if pairs else []
     rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
     sign = 1 if ran.direction == "max" else -1
     rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
     carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    lost = [DEAD_ARMS.fill(names=", ".join(dead))] if dead else []
     return StrategyComparison(
         study=study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
-        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found], winner=winner,
-        cautions=[*cautions, *carried.values(), *ran.cautions],
+        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
+        best=winner.best, cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),
     )  # fmt: skip
 
 
+def _worst_first(arms: Mapping[str, Array], direction: str) -> list[str]:
+    """So that in every pair the better one is the candidate; a lost run counts as the worst value seen."""
+    sign = 1 if direction == "max" else -1
+    scored = with_worst(arms, direction)
+    return sorted(arms, key=lambda name: sign * float(scored[name].mean()))
+
+
 def _strategy(name: str, ran: Ran, terms: LabTerms) -> Strategy:
-    runs = [run for run in ran.runs_of(name) if run.status is Status.COMPLETED]
+    runs = _completed(ran, name)
     split = ran.metric.partition("_")[0]
     bytes_, basis = _memory(runs)
     return Strategy(
@@ -207,22 +217,19 @@ def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
     return (max(known), basis) if known else (None, None)
 
 
-def _slowest(ran: Ran) -> tuple[str, float]:
-    times = {name: _time(ran.runs_of(name)) for name in ran.gathered.arms}
-    known = {name: seconds for name, seconds in times.items() if seconds is not None}
-    name = max(known, key=lambda each: known[each])
-    return name, known[name]
-
-
-def _matched(
-    ran: Ran, fixed: Mapping[str, Any], recipe: LoadedRecipe, store: Store, study: str
-) -> dict[str, Any]:  # fmt: skip
+def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabTerms) -> dict[str, Any] | None:
     """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
-    planned = (load_plan(store, study) or {}).get("variants", {}).get(MATCHED)
-    if planned:
+    planned = (load_plan(Store(default_store(terms.store)), study.study) or {}).get("variants", {}).get(MATCHED)
+    if planned and not terms.replace_old:
         return dict(planned)
-    own = _time(ran.runs_of(BASELINE))
-    if own is None:
-        raise RunsFailed("the time of the baseline is not known, so nothing can be matched to it")
-    steps = int(resolve(recipe, fixed, where=MATCHED).to_dict()["steps"])
-    return {"strategy": BASELINE, "steps": max(steps, round(steps * _slowest(ran)[1] / own))}
+    times = {name: _time(_completed(ran, name)) for name in ran.gathered.arms if name != MATCHED}
+    own, others = times.pop(BASELINE), [seconds for seconds in times.values() if seconds is not None]
+    if own is None or not others:
+        raise RunsFailed("the times of the baseline and of a strategy are not known, so nothing can be matched")
+    steps = int(resolve(recipe, {**study.options, "strategy": BASELINE}, where=MATCHED).to_dict()["steps"])
+    matched = round(steps * max(others) / own)
+    return {"strategy": BASELINE, "steps": matched} if matched > steps else None
+
+
+def _completed(ran: Ran, name: str) -> list[Run]:
+    return [run for run in ran.runs_of(name) if run.status is Status.COMPLETED]

@@ -43,13 +43,12 @@ def _sweep_title(found: Sweep) -> str:
 
 def strategies_chart(found: StrategyComparison, path: Path) -> None:
     rows = [{**_row(each), "group": _group(found, each.name)} for each in found.strategies]
-    alike = [name for name in found.winner.alike or () if name != found.winner.best]
-    told = f"; not told apart from it: {', '.join(alike)}" if alike else ": better than every other strategy"
-    title = f"{found.winner.best} is {'ahead' if alike or found.winner.alike is None else 'best'}"
-    better = "higher" if found.direction == "max" else "lower"
-    chart = charts.arms(
-        rows, metric=found.metric, level=found.level, title=title + (told if found.winner.alike else ""), better=better
+    told = (
+        f"; not told apart from it: {', '.join(found.alike)}" if found.alike else ": better than every other strategy"
     )
+    title = f"{found.best} is {'ahead' if found.alike else 'best'}{told}"
+    better = "higher" if found.direction == "max" else "lower"
+    chart = charts.arms(rows, metric=found.metric, level=found.level, title=title, better=better)
     charts.save(chart, path)
 
 
@@ -62,11 +61,11 @@ def _row(each: Strategy) -> dict[str, Any]:
 
 
 def _group(found: StrategyComparison, name: str) -> str:
-    if name == found.winner.best:
+    if name == found.best:
         return "best"
     if name in (BASELINE, MATCHED):
         return "baseline"
-    return "alike" if name in (found.winner.alike or ()) else "other"
+    return "alike" if name in found.alike else "other"
 
 
 def ablation_chart(found: Ablation, path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.analyze import analyze
-from fairtrial.api.arms import LabTerms, Ran, final_mean, lab_name, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, final_mean, lab_name, limits, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
@@ -21,6 +21,7 @@ from fairtrial.core.cautions import (
     EDGE_OF_GRID,
     FEW_SEEDS,
     LOST_VALUES,
+    NOT_CONFIRMED,
     ONE_ARM,
     REPORT_NOT_FRESH,
     SELECTED_ON_REPORT,
@@ -139,10 +140,6 @@ class Sweep:
         }  # fmt: skip
 
 
-def limits(estimate: Estimate) -> list[float] | None:
-    return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]
-
-
 def _row(point: SweepPoint) -> dict[str, Any]:
     return {
         "accuracy": point.accuracy.value, "loss": point.loss, "std_dev": point.std_dev,
@@ -151,14 +148,14 @@ def _row(point: SweepPoint) -> dict[str, Any]:
 
 
 def temperature_sweep(
-    start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] = 3, **settings: Any
+    start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil at every temperature of a range. Takes what `sweep` takes, and any option of `distill` in `options`."""
     return _named_sweep("temperature", span("temperature", start, end, step), runs, settings)
 
 
 def alpha_sweep(
-    start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] = 3, **settings: Any
+    start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil with every weight of the teacher in a range."""
     return _named_sweep("alpha", span("alpha", start, end, step), runs, settings)
@@ -168,8 +165,9 @@ temperature = temperature_sweep
 alpha = alpha_sweep
 
 
-def _named_sweep(kind: str, axis: Axis, runs: int | Sequence[int], settings: dict[str, Any]) -> Sweep:
-    terms = replace(settings.pop("terms", None) or LabTerms(), runs=runs)
+def _named_sweep(kind: str, axis: Axis, runs: int | Sequence[int] | None, settings: dict[str, Any]) -> Sweep:
+    terms = settings.pop("terms", None) or LabTerms()
+    terms = terms if runs is None else replace(terms, runs=runs)
     return sweep("distill", [axis], kind=kind, terms=terms, **settings)
 
 
@@ -197,10 +195,12 @@ def sweep(
     if baseline is not None and not confirm:
         raise InvalidOptions("a baseline is what --confirm compares with", hint="Add --confirm N.")
     base = _baseline(loaded, fixed, axes, baseline) if confirm else None
+    if base is not None:
+        _check_confirmation(loaded, fixed, [*points, base])
     metric = terms.metric or (loaded.metric.on("eval") if loaded.metric else None)
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
     study = terms.study_of(
-        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed, metric=metric,
+        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed,
         variants={point.variant: dict(point.values) for point in points},
     )  # fmt: skip
     ran = run_arms(study, terms, metric)
@@ -211,22 +211,21 @@ def sweep(
     return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
 
 
-def check_terms(terms: LabTerms, confirm: int = 0) -> None:
-    """What is wrong with how a command is to run, before anything is started."""
-    problems = []
-    if isinstance(terms.runs, int) and terms.runs < 1:
-        problems.append(f"runs must be at least 1, not {terms.runs}")
-    if not 0.5 < terms.level < 1:
-        problems.append(f"level must lie between 0.5 and 1, not {terms.level:g}")
-    if confirm < 0:
-        problems.append(f"confirm must be at least 1, not {confirm}")
-    if problems:
-        raise InvalidOptions(problems[0], problems=problems[1:])
+def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[Point]) -> None:
+    """Whatever wins must be possible with fresh report data: say so now, not when everything has been trained."""
+    for point in points:
+        fresh = recipe.fresh_report(resolve(recipe, {**fixed, **point.values}, where=point.variant), 0) or {}
+        for name in fresh:
+            if name in point.values:
+                raise InvalidOptions(f"{name} cannot be swept with --confirm, which chooses it itself")
+        resolve(recipe, {**fixed, **point.values, **fresh}, where=f"--confirm of {point.variant}")
 
 
 def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], given: Any) -> Point:
     """What the winner is confirmed against: the given values, or the recipe's defaults."""
     names = [axis.name for axis in axes]
+    if isinstance(given, str) and "=" in given:
+        given = {key.strip(): value for key, _, value in (part.partition("=") for part in given.split(","))}
     if given is None:
         values = defaults_of(recipe, names)
         unset = [name for name, value in values.items() if value is None]
@@ -300,9 +299,12 @@ def _confirm(
     metric = f"report_{quantity}" if quantity else found.metric
     study = terms.study_of(
         f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
-        seeds=confirmation_seeds(count, used), metric=metric,
+        seeds=confirmation_seeds(count, used),
     )  # fmt: skip
-    ran = run_arms(study, replace(terms, metric=None), metric)
+    try:
+        ran = run_arms(study, terms, metric)
+    except RunsFailed as error:  # what the sweep found stands without it
+        return replace(found, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
     question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
     alone = len(arms) == 1
     analysis = None if alone else analyze(

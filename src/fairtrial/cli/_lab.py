@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
@@ -105,8 +105,32 @@ def lab_terms(
         )  # fmt: skip
 
 
-def exit_code(*, failed: bool) -> int:
-    return EXIT_RUNS if failed else EXIT_OK
+def give(
+    out: Output, found: Found, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
+) -> int:
+    """The result in the format that was asked for, its picture where one was, and the exit code."""
+    out.give(found.to_dict(), rows, show)
+    if out.chart:
+        from fairtrial.api import lab_plots
+
+        getattr(lab_plots, chart)(found, out.chart)
+        out.say(f"Wrote {out.chart}")
+    return EXIT_RUNS if found.failed else EXIT_OK
+
+
+class Found(Protocol):
+    """What a laboratory command found."""
+
+    @property
+    def failed(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+def flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row for spreadsheets: an interval is two columns."""
+    low, high = row["ci"] or (None, None)
+    return {**{name: value for name, value in row.items() if name != "ci"}, "low": low, "high": high}
 
 
 def interval_words(estimate: Estimate) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 REFRESH_S = 0.1
 MOST_BARS = 6
+MANY_REFRESH_S = 1.0
 
 
 def make_progress(out: Output) -> Progress:
@@ -117,7 +118,8 @@ class LaunchProgress:
         if self._batch is not tickets:
             self._batch = tickets
             self._start_total(progress, tickets)
-        if time.monotonic() - self._read < REFRESH_S:
+        many = sum(ticket.place is Place.RUNNING for ticket in tickets) > MOST_BARS
+        if time.monotonic() - self._read < (MANY_REFRESH_S if many else REFRESH_S):
             return
         self._read = time.monotonic()
         running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is Place.RUNNING}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairtrial.cli._lab import exit_code, interval_words, next_commands, plain_table, show_cautions, show_next
+from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table, show_cautions, show_next
 from fairtrial.cli._output import Output
 from fairtrial.core.words import counted, shown_p, shown_value
 
@@ -20,23 +20,14 @@ MOST_SHOWN = 12
 
 def give_sweep(out: Output, found: Sweep) -> int:
     """The result of a sweep in every format, and its picture where one was asked for."""
-    document = found.to_dict()
-    rows = [_flat(row) for row in document["results"]]
-    out.give(document, rows, lambda console: show_sweep(console, out, found))
-    if out.chart:
-        from fairtrial.api.lab_plots import sweep_chart
-
-        sweep_chart(found, out.chart)
-        out.say(f"Wrote {out.chart}")
-    return exit_code(failed=found.failed)
+    rows = [_row(row) for row in found.to_dict()["results"]]
+    return give(out, found, rows, lambda console: show_sweep(console, out, found), "sweep_chart")
 
 
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
+def _row(row: dict[str, Any]) -> dict[str, Any]:
+    """With several options, a column for each."""
     value = row.get("value")
-    own = value if isinstance(value, dict) else {}
-    low, high = row["ci"] or (None, None)
-    kept = {name: item for name, item in row.items() if name != "ci" and not (name == "value" and own)}
-    return {**own, **kept, "low": low, "high": high}
+    return flat({**value, **{n: v for n, v in row.items() if n != "value"}} if isinstance(value, dict) else row)
 
 
 def show_sweep(console: Console, out: Output, found: Sweep) -> None:
@@ -48,7 +39,7 @@ def show_sweep(console: Console, out: Output, found: Sweep) -> None:
         for line in _confirmation_lines(found):
             console.print(line, markup=False)
     show_cautions(console, found.cautions)
-    show_next(console, next_commands(out, found.study))
+    show_next(console, next_commands(out, found.confirmation.study if found.confirmation else found.study))
 
 
 def quantity_of(metric: str) -> str:

@@ -9,7 +9,8 @@ import click
 
 from fairtrial.cli._lab import (
     FAMILY_HELP,
-    exit_code,
+    flat,
+    give,
     lab_command,
     lab_terms,
     next_commands,
@@ -49,26 +50,12 @@ def _ablation(
             names, base=base, options=settings, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
             terms=terms,
         )  # fmt: skip
-    out.give(found.to_dict(), [_flat(row) for row in found.rows], lambda console: _show(console, out, found))
-    if out.chart:
-        from fairtrial.api.lab_plots import ablation_chart
-
-        ablation_chart(found, out.chart)
-        out.say(f"Wrote {out.chart}")
-    return exit_code(failed=found.failed)
+    rows = [_row(row) for row in found.rows]
+    return give(out, found, rows, lambda console: _show(console, out, found), "ablation_chart")
 
 
-def _flat(row: AblationRow) -> dict[str, Any]:
-    values = row.to_dict()
-    low, high = values["ci"] or (None, None)
-    kept = {name: value for name, value in values.items() if name != "ci"}
-    return {
-        **kept,
-        "removed": "+".join(row.removed),
-        "identical_to": ", ".join(row.identical),
-        "low": low,
-        "high": high,
-    }
+def _row(row: AblationRow) -> dict[str, Any]:
+    return {**flat(row.to_dict()), "removed": "+".join(row.removed), "identical_to": ", ".join(row.identical)}
 
 
 def _show(console: Console, out: Output, found: Ablation) -> None:

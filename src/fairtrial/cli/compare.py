@@ -8,7 +8,8 @@ import click
 
 from fairtrial.cli._lab import (
     FAMILY_HELP,
-    exit_code,
+    flat,
+    give,
     interval_words,
     lab_command,
     lab_terms,
@@ -45,20 +46,8 @@ def _compare(
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     with lab_terms(out, RUNS, **how) as terms:
         found = compare(names, options=settings, compute_matched=compute_matched, family=family, terms=terms)
-    document = found.to_dict()
-    rows = [_flat(row) for row in document["strategies"]]
-    out.give(document, rows, lambda console: _show(console, out, found))
-    if out.chart:
-        from fairtrial.api.lab_plots import strategies_chart
-
-        strategies_chart(found, out.chart)
-        out.say(f"Wrote {out.chart}")
-    return exit_code(failed=found.failed)
-
-
-def _flat(row: dict[str, Any]) -> dict[str, Any]:
-    low, high = row["ci"] or (None, None)
-    return {**{name: value for name, value in row.items() if name != "ci"}, "low": low, "high": high}
+    rows = [flat(each.to_dict()) for each in found.strategies]
+    return give(out, found, rows, lambda console: _show(console, out, found), "strategies_chart")
 
 
 def _show(console: Console, out: Output, found: StrategyComparison) -> None:
@@ -87,15 +76,13 @@ def _show(console: Console, out: Output, found: StrategyComparison) -> None:
 
 
 def _headline(found: StrategyComparison) -> str:
-    best = next(each for each in found.strategies if each.name == found.winner.best)
+    best = next(each for each in found.strategies if each.name == found.best)
     value = f"{quantity_of(found.metric)} {shown_value(best.accuracy.value)}"
-    alike = found.winner.alike
-    if alike is None:
-        return f"{best.name} is ahead ({value}), but nothing can be told apart: {found.winner.reason}."
-    others = [name for name in alike if name != best.name]
-    if not others:
+    if not found.comparisons:
+        return f"Only {best.name} has a result ({value})."
+    if not found.alike:
         return f"{best.name} is best ({value}): better than every other strategy."
-    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(others)}."
+    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(found.alike)}."
 
 
 def difference_line(found: Comparison) -> str:

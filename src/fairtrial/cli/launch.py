@@ -89,7 +89,7 @@ def _launch_file(out: Output, *, path: str, seeds: str | None, **flags: Any) -> 
 def parse_seeds(text: str) -> int | list[int]:
     """`5` is a count, `1,2,3` a list, `7,` a list of one."""
     try:
-        numbers = [int(part) for part in str(text).removesuffix(",").split(",")]
+        numbers = [int(part) for part in str(text).strip("[]").removesuffix(",").split(",")]
     except ValueError:
         raise UsageError(f"--seeds: '{text}' is neither a number nor a list such as 1,2,3") from None
     return numbers if "," in str(text) else numbers[0]

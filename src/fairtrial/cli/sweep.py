@@ -10,7 +10,6 @@ import click
 from fairtrial.cli._lab import command_for, lab_terms, run_options
 from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_group import RecipeGroup
-from fairtrial.cli._recipe_options import pairs
 from fairtrial.cli._sweep_text import give_sweep
 from fairtrial.core.registry import LoadedRecipe
 
@@ -43,11 +42,10 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
     ) -> int:  # fmt: skip
         from fairtrial.api.sweep import sweep
 
-        given: Any = dict(pairs(baseline.split(","))) if baseline and "=" in baseline else baseline
         with lab_terms(out, RUNS, **how) as terms:
             found = sweep(
                 str(recipe.file or recipe.name), list(params), options=settings, zipped=zipped, confirm=confirm or 0,
-                baseline=given, terms=terms,
+                baseline=baseline, terms=terms,
             )  # fmt: skip
         return give_sweep(out, found)
 

@@ -221,9 +221,14 @@ REPORT_NOT_FRESH = Caution(
     "{recipe} has no further report data for these options: the confirmation has fresh seeds, but the same data.",
     "Read it as a confirmation on these data alone.",
 )
+NOT_CONFIRMED = Caution(
+    "not confirmed",
+    "The confirmation did not work out: {why}.",
+    "Look at its runs, then give the same command again: finished runs are kept.",
+)
 LOST_VALUES = Caution(
     "lost runs in a sweep",
-    "{count} run(s) ended without a valid number; each counts as the worst value seen: {which}.",
+    "{count} run(s) ended without a valid number; to choose the best each counts as the worst value seen: {which}.",
     "Look at them: a value that loses runs is no winner.",
 )
 IDENTICAL_ROWS = Caution(
@@ -233,8 +238,19 @@ IDENTICAL_ROWS = Caution(
 )
 MATCHED_BY_TIME = Caution(
     "matched by time",
-    "The baseline {name} was given {steps} steps, as long as {slowest} took here: another machine may match otherwise.",
+    "The baseline {name} was given {steps} steps, about as long as the slowest strategy took here: another machine may "
+    "match otherwise.",
     "Read it as a check that training longer is not what helped.",
+)
+NOTHING_TO_MATCH = Caution(
+    "nothing to match",
+    "No strategy took longer than the baseline, so there is no time to give it.",
+    "Read the comparison as one at equal time.",
+)
+DEAD_ARMS = Caution(
+    "arms without a result",
+    "No run of {names} ended with a valid number: nothing can be said about it but that.",
+    "Look at those runs; they are results too.",
 )
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

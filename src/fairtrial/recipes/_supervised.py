@@ -191,7 +191,10 @@ def stack_runs(runs: Sequence[Trainable]) -> Stack:
     """Runs that were built apart, to be stepped together from now on."""
     from fairtrial.recipes import _stacked
 
-    return _stacked.Stack([run for run in runs if isinstance(run, _stacked.StackedRun)])
+    members = [run for run in runs if isinstance(run, _stacked.StackedRun)]
+    if len(members) < len(runs):
+        raise TypeError("a run that is made alone cannot join a stack")
+    return _stacked.Stack(members)
 
 
 def warm_up() -> None:

@@ -44,11 +44,6 @@ class Layout:
             end += _rounded_up(place.size)
         self.width = end
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.places == other.places
-
-    __hash__ = None  # type: ignore[assignment]
-
     def view(self, rows: Tensor, name: str) -> Tensor:
         """The parameter in every row; what is written to it is written to the rows."""
         place = self.places[name]
