@@ -38,7 +38,7 @@ def orders(trainable: Any, steps: int = 30) -> list[list[int]]:
     return [trainable.batches.at(step).tolist() for step in range(1, steps)]
 
 
-SHORT = {"steps": 30, "teacher_steps": 5, "teacher_width": 4}
+SHORT = {"steps": 30, "teacher_steps": 5, "teacher_width": 4, "labels": 1000}
 
 
 def test_strategies_share_the_student_the_order_and_the_subset(with_data: Store) -> None:
