@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial import Study, ablation, compare, temperature_sweep
 from fairtrial.core.runs import Status
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
@@ -290,21 +291,32 @@ def test_help_lists_the_options_of_the_command_first(cli: Cli) -> None:
     assert "distill" in cli("sweep").out
 
 
-def test_other_settings_are_another_study_and_the_same_are_the_same(cli: Cli, with_data: Store) -> None:
-    def study(*words: str) -> str:
-        return str(cli(*words, "--runs", "1", *SMALL, "--format", "json").json["study"])
+class Planned(Exception):
+    """The name of a study that was about to be launched."""
 
-    compared = ("compare", "--strategies", "kd")
-    usual = study(*compared)
-    assert study(*compared, "--learning-rate", "0.01", "--student", "cnn") == usual, "the defaults, written out"
+
+def test_other_settings_are_another_study_and_the_same_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tell(study: Study, *_: Any) -> None:
+        raise Planned(study.study)
+
+    for module in ("compare", "ablation", "sweep"):
+        monkeypatch.setattr(f"fairtrial.api.{module}.run_arms", tell)
+
+    def name(verb: Callable[..., Any], *arguments: Any, **options: Any) -> str:
+        with pytest.raises(Planned) as planned:
+            verb(*arguments, options=options)
+        return str(planned.value)
+
+    assert name(compare) == name(compare, student="cnn", learning_rate="0.01") == "compare"
+    assert name(ablation) == name(ablation, strategy="combined", learning_rate=0.01) == "ablation"
+    assert name(temperature_sweep) == name(temperature_sweep, 2, 4, 1, alpha="0.5") == "temperature"
     others = [
-        study(*compared, "--student", "mlp"),
-        study(*compared, "--learning-rate", "0.005"),
-        study("ablation", "--components", "temperature"),
-        study("ablation", "--components", "temperature", "--strategy", "kd"),
-        study("ablation", "--components", "temperature", "--learning-rate", "0.005"),
-    ]
-    assert len({usual, *others}) == 6
+        name(compare, student="mlp"), name(compare, learning_rate=0.005), name(compare, labels=100),
+        name(ablation, strategy="kd"), name(ablation, learning_rate=0.005), name(ablation, student="gru"),
+        name(temperature_sweep, student="linear"), name(temperature_sweep, steps=10), name(temperature_sweep, steps=11),
+    ]  # fmt: skip
+    assert len(set(others)) == len(others)
+    assert not {"compare", "ablation", "temperature"} & set(others)
 
 
 def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:

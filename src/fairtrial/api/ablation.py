@@ -13,7 +13,7 @@ import numpy as np
 
 from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.contrasts import Interaction, interactions
-from fairtrial.analyse.families import check_adjustment, compare_family, default_adjustment
+from fairtrial.analyse.families import compare_family
 from fairtrial.analyse.sweeps import mean_of
 from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, run_arms
 from fairtrial.api.cells import load_checked_recipe
@@ -108,10 +108,8 @@ def ablation(
     fixed = {**(BASE if base is None else _base(base)), **(options or {})}
     full = resolve(recipe, fixed, where="base").differing()
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
-    judged = Terms(paired=True, alpha=terms.alpha, direction=terms.direction or "max").check()
-    adjustment = family or default_adjustment(judged)
-    check_adjustment(adjustment, judged)
-    metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
+    judged, adjustment = terms.judged_by(family)
+    metric = terms.metric_of(recipe, "report")
     study = terms.study_of(
         lab_name("ablation", recipe, fixed, terms.study, usual=BASE, beside={}), recipe, options=fixed,
         variants=variants_without(recipe, sets),

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.compare import Terms
+from fairtrial.analyse.families import check_adjustment, default_adjustment
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.cells import Cell, Watcher
@@ -70,6 +72,17 @@ class LabTerms:
         if recipe.metric is None:
             given |= {"metric": self.metric, "direction": self.direction}
         return parse_options(Study, {**given, **values}, where=name, noun="key")
+
+    def judged_by(self, family: str | None) -> tuple[Terms, str]:
+        """How differences between arms are judged: paired by seed, as one family."""
+        judged = Terms(paired=True, alpha=self.alpha, direction=self.direction or "max").check()
+        adjustment = family or default_adjustment(judged)
+        check_adjustment(adjustment, judged)
+        return judged, adjustment
+
+    def metric_of(self, recipe: LoadedRecipe, split: str) -> str | None:
+        """The metric that was asked for, or the recipe's own on this split."""
+        return self.metric or (recipe.metric.on(split) if recipe.metric else None)
 
     def launching(self) -> LaunchTerms:
         return LaunchTerms(

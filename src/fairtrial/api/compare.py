@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.families import check_adjustment, compare_pairs, default_adjustment, with_worst
+from fairtrial.analyse.families import compare_pairs, with_worst
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.sweeps import mean_of, pick_winner
 from fairtrial.api.arms import LabTerms, Ran, check_terms, final_mean, lab_name, limits, run_arms
@@ -122,10 +122,8 @@ def compare(
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     names = _check_strategies(recipe, strategies, fixed)
-    judged = Terms(paired=True, alpha=terms.alpha, direction=terms.direction or "max").check()
-    adjustment = family or default_adjustment(judged)
-    check_adjustment(adjustment, judged)
-    metric = terms.metric or (recipe.metric.on("report") if recipe.metric else None)
+    judged, adjustment = terms.judged_by(family)
+    metric = terms.metric_of(recipe, "report")
     alone = replace(terms, stack=False)
     study = alone.study_of(
         lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,

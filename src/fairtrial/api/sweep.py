@@ -197,7 +197,7 @@ def sweep(
     base = _baseline(loaded, fixed, axes, baseline) if confirm else None
     if base is not None:
         _check_confirmation(loaded, fixed, [*points, base])
-    metric = terms.metric or (loaded.metric.on("eval") if loaded.metric else None)
+    metric = terms.metric_of(loaded, "eval")
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
     study = terms.study_of(
         lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed,

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from fairtrial.cli._lab import command_for, lab_terms, run_options
+from fairtrial.cli._lab import command_for, lab_command, lab_terms, run_options
 from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._sweep_text import give_sweep
@@ -26,13 +26,34 @@ CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
 PARAM_HELP = "Option and values: 1:8:0.5 (from, to, by), 1,2,4 (a list), log:1e-4:1e-1:7 (from, to, how many)."
 
 
-def range_options(start: float, end: float, step: float) -> tuple[click.Parameter, ...]:
+def _range_options(start: float, end: float, step: float) -> tuple[click.Parameter, ...]:
     """A range that includes both ends."""
     return (
         click.Option(["--start"], type=float, default=start, show_default=True, help="First value."),
         click.Option(["--end"], type=float, default=end, show_default=True, help="Last value."),
         click.Option(["--step"], type=float, default=step, show_default=True, help="From one to the next."),
     )
+
+
+def range_command(name: str, start: float, end: float, step: float, text: str) -> click.Command:
+    """A sweep of one option of `distill` over a range: the command has the name of the option."""
+
+    def body(
+        out: Output, settings: dict[str, Any], *, start: float, end: float, step: float, confirm: int | None,
+        baseline: str | None, **how: Any,
+    ) -> int:  # fmt: skip
+        from fairtrial.api import sweep as api
+
+        run = {"temperature": api.temperature_sweep, "alpha": api.alpha_sweep}[name]
+        with lab_terms(out, RUNS, **how) as terms:
+            found = run(
+                start, end, step, terms.runs, options=settings, confirm=confirm or 0, baseline=baseline, terms=terms
+            )
+        return give_sweep(out, found)
+
+    body.__doc__ = text
+    own = [*_range_options(start, end, step), *CONFIRM_OPTIONS, *run_options(RUNS, stack=True)]
+    return lab_command(name, body, own, without=[name])
 
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:

@@ -89,13 +89,13 @@ class StackedRun:
         """A snapshot: further training does not reach into it."""
         values = self.layout.unpack(self.values)
         own = {name: value for name, value in values.items() if not name.startswith(PROJECTIONS)}
-        averages = {"exp_avg": self.layout.unpack(self.averages), "exp_avg_sq": self.layout.unpack(self.squares)}
+        averages = {"exp_avg": self.averages.clone(), "exp_avg_sq": self.squares.clone()}  # whole rows: quick to write
         return {"module": own, PROJECTIONS: {n: v for n, v in values.items() if n not in own}, "optimizer": averages}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.values.copy_(self.layout.pack({**state["module"], **state[PROJECTIONS]}))
-        self.averages.copy_(self.layout.pack(state["optimizer"]["exp_avg"]))
-        self.squares.copy_(self.layout.pack(state["optimizer"]["exp_avg_sq"]))
+        self.averages.copy_(state["optimizer"]["exp_avg"])
+        self.squares.copy_(state["optimizer"]["exp_avg_sq"])
 
     def flops_per_step(self) -> int:
         """Counted by hand: torch's counter would bring seconds of imports into a process that needs none of them."""

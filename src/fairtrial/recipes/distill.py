@@ -14,6 +14,7 @@ per store; its outputs over the training set are computed once, not each step.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -201,8 +202,7 @@ class Teacher:
 
     def __init__(self, options: Options, setting: Setting) -> None:
         self.run: RunPaths = setting.needs["teacher"]
-        weights = _load_weights(self.run.last)
-        self.sha256 = _hash_weights(weights)
+        weights, self.sha256 = _load_weights(self.run.last)
         assert setting.data is not None
         self.examples = len(setting.data.array("train_y"))
         setting.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
@@ -213,20 +213,33 @@ class Teacher:
         self.layers = int(self._entry.manifest["layers"])
 
     def output(self, name: str) -> Tensor:
-        import numpy
-        import torch
-
-        return torch.from_numpy(numpy.load(self._entry.folder / f"{name}.npy", mmap_mode="r").copy())
+        return _load_output(self._entry.folder / f"{name}.npy")
 
 
-def _load_weights(path: Path) -> dict[str, Tensor]:
+@functools.lru_cache(maxsize=32)
+def _load_output(path: Path) -> Tensor:
+    """Read once per process, however many students learn from it; nobody may write to it."""
+    import numpy
     import torch
 
+    return torch.from_numpy(numpy.load(path, mmap_mode="r").copy())
+
+
+def _load_weights(path: Path) -> tuple[dict[str, Tensor], str]:
+    """A teacher's weights and their hash."""
     if not path.is_file():
         raise UserError(f"the teacher's checkpoint {path} is missing", hint="Launch again to train it anew.")
+    return _read_weights(path, path.stat().st_mtime_ns)
+
+
+@functools.lru_cache(maxsize=8)
+def _read_weights(path: Path, _changed: int) -> tuple[dict[str, Tensor], str]:
+    """Read once per process; a teacher that was made anew is another one."""
+    import torch
+
     payload = torch.load(path, map_location="cpu", weights_only=True)
     weights: dict[str, Tensor] = payload["state"]["module"]
-    return weights
+    return weights, _hash_weights(weights)
 
 
 def _hash_weights(weights: Mapping[str, Tensor]) -> str:
