@@ -14,7 +14,7 @@ from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli.launch import parse_seeds
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
-from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.findings import Estimate
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.words import shown_value
@@ -139,21 +139,10 @@ def interval_words(estimate: Estimate) -> str:
     return f"[{shown_value(estimate.low)}, {shown_value(estimate.high)}]"
 
 
-def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
-    for caution in {caution["text"]: caution for caution in cautions}.values():
-        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
-
-
 def next_commands(out: Output, study: str) -> list[str]:
     place = "" if default_store(out.store) == default_store() else f" --store {shlex.quote(str(out.store))}"
     name = shlex.quote(study)
     return [f"fairtrial analyze {name}{place}", f"fairtrial runs list --study {name}{place}"]
-
-
-def show_next(console: Console, commands: Sequence[str]) -> None:
-    console.print("Next:", style="bold")
-    for line in commands:
-        console.print(f"  {line}", markup=False)
 
 
 def plain_table(*headings: str) -> Any:

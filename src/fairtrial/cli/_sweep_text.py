@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table, show_cautions, show_next
+from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
 from fairtrial.cli._output import Output
+from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.words import counted, shown_p, shown_value
 
 if TYPE_CHECKING:
@@ -44,7 +46,7 @@ def show_sweep(console: Console, out: Output, found: Sweep) -> None:
 
 def quantity_of(metric: str) -> str:
     """`accuracy` of `eval_accuracy`."""
-    return metric.partition("_")[2] or metric
+    return split_and_quantity(metric)[1]
 
 
 def _table(found: Sweep) -> Any:

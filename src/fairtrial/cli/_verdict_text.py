@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.sentences import p_words
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
 
@@ -28,8 +29,8 @@ def show_analysis(console: Console, analysis: Analysis) -> None:
     console.print()
     for line in _notes(analysis):
         console.print(line, markup=False)
-    for caution in _cautions(analysis):
-        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+    carried = [caution for each in analysis.comparisons for caution in each.cautions]
+    show_cautions(console, [*carried, *analysis.cautions])
 
 
 def _table(*headings: str) -> Any:
@@ -193,12 +194,6 @@ def _limits(estimate: Mapping[str, Any]) -> str:
     if estimate["low"] is None or estimate["high"] is None:
         return ""
     return f"[{shown_value(estimate['low'])}, {shown_value(estimate['high'])}]"
-
-
-def _cautions(analysis: Analysis) -> list[Mapping[str, str]]:
-    """Each once, however many comparisons carry it."""
-    found = [caution for each in analysis.comparisons for caution in each.cautions]
-    return list({caution["text"]: caution for caution in [*found, *analysis.cautions]}.values())
 
 
 def row_of(found: Comparison) -> dict[str, Any]:

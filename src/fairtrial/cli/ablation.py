@@ -16,10 +16,9 @@ from fairtrial.cli._lab import (
     next_commands,
     plain_table,
     run_options,
-    show_cautions,
-    show_next,
 )
 from fairtrial.cli._output import Output
+from fairtrial.cli._pieces import show_cautions, show_next
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._pieces import show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
@@ -189,11 +190,8 @@ def _show(console: Console, launched: Launched) -> None:
         if run.metadata.get("hint"):
             console.print(f"    {run.metadata['hint']}", markup=False)
         _show_log_tail(console, run)
-    for caution in launched.cautions:
-        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
-    console.print("Next:", style="bold")
-    for line in launched.next_commands:
-        console.print(f"  {line}", markup=False)
+    show_cautions(console, launched.cautions)
+    show_next(console, launched.next_commands)
 
 
 def _show_log_tail(console: Console, run: Run) -> None:

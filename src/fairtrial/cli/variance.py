@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import rule_from, with_file, with_window
 from fairtrial.core.words import shown_value
 
@@ -73,9 +74,7 @@ def _show(console: Console, found: Variance) -> None:
         console.print(f"{NAMES[name]}: {_told(spread)}", markup=False)
     for each in found.left_out:
         console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
-    cautions = {c["text"]: c for spread in found.spreads.values() for c in spread.cautions}
-    for caution in cautions.values():
-        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+    show_cautions(console, [caution for spread in found.spreads.values() for caution in spread.cautions])
 
 
 def _verdict(found: Variance) -> str:

@@ -30,6 +30,15 @@ def confirmation_seeds(count: int, used: Collection[int] = ()) -> list[int]:
     return [seed for seed in candidates if seed not in used][:count]
 
 
+SPLITS = ("train", "eval", "report", "report_best", "test", "val", "validation")
+
+
+def split_and_quantity(metric: str) -> tuple[str | None, str]:
+    """`eval` and `accuracy` of `eval_accuracy`; a name of a foreign program, such as `reward_mean`, has no split."""
+    split = max((each for each in SPLITS if metric.startswith(f"{each}_")), key=len, default=None)
+    return split, metric if split is None else metric.removeprefix(f"{split}_")
+
+
 @dataclass(frozen=True)
 class Metric:
     """A quantity and which way is good. `split_quantity` is its full name: `eval_accuracy`."""

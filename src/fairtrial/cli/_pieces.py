@@ -1,0 +1,23 @@
+"""What many commands print alike: cautions, and the commands to run next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fairtrial.core.findings import FilledCaution
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
+    """Each once, with its remedy."""
+    for caution in {caution["text"]: caution for caution in cautions}.values():
+        console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+
+
+def show_next(console: Console, commands: Sequence[str]) -> None:
+    console.print("Next:", style="bold")
+    for line in commands:
+        console.print(f"  {line}", markup=False)
