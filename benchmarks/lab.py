@@ -57,7 +57,7 @@ def _set_of(store: Path) -> list[Figure]:
     alike = [point.value for point in found.alike or ()]
     rows = [
         Figure(
-            f"temperature {point.value:g}, eval accuracy", 100 * (point.accuracy.value or 0), "%",
+            f"temperature {point.value:g}, eval accuracy", percent(point.accuracy.value), "%",
             samples=point.accuracy.n, note="best" if point is found.best else "in its set" if point.alike else None,
         )
         for point in found.points
@@ -70,14 +70,23 @@ def _strategies(store: Path) -> list[Figure]:
     figures = []
     for each in found.strategies:
         low, high = each.accuracy.low, each.accuracy.high
-        note = f"{each.time_s:.1f} s and {1000 * (each.memory_gb or 0):.2f} MB of tensors per run"
+        cost = (each.time_s, each.memory_gb)
+        note = (
+            None
+            if None in cost
+            else f"{each.time_s:.1f} s and {1000 * (each.memory_gb or 0):.2f} MB of tensors per run"
+        )
         figures.append(
             Figure(
-                f"{each.name}, report accuracy", 100 * (each.accuracy.value or 0), "%", 100 * (low or 0),
-                100 * (high or 0), each.accuracy.n, note=note,
+                f"{each.name}, report accuracy", percent(each.accuracy.value), "%", percent(low),
+                percent(high), each.accuracy.n, note=note,
             )
         )  # fmt: skip
     return figures
+
+
+def percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
 
 
 def _alone(store: Path) -> Figure:

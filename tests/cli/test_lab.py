@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import pty
@@ -9,19 +10,21 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 
-from fairtrial import Study, ablation, compare, temperature_sweep
-from fairtrial.core.runs import Status
+from fairtrial import LabTerms, Study, ablation, compare, temperature_sweep
+from fairtrial.core.runs import Run, Status
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
 
 Cli = Callable[..., Answer]
+compare_module, ablation_module = (importlib.import_module(f"fairtrial.api.{word}") for word in ("compare", "ablation"))
 
 TEACHER = ("--teacher-steps", "10", "--teacher-width", "4")
 SMALL = (*TEACHER, "--steps", "30", "--eval-every", "10", "--checkpoint-every", "10", "--labels", "200")
@@ -212,13 +215,23 @@ def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, wit
     assert "Memory (GB)" in text and "Strategy" in text
 
 
-def test_the_matched_baseline_trains_as_long_as_the_slowest(cli: Cli, with_data: Store) -> None:
+@pytest.fixture
+def known_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every run of a strategy takes half as long again as one of the baseline: no stopwatch decides a test."""
+
+    def time_of(runs: Sequence[Run]) -> float | None:
+        return None if not runs else 1.0 if runs[0].variant == "none" else 1.5
+
+    monkeypatch.setattr(compare_module, "_time", time_of)
+
+
+def test_the_matched_baseline_trains_as_long_as_the_slowest(cli: Cli, with_data: Store, known_times: None) -> None:
     line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--format", "json")
     found = cli(*line).json
     assert {row["name"] for row in found["strategies"]} == {"none", "none-matched", "combined"}
     assert any(caution["code"] == "matched by time" for caution in found["cautions"])
     run = with_data.run(found["study"], "none-matched.seed1072")
-    assert run and run.metadata["options"]["steps"] >= 30 and run.metadata["options"]["strategy"] == "none"
+    assert run and run.metadata["options"]["steps"] == 45 and run.metadata["options"]["strategy"] == "none"
     again = cli(*line).json
     assert again["strategies"] == found["strategies"], "once decided, the number of steps stays"
 
@@ -334,10 +347,48 @@ def test_a_list_of_seeds_may_come_from_a_file(cli: Cli, tmp_path: Path) -> None:
     assert [row["runs"] for row in found["results"]] == [3, 3]
 
 
-def test_the_matched_baseline_survives_a_replacement(cli: Cli, with_data: Store) -> None:
+def test_the_matched_baseline_survives_a_replacement(cli: Cli, with_data: Store, known_times: None) -> None:
     line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--study", "m")
     cli(*line)
     answer = cli(*line, "--replace", "--format", "json")
     assert answer.code == 0, answer.err
     archived = [path.name for path in with_data.paths.archive("m").iterdir()]
-    assert sum(name.startswith("none.seed1072") for name in archived) == 1, "everything is made anew once"
+    for run in ("none.seed1072", "none-matched.seed1072"):
+        assert sum(name.startswith(run) for name in archived) == 1, "everything is made anew once"
+
+
+def test_what_the_help_says_is_what_the_functions_do() -> None:
+    """Defaults stand in the command line, so that help is instant, and in the functions: they must not drift."""
+    for word in ("compare", "ablation"):
+        line, function = (importlib.import_module(f"fairtrial.{room}.{word}") for room in ("cli", "api"))
+        assert line.RUNS == function.RUNS
+    assert ",".join(compare_module.STRATEGIES) == importlib.import_module("fairtrial.cli.compare").DEFAULT
+    assert ",".join(ablation_module.COMPONENTS) == importlib.import_module("fairtrial.cli.ablation").DEFAULT
+    assert LabTerms().runs == importlib.import_module("fairtrial.cli.sweep").RUNS
+
+
+def test_a_metric_of_a_foreign_program_keeps_its_name(cli: Cli, tmp_path: Path) -> None:
+    program = "import json, sys; print(json.dumps({'step': 1, 'reward_mean': float(sys.argv[1])}), file=open(sys.argv[2], 'w'))"
+    (tmp_path / "p.py").write_text(program)
+    line = (
+        "sweep",
+        "command",
+        "--param",
+        "x=1,2",
+        "--runs",
+        "2",
+        "--metric",
+        "reward_mean",
+        "--metrics",
+        "{run_dir}/m.jsonl",
+    )
+    answer = cli(*line, "--", sys.executable, "p.py", "{x}.{seed}", "{run_dir}/m.jsonl")
+    assert "Reward_mean" in answer.out and "(reward_mean: 2." in answer.out, answer.err
+
+
+def test_of_equal_strategies_the_first_is_named_and_the_other_is_not_worse() -> None:
+    order = compare_module._worst_first(
+        {"none": numpy.array([0.1, 0.2, 0.3]), "kd": numpy.array([0.3, 0.2, 0.1]), "mse": numpy.array([0.0, 0.1, 0.1])},
+        "max",
+    )
+    assert order == ["mse", "kd", "none"]
