@@ -83,7 +83,7 @@ def space(arms: Sequence[Array], alpha: float) -> Spacing | None:
         return None
     variance, freedom = residual_variance(layout)
     limit = tukey_quantile(1 - alpha, count, freedom) * math.sqrt(float(variance) / seeds)
-    means = [_mean(arm) for arm in layout]
+    means = [exact_mean(arm) for arm in layout]
     return Spacing(math.sqrt(float(variance)), count, seeds, limit, max(means) - min(means))
 
 
@@ -92,7 +92,7 @@ def _residuals(layout: Array) -> Array:
     return np.asarray((centred - centred.mean(axis=0, keepdims=True)).ravel())
 
 
-def _mean(sample: Array) -> float:
+def exact_mean(sample: Array) -> float:
     """Exact up to the last rounding: the order of the seeds must not decide between equals."""
     return math.fsum(sample) / len(sample)
 
@@ -100,13 +100,13 @@ def _mean(sample: Array) -> float:
 def _best(arms: Arms, direction: str) -> str:
     """The first of those with the best mean."""
     sign = 1 if direction == "max" else -1
-    return max(arms, key=lambda name: sign * _mean(arms[name]))
+    return max(arms, key=lambda name: sign * exact_mean(arms[name]))
 
 
 def _near(arms: Arms, best: str, limit: float, direction: str) -> set[str]:
     sign = 1 if direction == "max" else -1
-    top = sign * _mean(arms[best])
-    return {name for name, sample in arms.items() if top - sign * _mean(sample) <= limit}
+    top = sign * exact_mean(arms[best])
+    return {name for name, sample in arms.items() if top - sign * exact_mean(sample) <= limit}
 
 
 def mean_of(sample: Array, alpha: float) -> Estimate:

@@ -28,6 +28,7 @@ from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
+from fairtrial.core.specs import split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.study import Study
 from fairtrial.record.store import Store
@@ -150,10 +151,11 @@ def _store_words(terms: LabTerms) -> str:
     return f" --store {shlex.quote(str(terms.store))}" if terms.store else ""
 
 
-def final_mean(runs: Sequence[Run], metric: str) -> float | None:
-    """The mean of another metric's last value over completed runs, where it was logged."""
-    completed = [run for run in runs if run.status is Status.COMPLETED]
-    values = [run.final[metric] for run in completed if isinstance(run.final.get(metric), int | float)]
+def mean_loss(runs: Sequence[Run], metric: str) -> float | None:
+    """The mean loss of completed runs on the split of another metric, where it was logged."""
+    split, _ = split_and_quantity(metric)
+    finals = [run.final.get(f"{split}_loss") for run in runs if run.status is Status.COMPLETED]
+    values = [value for value in finals if isinstance(value, int | float)]
     return sum(values) / len(values) if values else None
 
 

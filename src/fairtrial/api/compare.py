@@ -12,8 +12,8 @@ import numpy as np
 from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.families import compare_pairs, with_worst
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.sweeps import mean_of, pick_winner
-from fairtrial.api.arms import LabTerms, Ran, check_terms, final_mean, lab_name, limits, run_arms
+from fairtrial.analyse.sweeps import exact_mean, mean_of
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
@@ -165,12 +165,12 @@ def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping
 def _judge(
     ran: Ran, study: str, judged: Terms, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
 ) -> StrategyComparison:
-    winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
-    if winner is None:
-        raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
     dead = [name for name in ran.gathered.arms if name not in ran.arms or not np.isfinite(ran.arms[name]).any()]
     arms = {name: sample for name, sample in ran.arms.items() if name not in dead}
-    pairs = list(combinations(_worst_first(arms, ran.direction), 2))
+    if not arms:
+        raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
+    order = _worst_first(arms, ran.direction)
+    pairs = list(combinations(order, 2))
     found = compare_pairs(arms, pairs, judged, adjustment) if pairs else []
     rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
     sign = 1 if ran.direction == "max" else -1
@@ -180,7 +180,7 @@ def _judge(
     return StrategyComparison(
         study=study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
         strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
-        best=winner.best, cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
+        best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),
     )  # fmt: skip
 
@@ -189,15 +189,15 @@ def _worst_first(arms: Mapping[str, Array], direction: str) -> list[str]:
     """So that in every pair the better one is the candidate; a lost run counts as the worst value seen."""
     sign = 1 if direction == "max" else -1
     scored = with_worst(arms, direction)
-    return sorted(arms, key=lambda name: sign * float(scored[name].mean()))
+    last_first = list(arms)[::-1]  # so that of equals the first is best
+    return sorted(last_first, key=lambda name: sign * exact_mean(scored[name]))
 
 
 def _strategy(name: str, ran: Ran, terms: LabTerms) -> Strategy:
     runs = _completed(ran, name)
-    split = ran.metric.partition("_")[0]
     bytes_, basis = _memory(runs)
     return Strategy(
-        name, mean_of(ran.sample(name), terms.alpha), final_mean(runs, f"{split}_loss"), _time(runs),
+        name, mean_of(ran.sample(name), terms.alpha), mean_loss(runs, ran.metric), _time(runs),
         None if bytes_ is None else bytes_ / GIGABYTE, basis, ran.lost(name),
     )  # fmt: skip
 

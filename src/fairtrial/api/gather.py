@@ -10,6 +10,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.runs import Run, Status, headline
+from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
@@ -143,13 +144,9 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
     return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
 
 
-SPLITS = ("train", "eval", "report", "report_best", "test", "val", "validation")
-
-
 def _quantity(metric: str) -> str:
-    """`accuracy` of `eval_accuracy`: the same quantity on another split has the same direction."""
-    prefix = max((split for split in SPLITS if metric.startswith(f"{split}_")), key=len, default=None)
-    return metric if prefix is None else metric.removeprefix(f"{prefix}_")
+    """The same quantity on another split has the same direction."""
+    return split_and_quantity(metric)[1]
 
 
 def direction_of(metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.analyze import analyze
-from fairtrial.api.arms import LabTerms, Ran, check_terms, final_mean, lab_name, limits, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
@@ -29,7 +29,7 @@ from fairtrial.core.cautions import (
 from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
-from fairtrial.core.specs import confirmation_seeds
+from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.grids import Axis, Point, beyond, defaults_of, lay_out, parse_axis, span
 from fairtrial.plan.study import Study
@@ -262,10 +262,9 @@ def _judge(
 def _point(point: Point, ran: Ran, winner: Winner, terms: LabTerms) -> SweepPoint:
     mean = mean_of(ran.sample(point.variant), terms.alpha)
     alike = None if winner.alike is None else point.variant in winner.alike
-    split = ran.metric.partition("_")[0]
     return SweepPoint(
         point.variant, point.values, mean, stdev(mean.samples or ()) if mean.n > 1 else None,
-        final_mean(ran.runs_of(point.variant), f"{split}_loss"), ran.lost(point.variant), alike,
+        mean_loss(ran.runs_of(point.variant), ran.metric), ran.lost(point.variant), alike,
     )  # fmt: skip
 
 
@@ -295,8 +294,8 @@ def _confirm(
     used = terms.seeds if isinstance(terms.seeds, list) else ()
     arms = {base.variant: dict(base.values)} if base else {}
     arms[best.variant] = dict(best.values)
-    quantity = found.metric.partition("_")[2] if found.metric.startswith("eval_") else None
-    metric = f"report_{quantity}" if quantity else found.metric
+    split, quantity = split_and_quantity(found.metric)
+    metric = f"report_{quantity}" if split == "eval" else found.metric
     study = terms.study_of(
         f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
         seeds=confirmation_seeds(count, used),

@@ -32,12 +32,12 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     snapshot = trainable.state()
     if hasattr(trainable, "flops_per_step"):
         trainable.step(step, Watch())
-        flops, activations = int(trainable.flops_per_step()), 0
+        flops, kept = int(trainable.flops_per_step()), {}  # its own groups hold what it keeps for the backward pass
     else:
         flops, activations = _rehearse(trainable, step)
+        kept = {"activations": activations}
     groups: Mapping[str, Any] = trainable.tensor_groups()
-    counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()}
-    counted.setdefault("activations", activations)
+    counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()} | kept
     parameters = sum(tensor.numel() for tensor in groups["parameters"])
     trainable.load_state(snapshot)
     return {

@@ -11,7 +11,7 @@ with a, b, c and T of each run's own. The loss itself is computed only when some
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -74,7 +74,6 @@ class StackedRun:
         self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
         self.values = self.layout.pack(parameters).to(self.device)
         self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
-        self.rate = options.learning_rate if options.schedule == "constant" else None
         self.stack = Stack([self])
 
     def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
@@ -150,6 +149,10 @@ class Later:
 class Engine:
     """The rows of some runs, and a training step for all of them."""
 
+    values: Tensor
+    averages: Tensor
+    squares: Tensor
+
     def __init__(self, runs: Sequence[StackedRun]) -> None:
         self.runs = list(runs)
         self._share_rows()
@@ -174,7 +177,6 @@ class Engine:
         self._logits_gradient = aligned(self.x, len(runs), batch, CLASSES)
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
         self._losses: list[float] | None = None
-        self._same_terms = len({(run.rate, run.options.weight_decay) for run in runs}) == 1
 
     def _share_rows(self) -> None:
         """Put the runs' rows under each other; from now on the runs look into them."""
@@ -183,10 +185,6 @@ class Engine:
             setattr(self, name, rows)
             for run, row in zip(self.runs, rows, strict=True):
                 setattr(run, name, row)
-
-    values: Tensor
-    averages: Tensor
-    squares: Tensor
 
     def step(self, steps: Sequence[int], watch: Watch) -> None:
         self._losses = None
@@ -249,24 +247,15 @@ class Engine:
 
     def _update(self, steps: Sequence[int]) -> None:
         """AdamW. Neighbours with the same rate, decay and step are updated in one call; that changes no number."""
-        for rows, rate, decay, step in self._terms(steps):
-            update(
-                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
-                step=step, rate=rate, decay=decay,
-            )  # fmt: skip
-
-    def _terms(self, steps: Sequence[int]) -> Iterator[tuple[slice, float, float, int]]:
-        """Rows that are updated alike, and how."""
-        first = self.runs[0]
-        if self._same_terms and first.rate is not None and len(set(steps)) == 1:
-            yield slice(None), first.rate, first.options.weight_decay, steps[0]
-            return
         pairs = zip(self.runs, steps, strict=True)
         terms = [(learning_rate(run.options, step), run.options.weight_decay, step) for run, step in pairs]
         start = 0
         for (rate, decay, step), group in itertools.groupby(terms):
             rows = slice(start, start := start + len(list(group)))
-            yield rows, rate, decay, step
+            update(
+                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
+                step=step, rate=rate, decay=decay,
+            )  # fmt: skip
 
     def loss(self, row: int) -> float:
         """The loss of one run at the step just taken; those of all runs are computed when the first is asked for."""
