@@ -36,7 +36,8 @@ def measure(folder: Path) -> list[Figure]:
     figures = [
         _time("temperature", first, SWEEP_S, "15 values × 3 seeds, teacher included"),
         _time("compare", second, COMPARE_S, "6 arms × 5 seeds on a cnn, teacher included"),
-        _default_steps(),
+        _steps("temperature", first),
+        _steps("compare", second),
     ]
     return [*figures, *_set_of(first), *_strategies(second), _alone(first), *_settled(first, second)]
 
@@ -46,9 +47,14 @@ def _time(command: str, store: Path, goal: float, note: str) -> Figure:
     return Figure(f"fairtrial {command}, wall", spent.wall, "s", goal=at_most(goal), note=note)
 
 
-def _default_steps() -> Figure:
-    options = parse_options(load_recipe("distill").options, {}, where="default").to_dict()
-    return Figure("steps of a default training", float(options["steps"]), "steps", goal=at_least(STEPS))
+def _steps(study: str, store: Path) -> Figure:
+    return Figure(f"{study}, steps of a training", float(_planned(store, study)), "steps", goal=at_least(STEPS))
+
+
+def _planned(store: Path, study: str) -> int:
+    """How many steps each training of a study has: its own setting, or the recipe's default."""
+    plan = load_plan(Store(store), study) or {}
+    return int(parse_options(load_recipe("distill").options, plan["options"], where=study).to_dict()["steps"])
 
 
 def _set_of(store: Path) -> list[Figure]:
@@ -107,20 +113,20 @@ def _series(store: Store, study: str, run: str) -> dict[str, list[tuple[int, str
 
 
 def _settled(first: Path, second: Path) -> list[Figure]:
-    """Accuracy after the default number of steps and after three times as many, on the same seeds."""
+    """Accuracy after the default number of steps and after many more, on the same seeds."""
     alpha_sweep(terms=LabTerms(store=first))
     figures = []
     for name, store in (("temperature", first), ("alpha", first), ("compare", second)):
-        short = _accuracies(store, name)
+        short, steps = _accuracies(store, name), _planned(store, name)
         _train_on(store, name)
         long = _accuracies(store, f"{name}-{LONG}")
         gaps = {variant: abs(long[variant] - short[variant]) for variant in short}
         worst = max(gaps, key=lambda variant: gaps[variant])
-        note = f"{worst}: {short[worst]:.1f} % after {STEPS}, {long[worst]:.1f} % after {LONG} steps, {SEEDS} seeds"
+        note = f"{worst}: {short[worst]:.1f} % after {steps}, {long[worst]:.1f} % after {LONG} steps, {SEEDS} seeds"
         goal = at_most(POINTS)
         figures.append(Figure(f"{name}, largest change by training on", gaps[worst], "points", goal=goal, note=note))
         figures += [
-            Figure(f"{variant}, {LONG} steps", long[variant], "%", note=f"{short[variant]:.1f} % after {STEPS}")
+            Figure(f"{variant}, {LONG} steps", long[variant], "%", note=f"{short[variant]:.1f} % after {steps}")
             for variant in short
         ]
     return figures

@@ -47,7 +47,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("logits", type=Path)
     parser.add_argument("--fused", action="store_true")
     parser.add_argument("--trainings", type=int, default=len(SEEDS) * len(VALUES))
-    parser.add_argument("--steps", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--part", type=int)
     return parser.parse_args()
 

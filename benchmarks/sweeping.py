@@ -1,4 +1,4 @@
-"""The default temperature sweep, 45 trainings of 2,000 steps, against plain PyTorch loops that do the same work.
+"""The default temperature sweep, 45 trainings of 3,000 steps, against plain PyTorch loops that do the same work.
 
 Ours is the command as a person types it, in a process of its own, with the teacher trained before: planning, two
 worker processes, every run recorded with its series, checkpoints and fingerprint, the table at the end. The peers

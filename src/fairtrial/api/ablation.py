@@ -17,6 +17,7 @@ from fairtrial.analyse.families import compare_family
 from fairtrial.analyse.sweeps import mean_of
 from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, run_arms
 from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.compare import STUDENT
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
@@ -25,7 +26,7 @@ from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import read_mapping
 
 RECIPE = "distill"
-BASE: Mapping[str, Any] = {"strategy": "combined", "student": "cnn", "learning_rate": 1e-2}
+BASE: Mapping[str, Any] = {"strategy": "combined", **STUDENT}
 COMPONENTS = ("temperature", "attention_loss", "layer_matching")
 RUNS = 3
 

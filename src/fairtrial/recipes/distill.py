@@ -69,7 +69,7 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Options(SupervisedOptions):
-    steps: int = option(2000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(3000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
     labels: int = option(
         0,
         "Labels that the student sees, a random subset shared by all variants; 0: all.",
