@@ -10,6 +10,7 @@ from pathlib import Path
 from benchmarks import (
     accuracies,
     calibration,
+    choices,
     comparing,
     kill_lines,
     lab,
@@ -49,4 +50,5 @@ BENCHMARKS = {
     "comparing": Benchmark(comparing.TITLE, comparing.measure, step=2, slow=True),
     "sweeping": Benchmark(sweeping.TITLE, sweeping.measure, step=3, slow=True),
     "lab": Benchmark(lab.TITLE, lab.measure, step=3, slow=True),
+    "choices": Benchmark(choices.TITLE, choices.measure, step=4, slow=True),
 }

@@ -20,7 +20,7 @@ from tests.conftest import Answer
 from tests.harness import make
 
 ROOT = Path(__file__).parent.parent
-NOT_YET = ("decide", "gate", "dashboard", "bench", "recommend", "cost-performance")
+NOT_YET = ("decide", "gate", "dashboard", "bench")
 
 
 def test_generated_pages_are_up_to_date() -> None:

@@ -25,12 +25,14 @@ from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.options import OptionInfo, describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
 from fairtrial.core.schema import METADATA_SCHEMA, STUDY_SCHEMA
+from fairtrial.decide.prices import BUILT_IN
 from fairtrial.plan.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = "docs/evidence"
 NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
 FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
+PRICES = re.compile(r"(<!-- prices -->\n)(.*?)(<!-- /prices -->)", re.DOTALL)
 FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
 
 Page = tuple[str, str]
@@ -46,8 +48,8 @@ def pages(root: Path) -> Iterator[Page]:
     figures = read_figures(root / EVIDENCE)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()
-        if FIGURES.search(text) or FILES.search(text):
-            yield name, with_files(with_figures(text, figures, where=name), root)
+        if FIGURES.search(text) or FILES.search(text) or PRICES.search(text):
+            yield name, with_prices(with_files(with_figures(text, figures, where=name), root))
 
 
 # Tables.
@@ -257,6 +259,22 @@ def met(figure: Mapping[str, Any]) -> str:
 
 def with_files(text: str, root: Path) -> str:
     return FILES.sub(lambda block: f"{block[1]}\n```python\n{(root / block[2]).read_text()}```\n\n{block[4]}", text)
+
+
+# Prices.
+
+
+def with_prices(text: str) -> str:
+    return PRICES.sub(lambda block: f"{block[1]}\n{price_table()}\n{block[3]}", text)
+
+
+def price_table() -> str:
+    rows = (
+        (code(card.name), f"${card.usd_per_hour:.2f}", f"{card.memory_gb:g} GB", f"{card.performance:g} ×", card.basis,
+         f"{card.source}, {card.as_of}")
+        for card in BUILT_IN.cards.values()
+    )  # fmt: skip
+    return table(("card", "per hour", "memory", "speed", "basis of the speed", "price from"), rows)
 
 
 def main() -> int:

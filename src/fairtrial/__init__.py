@@ -21,8 +21,11 @@ if TYPE_CHECKING:
     from fairtrial.api.analyze import analyze
     from fairtrial.api.arms import LabTerms
     from fairtrial.api.compare import StrategyComparison, compare
+    from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.launch import Launched, LaunchTerms, launch
+    from fairtrial.api.points import Source
     from fairtrial.api.power import power
+    from fairtrial.api.recommend import Advice, recommend
     from fairtrial.api.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.script import run
     from fairtrial.api.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
@@ -30,6 +33,10 @@ if TYPE_CHECKING:
     from fairtrial.api.variance import variance
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
+    from fairtrial.decide.analysis import CostPerformanceAnalysis
+    from fairtrial.decide.cost import CostModel
+    from fairtrial.decide.points import CostPoint
+    from fairtrial.decide.recommend import Constraints
     from fairtrial.plan.study import Study, read_study
     from fairtrial.record.tables import Columns
 
@@ -61,6 +68,15 @@ _HOMES = {
     "LabTerms": "fairtrial.api.arms",
     "variance": "fairtrial.api.variance",
     "power": "fairtrial.api.power",
+    "cost_performance": "fairtrial.api.cost_performance",
+    "CostPerformance": "fairtrial.api.cost_performance",
+    "recommend": "fairtrial.api.recommend",
+    "Advice": "fairtrial.api.recommend",
+    "Source": "fairtrial.api.points",
+    "CostModel": "fairtrial.decide.cost",
+    "CostPerformanceAnalysis": "fairtrial.decide.analysis",
+    "CostPoint": "fairtrial.decide.points",
+    "Constraints": "fairtrial.decide.recommend",
     "compare_samples": "fairtrial.analyse.compare",
     "aggregate": "fairtrial.analyse.aggregate",
     "SummaryRule": "fairtrial.analyse.summaries",
@@ -74,11 +90,12 @@ _HOMES = {
 }
 
 __all__ = [
-    "Ablation", "Analysis", "Columns", "Comparison", "Estimate", "FairtrialError", "LabTerms", "LaunchTerms",
-    "Launched", "Question", "StrategyComparison", "Study", "SummaryRule", "Sweep", "Trained", "Verdict",
+    "Ablation", "Advice", "Analysis", "Columns", "Comparison", "Constraints", "CostModel", "CostPerformance",
+    "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms", "LaunchTerms", "Launched",
+    "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep", "Trained", "Verdict",
     "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "compare", "compare_samples",
-    "export_runs", "launch", "list_runs", "power", "query", "read_study", "resume", "run", "show_run", "sweep",
-    "temperature", "temperature_sweep", "train", "variance",
+    "cost_performance", "export_runs", "launch", "list_runs", "power", "query", "read_study", "recommend", "resume",
+    "run", "show_run", "sweep", "temperature", "temperature_sweep", "train", "variance",
 ]  # fmt: skip
 
 

@@ -23,6 +23,10 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         f"distill {s}": ("distill", {**SMALL, **TEACHER, "strategy": s})
         for s in ("none", "kd", "mse", "attention", "progressive", "combined")
     },
+    **{
+        f"finetune {m}": ("finetune", {**SMALL, "method": m, "rank": 2, "width": 8, "pretrain_steps": 8})
+        for m in ("full", "lora")
+    },
     "a file": (str(Path(__file__).parent.parent.parent / "examples/my_recipe.py"), SHORT),
 }
 PROGRAMS = {"command"}

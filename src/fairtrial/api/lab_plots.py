@@ -1,4 +1,4 @@
-"""Charts of the laboratory: a sweep's curve, strategies side by side, an ablation as a forest."""
+"""Charts of the laboratory: a sweep's curve, strategies side by side, an ablation as a forest, a frontier of costs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 from fairtrial.api.ablation import Ablation
 from fairtrial.api.compare import BASELINE, MATCHED, Strategy, StrategyComparison
+from fairtrial.api.cost_performance import CostPerformance
 from fairtrial.api.sweep import Sweep
 from fairtrial.core.words import counted, shown_value
+from fairtrial.decide.cost import Priced
 from fairtrial.report import charts
 
 
@@ -79,3 +81,24 @@ def ablation_chart(found: Ablation, path: Path) -> None:
     ]  # fmt: skip
     title = f"What the model loses without a component; the full model has {shown_value(found.full.accuracy.value)}"
     charts.save(charts.forest(rows, metric=found.metric, level=found.level, sesoi=None, title=title), path)
+
+
+def frontier_chart(found: CostPerformance, path: Path) -> None:
+    """Cost against the metric, with intervals and the frontier drawn."""
+    frontier, judged = found.frontier, found.frontier.judged
+    rows = [_point_row(found, point, member) for point, member in zip(frontier.points, frontier.members, strict=True)]
+    on_it = counted(len(frontier.on_it), "configuration")
+    title = f"{on_it} of {len(frontier.points)} on the frontier of cost and {judged.quantity}"
+    chart = charts.frontier(
+        rows, metric=judged.metric, level=found.level, title=title, card=found.model.card.name,
+        better="higher" if judged.direction == "max" else "lower", estimated=any(p.basis for p in frontier.points),
+    )  # fmt: skip
+    charts.save(chart, path)
+
+
+def _point_row(found: CostPerformance, point: Priced, member: bool) -> dict[str, Any]:
+    cost, quality = found.estimate(point.cost), found.estimate(point.quality)
+    return {
+        "name": point.name, "cost": cost.value, "cost_low": cost.low, "cost_high": cost.high, "value": quality.value,
+        "low": quality.low, "high": quality.high, "member": member,
+    }  # fmt: skip

@@ -24,11 +24,11 @@ from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.gather import Wanted, from_runs
 from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.api.prices import load_prices
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.paths import default_store
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
-from fairtrial.decide.prices import gpu_named
 from fairtrial.record.store import Store
 
 
@@ -102,14 +102,15 @@ def power(
     gpu: str | None = None,
     hours_per_run: float | None = None,
     price_per_hour: float | None = None,
+    prices: str | os.PathLike[str] | None = None,
     metric: str | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Plan:
     """Seeds per arm that see a difference of `sesoi`, or P(candidate > control) ≥ `superiority`."""
     _check(sesoi, sd, pilot, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
-    _refuse_inert(pilot, superiority, design, correlation, assurance, metric, gpu, price_per_hour)
+    _refuse_inert(pilot, superiority, design, correlation, assurance, metric, gpu, price_per_hour, prices)
     assurance = ASSURANCE if assurance is None else assurance
-    price_per_hour = gpu_named(gpu).usd_per_hour if gpu else price_per_hour
+    price_per_hour = load_prices(prices).card(gpu).usd_per_hour if gpu else price_per_hour
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
@@ -157,6 +158,7 @@ def _check(
 def _refuse_inert(
     pilot: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
     assurance: float | None, metric: str | None, gpu: str | None, price: float | None,
+    prices: str | os.PathLike[str] | None,
 ) -> None:  # fmt: skip
     """Options that would do nothing here are mistakes."""
     rules = [
@@ -165,6 +167,7 @@ def _refuse_inert(
         (assurance is not None and not pilot, "--assurance is about the noise of a --pilot"),
         (metric is not None and not pilot, "--metric is that of a --pilot"),
         (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
+        (prices is not None and gpu is None, "--prices is about the card of --gpu"),
     ]
     problems = [told for holds, told in rules if holds]
     if problems:

@@ -38,6 +38,8 @@ COMMANDS = {
     "variance": "Say how noisy it is and how many seeds are enough.",
     "analyze": "Say whether a change made it better, and how sure that is.",
     "power": "Say how many seeds, hours and dollars a question needs.",
+    "cost-performance": "Price every configuration; show the frontier of cost and accuracy.",
+    "recommend": "Name the configuration that fits a budget, a deadline and a card.",
     "doctor": "Show what is installed and what this machine can measure.",
 }
 
@@ -51,7 +53,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = importlib.import_module(f"fairtrial.cli.{cmd_name}").command
+        command: click.Command = importlib.import_module(f"fairtrial.cli.{cmd_name.replace('-', '_')}").command
         return command
 
     def resolve_command(

@@ -39,14 +39,15 @@ CORRELATION_HELP = "Correlation between paired runs; --sd and a one-arm --pilot 
     help="How surely the pilot's noise bound holds; that bound is planned on.  [default: 0.8]",
 )
 @click.option("--hours-per-run", type=float, help="To add up hours.  [default: the pilot's]")
-@click.option("--gpu", metavar="NAME", help="To add up money: a100-80gb, v100 or t4.")
+@click.option("--gpu", metavar="CARD", help="To add up money: a100-80gb, v100, t4, h100, l4 …")
+@click.option("--prices", metavar="FILE", help="Prices of your own: a dated YAML file.")
 @click.option("--price-per-hour", type=float, help="To add up money, in dollars.")
 @with_output
 def command(
     out: Output, *, sesoi: float | None, sd: float | None, pilot: Sequence[str], metric: str | None,
     design: str | None, correlation: float | None, superiority: float | None, alpha: float, power: float,
     side: str | None, assurance: float | None, hours_per_run: float | None, gpu: str | None,
-    price_per_hour: float | None,
+    price_per_hour: float | None, prices: str | None,
 ) -> None:  # fmt: skip
     """Say how many seeds, hours and dollars a question needs, before anything is started."""
     from fairtrial.api import power as api
@@ -56,7 +57,7 @@ def command(
     plan = api.power(
         sesoi=sesoi, sd=sd, pilot=pilot, design=design, correlation=correlation, superiority=superiority,
         alpha=alpha, power=power, side=side, assurance=assurance, hours_per_run=hours_per_run,
-        gpu=gpu, price_per_hour=price_per_hour, metric=metric, store=out.store,
+        gpu=gpu, price_per_hour=price_per_hour, prices=prices, metric=metric, store=out.store,
     )  # fmt: skip
     rows = list(plan.curve) or [plan.to_dict()]
     out.give(plan.to_dict(), rows, lambda console: _show(console, plan))

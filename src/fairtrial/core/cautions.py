@@ -41,10 +41,15 @@ FEWER_LABELS = Caution(
     "The teacher saw {teacher_labels} labels, the student {student_labels}: part of a gain may come from that.",
     "Give the student all labels with --labels 0.",
 )
+ONE_BASE = Caution(
+    "one base model",
+    "All runs start from one pre-trained model ({base}): differences do not cover variation between such models.",
+    "Repeat the study with another --pretrain-seed.",
+)
 INERT_OPTION = Caution(
     "inert option",
     "{option} has no effect here: {why}.",
-    "Leave it out, or choose a strategy that uses it.",
+    "Leave it out, or choose settings that use it.",
 )
 SEED_NOT_PASSED = Caution(
     "seed not passed",
@@ -251,6 +256,51 @@ DEAD_ARMS = Caution(
     "arms without a result",
     "No run of {names} ended with a valid number: nothing can be said about it but that.",
     "Look at those runs; they are results too.",
+)
+OLD_PRICES = Caution(
+    "old prices",
+    "The price of {card} is of {as_of}, {days} days ago: prices move.",
+    "Give today's in a file with --prices.",
+)
+CONVERTED_HOURS = Caution(
+    "converted hours",
+    "Hours and cost on {card} are estimates. Basis: {basis}.",
+    "Measure there before you decide on a close call: a model that does not fill a card never reaches its speed.",
+)
+NOT_FITTING = Caution(
+    "does not fit",
+    "Too large for the {memory} GB of {card}: {names}. Its hours and cost there are those of a card that had the room.",
+    "Choose a card with more memory with --gpu.",
+)
+TIGHT_MEMORY = Caution(
+    "tight memory",
+    "{need} GB of {memory} GB: a framework's own needs are not in that figure.",
+    "Try one step there first.",
+)
+NO_HOURS = Caution(
+    "no hours",
+    "{variant} is left out: it has no completed run that was timed by itself.",
+    "Runs that were trained together cannot tell their time: make them anew with --no-stack --replace.",
+)
+LOST_AS_WORST = Caution(
+    "lost runs",
+    "{count} run(s) ended without a valid {metric}; each counts as the worst value seen.",
+    "Look at them: a configuration that loses runs costs more than its hours.",
+)
+FEW_FOR_CHOICE = Caution(
+    "few seeds for a choice",
+    "{n} seeds per configuration: the probabilities rest on a guess of the noise from so few runs.",
+    "Run more seeds of the ones that matter.",
+)
+UNSURE_CONSTRAINT = Caution(
+    "unsure constraint",
+    "{constraint} is met by the mean, but only with a probability of {percent} %.",
+    "Run more seeds, or ask for certainty with --confidence 0.9.",
+)
+INERT_LIMIT = Caution(
+    "inert limit",
+    "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",
+    "Leave it out, or choose a larger card.",
 )
 
 ALL = {caution.code: caution for caution in list(globals().values()) if isinstance(caution, Caution)}

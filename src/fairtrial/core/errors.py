@@ -6,7 +6,7 @@ Only `cli/app.py` prints them; everyone else raises.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 EXIT_OK = 0
 EXIT_USER = 1
@@ -97,6 +97,20 @@ class Diverged(Exception):
         self.step = step
         self.metric = metric
         self.value = value
+
+
+def all_at_once(*checks: Callable[[], object]) -> None:
+    """Do every check, then raise what all of them found as one error: nobody mends a request word by word."""
+    errors = []
+    for check in checks:
+        try:
+            check()
+        except UserError as error:
+            errors.append(error)
+    if errors:
+        told = [sentence for error in errors for sentence in (error.message, *error.problems)]
+        hint = next((error.hint for error in errors if error.hint), None)
+        raise InvalidOptions(told[0], problems=told[1:], hint=hint) if len(errors) > 1 else errors[0]
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:

@@ -87,7 +87,8 @@ class Timings(_Part):
 class Resources(_Part):
     """What the run used. Null, or not there, where it could not be measured."""
 
-    parameters: int | None = None
+    parameters: int | None = Field(None, description="All of the model's, frozen ones included.")
+    trainable_parameters: int | None = None
     flops_per_step: int | None = None
     tensor_bytes: dict[str, int] | None = Field(None, description="By kind: parameters, gradients, optimizer, …")
     peak_tensor_bytes: int | None = None

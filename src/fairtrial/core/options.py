@@ -29,6 +29,7 @@ class Role(StrEnum):
     MODEL = "model"
     DATA = "data"
     TEACHER = "teacher"
+    PRETRAINING = "pretraining"
     EVALUATION = "evaluation"
     SELECTION = "selection"
     COMPUTE = "compute"

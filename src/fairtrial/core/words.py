@@ -62,3 +62,38 @@ def shown_time(seconds: float | None) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.1f} h"
     )
+
+
+def shown_chance(probability: float) -> str:
+    """In percent; what is not quite certain never reads as 0 or 100."""
+    percent = 100 * probability
+    return "> 99 %" if percent > 99 else "< 1 %" if percent < 1 else f"{percent:.0f} %"
+
+
+def shown_money(dollars: float) -> str:
+    """Three significant digits: prices are not known better than that."""
+    return f"${_three(dollars)}"
+
+
+def shown_hours(hours: float | None) -> str:
+    """Hours with three significant digits; short ones in the unit that a person would use."""
+    if hours is None:
+        return ""
+    if 0 < hours < 1 / 60:
+        return f"{_three(3600 * hours)} s"
+    return f"{_three(60 * hours)} min" if 0 < hours < 1 else f"{_three(hours)} h"
+
+
+def shown_memory(gigabytes: float | None) -> str:
+    if gigabytes is None:
+        return ""
+    return f"{_three(1000 * gigabytes)} MB" if 0 < gigabytes < 1 else f"{gigabytes:.3g} GB"
+
+
+def _three(value: float) -> str:
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    if abs(value) < 1e-4:
+        return f"{value:.2e}"
+    decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+    return f"{round(value, decimals):,.{decimals}f}" if abs(value) < 1000 else f"{float(f'{value:.3g}'):,.0f}"

@@ -1,34 +1,162 @@
-"""What an hour on a GPU costs: a dated table of list prices."""
+"""What an hour on a card costs, how much fits on it, how fast it is: a dated table that people can replace.
+
+Speeds are relative to an A100-80GB. Those of the A100, the V100 and the T4 are rules of thumb; the others are ratios of
+dense half-precision peaks, which real trainings seldom reach in full. A table of one's own replaces all prices.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
-from fairtrial.core.errors import UserError
+from pydantic import BaseModel, ConfigDict, Field
+
+from fairtrial.core.cautions import OLD_PRICES
+from fairtrial.core.errors import UserError, all_at_once, unknown
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.options import parse_options
+
+REFERENCE = "a100-80gb"
+STALE_DAYS = 270
+"""After that many days a list price is worth a second look."""
+
+THUMB = "rule of thumb"
+PEAK = "ratio of dense half-precision peaks"
 
 
 @dataclass(frozen=True)
-class Gpu:
-    """A card, and its list price per hour in dollars as of November 2026."""
+class Card:
+    """A kind of device that one can rent, with what is known about it and from where."""
 
     name: str
     usd_per_hour: float
+    memory_gb: float
+    performance: float
+    as_of: date
+    source: str
+    basis: str = "given with the price"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "usd_per_hour": self.usd_per_hour, "memory_gb": self.memory_gb,
+            "performance": self.performance, "performance_basis": self.basis, "as_of": self.as_of.isoformat(),
+            "source": self.source,
+        }  # fmt: skip
 
 
-GPUS = {
-    gpu.name: gpu
-    for gpu in (
-        Gpu("a100-80gb", 3.00),
-        Gpu("v100", 2.00),
-        Gpu("t4", 0.50),
-    )
-}
+@dataclass(frozen=True)
+class PriceTable:
+    """Cards by the word that people type. `speeds` also knows cards that have no price here."""
+
+    cards: Mapping[str, Card]
+    source: str
+    speeds: Mapping[str, float]
+
+    def card(self, name: str) -> Card:
+        found = self.cards.get(name.lower())
+        if found is None:
+            raise UserError(
+                f"{self.source}: {unknown('card', name, self.cards)}",
+                hint="Cards of your own go into a file that is given with --prices.",
+            )
+        return found
+
+    def cautions(self, card: Card, today: date) -> list[FilledCaution]:
+        age = (today - card.as_of).days
+        return [OLD_PRICES.fill(card=card.name, as_of=card.as_of, days=age)] if age > STALE_DAYS else []
 
 
-def gpu_named(name: str) -> Gpu:
-    if name.lower() not in GPUS:
-        raise UserError(
-            f"no price for GPU '{name}'; known: {', '.join(GPUS)}",
-            hint="Give the price yourself with --price-per-hour.",
+DOCUMENTED = "documented list price", date(2026, 11, 1)
+MARKET = "median or midpoint of published on-demand offers", date(2026, 5, 20)
+SMALL_CLOUD = "on-demand price of a large cloud's smallest instance with it", date(2026, 6, 17)
+
+BUILT_IN = PriceTable(
+    {
+        name: Card(name, price, memory, speed, day, source, basis)
+        for name, price, memory, speed, basis, (source, day) in (
+            ("a100-80gb", 3.00, 80, 1.0, THUMB, DOCUMENTED),
+            ("v100", 2.00, 16, 0.6, THUMB, DOCUMENTED),
+            ("t4", 0.50, 16, 0.3, THUMB, DOCUMENTED),
+            ("b200", 5.88, 180, 7.2, PEAK, MARKET),
+            ("h200", 4.00, 141, 3.17, PEAK, MARKET),
+            ("h100", 2.95, 80, 3.17, PEAK, MARKET),
+            ("l40s", 1.861, 48, 1.16, PEAK, SMALL_CLOUD),
+            ("a10g", 1.006, 24, 0.22, PEAK, SMALL_CLOUD),
+            ("l4", 0.805, 24, 0.39, PEAK, SMALL_CLOUD),
+            ("rtx-4090", 0.69, 24, 0.53, PEAK, MARKET),
         )
-    return GPUS[name.lower()]
+    },
+    "built-in prices",
+    {},
+)
+
+
+class PriceRow(BaseModel):
+    """One card of a price file. Memory and performance may be left out for cards that Fairtrial knows."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    usd_per_hour: float = Field(gt=0)
+    memory_gb: float | None = Field(default=None, gt=0)
+    performance: float | None = Field(default=None, gt=0)
+
+
+class PriceFile(BaseModel):
+    """A price file: when and whence, and the cards."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    as_of: date
+    valid_until: date | None = None
+    source: str = "your price file"
+    cards: dict[str, PriceRow] = Field(min_length=1)
+
+
+def read_prices(values: Mapping[str, Any], where: str, today: date) -> PriceTable:
+    """A table from the content of a price file, or everything that is wrong with it."""
+    found: list[PriceFile] = []
+    all_at_once(
+        lambda: found.append(parse_options(PriceFile, values, where=where, noun="key")),
+        lambda: _check_dates(values, where, today),
+    )
+    given = found[0]
+    problems = []
+    for name, row in given.cards.items():
+        lacking = [word for word in ("memory_gb", "performance") if getattr(row, word) is None]
+        if lacking and name.lower() not in BUILT_IN.cards:
+            problems.append(
+                f"{where}: cards.{name}: {' and '.join(lacking)} must be given for a card that is not known"
+            )
+    if problems:
+        raise UserError(problems[0], problems=problems[1:], hint="Correct the file given with --prices.")
+    cards = {name.lower(): _card(name.lower(), row, given) for name, row in given.cards.items()}
+    return PriceTable(cards, where, {name: card.performance for name, card in BUILT_IN.cards.items()})
+
+
+def _check_dates(values: Mapping[str, Any], where: str, today: date) -> None:
+    """Whether prices are of a day that has come and not yet expired; what is no date is told elsewhere."""
+    problems = []
+    if (day := _day(values.get("as_of"))) and day > today:
+        problems.append(f"{where}: as_of: {day} has not come yet")
+    if (day := _day(values.get("valid_until"))) and day < today:
+        problems.append(f"{where}: valid_until: these prices expired on {day}")
+    if problems:
+        raise UserError(problems[0], problems=problems[1:], hint="Give prices that hold today with --prices.")
+
+
+def _day(given: Any) -> date | None:
+    try:
+        return date.fromisoformat(str(given))
+    except ValueError:
+        return None
+
+
+def _card(name: str, row: PriceRow, given: PriceFile) -> Card:
+    known = BUILT_IN.cards.get(name)
+    memory = row.memory_gb or (known.memory_gb if known else 0.0)
+    own = row.performance is not None
+    performance = row.performance or (known.performance if known else 0.0)
+    basis = known.basis if known and not own else "given with the price"
+    return Card(name, row.usd_per_hour, memory, performance, given.as_of, given.source, basis)

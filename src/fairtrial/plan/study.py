@@ -133,16 +133,24 @@ def read_study(path: Path) -> Study:
     return study
 
 
-def read_mapping(path: Path) -> dict[str, Any]:
+def read_mapping(path: Path, hint: str = "Write one with: fairtrial init") -> dict[str, Any]:
     """The mapping in a YAML file, or one sentence on why there is none."""
+    content = read_yaml(path, hint=hint)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} does not hold a mapping of keys to values", hint=hint)
+    return content
+
+
+def read_yaml(path: Path, hint: str) -> Any:
+    """What a YAML or JSON file holds, or one sentence on why it cannot be read."""
     import yaml
 
     from fairtrial.plan.yaml_values import PlainLoader
 
     try:
-        content = yaml.load(path.read_text(encoding="utf-8"), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
+        return yaml.load(path.read_text(encoding="utf-8"), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
     except FileNotFoundError:
-        raise UserError(f"no file {path}", hint="Write one with: fairtrial init") from None
+        raise UserError(f"no file {path}", hint=hint) from None
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
     except yaml.YAMLError as error:
@@ -150,6 +158,3 @@ def read_mapping(path: Path) -> dict[str, Any]:
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "not readable"
         raise UserError(f"{path} is not valid YAML{place}: {problem}") from None
-    if not isinstance(content, dict):
-        raise UserError(f"{path} does not hold a mapping of keys to values", hint="Write one with: fairtrial init")
-    return content

@@ -28,7 +28,9 @@ def children_cpu_seconds() -> float:
 def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     """Parameters, FLOPs and tensor memory of one step; null where a trainable has no tensors to count."""
     if not hasattr(trainable, "tensor_groups"):
-        return dict.fromkeys(("parameters", "flops_per_step", "tensor_bytes", "peak_tensor_bytes"))
+        return dict.fromkeys(
+            ("parameters", "trainable_parameters", "flops_per_step", "tensor_bytes", "peak_tensor_bytes")
+        )
     snapshot = trainable.state()
     if hasattr(trainable, "flops_per_step"):
         trainable.step(step, Watch())
@@ -38,10 +40,11 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
         kept = {"activations": activations}
     groups: Mapping[str, Any] = trainable.tensor_groups()
     counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()} | kept
-    parameters = sum(tensor.numel() for tensor in groups["parameters"])
+    trained, frozen = (sum(tensor.numel() for tensor in groups.get(name, ())) for name in ("parameters", "frozen"))
     trainable.load_state(snapshot)
     return {
-        "parameters": parameters,
+        "parameters": trained + frozen,
+        "trainable_parameters": trained,
         "flops_per_step": flops,
         "tensor_bytes": counted,
         "peak_tensor_bytes": sum(counted.values()),
@@ -54,7 +57,8 @@ def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    known = {t.untyped_storage().data_ptr() for t in trainable.tensor_groups()["parameters"]}  # type: ignore[attr-defined]
+    groups = trainable.tensor_groups()  # type: ignore[attr-defined]
+    known = {tensor.untyped_storage().data_ptr() for tensors in groups.values() for tensor in tensors}
     saved: dict[int, int] = {}
 
     def note(tensor: torch.Tensor) -> torch.Tensor:

@@ -164,11 +164,11 @@ class Supervised:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.module.load_state_dict(state["module"])
-        for kept, saved in (
-            (self.averages, state["optimizer"]["exp_avg"]),
-            (self.squares, state["optimizer"]["exp_avg_sq"]),
-        ):
-            for own, value in zip(kept, saved, strict=True):
+        self.load_optimizer(state["optimizer"])
+
+    def load_optimizer(self, saved: Mapping[str, Sequence[Tensor]]) -> None:
+        for kept, values in ((self.averages, saved["exp_avg"]), (self.squares, saved["exp_avg_sq"])):
+            for own, value in zip(kept, values, strict=True):
                 own.copy_(value)
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:

@@ -15,7 +15,6 @@ per store; its outputs over the training set are computed once, not each step.
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -23,7 +22,6 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import model_validator
 
 from fairtrial.core.cautions import FEWER_LABELS, INERT_OPTION, ONE_TEACHER
-from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.specs import Metric, Need
@@ -36,6 +34,7 @@ from fairtrial.recipes._supervised import (
     stack_runs,
     warm_up,
 )
+from fairtrial.recipes._weights import load_weights
 from fairtrial.recipes.classify import make_module
 from fairtrial.recipes.data import load_data, save_arrays
 from fairtrial.recipes.models import STACKED, WITH_LAYERS, WITH_MAPS, ModelName
@@ -202,7 +201,7 @@ class Teacher:
 
     def __init__(self, options: Options, setting: Setting) -> None:
         self.run: RunPaths = setting.needs["teacher"]
-        weights, self.sha256 = _load_weights(self.run.last)
+        weights, self.sha256 = load_weights(self.run.last, "the teacher's")
         assert setting.data is not None
         self.examples = len(setting.data.array("train_y"))
         setting.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
@@ -223,31 +222,6 @@ def _load_output(path: Path) -> Tensor:
     import torch
 
     return torch.from_numpy(numpy.load(path, mmap_mode="r").copy())
-
-
-def _load_weights(path: Path) -> tuple[dict[str, Tensor], str]:
-    """A teacher's weights and their hash."""
-    if not path.is_file():
-        raise UserError(f"the teacher's checkpoint {path} is missing", hint="Launch again to train it anew.")
-    return _read_weights(path, path.stat().st_mtime_ns)
-
-
-@functools.lru_cache(maxsize=8)
-def _read_weights(path: Path, _changed: int) -> tuple[dict[str, Tensor], str]:
-    """Read once per process; a teacher that was made anew is another one."""
-    import torch
-
-    payload = torch.load(path, map_location="cpu", weights_only=True)
-    weights: dict[str, Tensor] = payload["state"]["module"]
-    return weights, _hash_weights(weights)
-
-
-def _hash_weights(weights: Mapping[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    for name in sorted(weights):
-        digest.update(name.encode())
-        digest.update(weights[name].numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _compute_outputs(folder: Path, weights: Mapping[str, Tensor], options: Options, setting: Setting) -> dict[str, Any]:

@@ -59,7 +59,7 @@ def machine(packages: Iterable[str] = PACKAGES) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "hostname": platform.node(),
-        "cpu": _cpu_name(),
+        "cpu": cpu_name(),
         "cpu_count": os.cpu_count(),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "gpu": None if not Path("/dev/nvidia0").exists() else "nvidia",
@@ -75,7 +75,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _cpu_name() -> str | None:
+def cpu_name() -> str | None:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -43,6 +43,7 @@ def _facts(run: Run) -> dict[str, Any]:
         "changes": environment.get("git_dirty_hash") or ("none" if environment.get("git_commit") else None),
         "versions": environment.get("versions") or {},
         "machine": {name: environment.get(name) for name in _MACHINE},
+        "resources": resources,
         "parameters": resources.get("parameters"),
         "flops_per_step": resources.get("flops_per_step"),
         "streams": metadata["lineage"].get("streams"),

@@ -17,8 +17,8 @@ from fairtrial.core.training import Cache, Dataset
 if TYPE_CHECKING:
     import numpy
 
-DataName = Literal["mnist1d", "digits"]
-GENERATED = ("mnist1d",)
+DataName = Literal["mnist1d", "mnist1d_shifted", "digits"]
+GENERATED = ("mnist1d", "mnist1d_shifted")
 MOST_SETS = 2**30
 """Data sets that can be generated anew, and how many different sets of report data that gives."""
 Arrays = Mapping[str, "numpy.ndarray[Any, Any]"]

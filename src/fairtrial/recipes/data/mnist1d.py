@@ -19,8 +19,16 @@ FRESH_SEEDS = 2**31
 
 
 def make() -> dict[str, Any]:
-    published = _generate(PUBLISHED_SEED)
-    fresh = _generate(EVAL_SEED)
+    return splits(PUBLISHED_SEED, EVAL_SEED)
+
+
+def make_report(number: int) -> dict[str, Any]:
+    return fresh_report(number)
+
+
+def splits(seed: int, eval_seed: int, **changes: Any) -> dict[str, Any]:
+    """Training and report data of one seed, evaluation data of another; `changes` are settings of the generator."""
+    published, fresh = generate(seed, **changes), generate(eval_seed, **changes)
     return {
         "train_x": published["x"],
         "train_y": published["y"],
@@ -31,18 +39,20 @@ def make() -> dict[str, Any]:
     }
 
 
-def make_report(number: int) -> dict[str, Any]:
+def fresh_report(number: int, **changes: Any) -> dict[str, Any]:
     """Report data that nobody has seen: the same distribution, drawn anew."""
-    fresh = _generate(FRESH_SEEDS + number)
+    fresh = generate(FRESH_SEEDS + number, **changes)
     return {"report_x": fresh["x_test"], "report_y": fresh["y_test"]}
 
 
-def _generate(seed: int) -> dict[str, Any]:
+def generate(seed: int, **changes: Any) -> dict[str, Any]:
     import mnist1d.data
     import numpy
 
     settings = mnist1d.data.get_dataset_args()
     settings.seed = seed
+    for name, value in changes.items():
+        setattr(settings, name, value)
     with _global_generators_kept():
         raw = mnist1d.data.make_dataset(settings)
     kinds = {"x": numpy.float32, "x_test": numpy.float32, "y": numpy.int64, "y_test": numpy.int64}

@@ -9,6 +9,7 @@ from fairtrial.report.charts.arms import arms
 from fairtrial.report.charts.curves import Band, learning_curves
 from fairtrial.report.charts.differences import difference_distribution
 from fairtrial.report.charts.families import forest
+from fairtrial.report.charts.frontier import frontier
 from fairtrial.report.charts.noise import variance_panels
 from fairtrial.report.charts.pairs import paired_differences
 from fairtrial.report.charts.profiles import performance_profiles
@@ -21,6 +22,7 @@ __all__ = [
     "arms",
     "difference_distribution",
     "forest",
+    "frontier",
     "learning_curves",
     "paired_differences",
     "performance_profiles",

@@ -10,7 +10,7 @@ from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.words import counted
 from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
 from fairtrial.report.charts.grammar import Chart, Panel, alt
-from fairtrial.report.charts.places import Interval, known
+from fairtrial.report.charts.places import known, round_numbers
 from fairtrial.report.charts.style import BLUE, INK, LETTER, PERCENT, QUIET, VERMILLION
 
 WIDTH, HEIGHT = 400, 300
@@ -92,8 +92,8 @@ def _frame(curve: Curve, relative: bool, metric: str) -> Frame:
     y = (min(widths) / 1.5, max(widths) * 1.2)
     what = "half-width / mean" if relative else "half-width"
     return Frame(
-        Axis("number of runs n", x, log=True, ticks=_round_numbers(x), labels="format(datum.value, ',d')", grid=False),
-        Axis(f"{what}, {curve.name} of {metric}", y, log=True, ticks=_round_numbers(y), labels=_written(relative)),
+        Axis("number of runs n", x, log=True, ticks=round_numbers(x), labels="format(datum.value, ',d')", grid=False),
+        Axis(f"{what}, {curve.name} of {metric}", y, log=True, ticks=round_numbers(y), labels=_written(relative)),
         width=WIDTH,
         height=HEIGHT,
     )
@@ -101,16 +101,6 @@ def _frame(curve: Curve, relative: bool, metric: str) -> Frame:
 
 def _written(relative: bool) -> str:
     return PERCENT if relative else "format(datum.value, '.3~g')"
-
-
-def _round_numbers(domain: Interval) -> list[float]:
-    """Ticks for a logarithmic axis: as many round numbers as do not crowd it."""
-    for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1,)):
-        ticks = [float(f"{digit}e{power}") for power in range(-12, 13) for digit in digits]
-        inside = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
-        if len(inside) <= 9:
-            return inside
-    return inside[::3]
 
 
 def _is_left(frame: Frame, needed: int | None) -> bool:

@@ -105,3 +105,18 @@ def cut(x: Array, y: Array, domain: Interval) -> tuple[Array, Array]:
 def evenly(count: int, limit: int) -> list[int]:
     """At most `limit` of `count` places, spread evenly."""
     return [int(place) for place in np.unique(np.linspace(0, count - 1, min(count, limit)).round())] if count else []
+
+
+TICKS = 9
+"""Numbers along an axis that do not crowd it."""
+
+
+def round_numbers(domain: Interval) -> list[float]:
+    """Ticks for a logarithmic axis: as many round numbers as do not crowd it."""
+    first, last = (math.floor(math.log10(end)) for end in domain)
+    for digits in ((1, 2, 3, 5, 7), (1, 2, 5), (1,)):
+        ticks = [float(f"{digit}e{power}") for power in range(first, last + 1) for digit in digits]
+        inside = [tick for tick in ticks if domain[0] <= tick <= domain[1]]
+        if len(inside) <= TICKS:
+            return inside
+    return inside[:: math.ceil(len(inside) / TICKS)]

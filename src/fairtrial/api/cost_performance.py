@@ -1,0 +1,116 @@
+"""cost-performance: price every configuration on a card and say which of them are worth their money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.sweeps import mean_of
+from fairtrial.api.arms import LabTerms, check_terms, limits
+from fairtrial.api.points import Points, Source, gather_points
+from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.decide.analysis import CostPerformanceAnalysis
+from fairtrial.decide.cost import CostModel, Priced
+from fairtrial.decide.frontier import Frontier
+from fairtrial.decide.points import Reading
+from fairtrial.decide.prices import REFERENCE
+
+
+@dataclass(frozen=True)
+class CostPerformance:
+    """Every configuration on one card, with the frontier between what they cost and what they reach."""
+
+    model: CostModel
+    frontier: Frontier
+    gathered: Points
+    level: float
+    cautions: Sequence[FilledCaution] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.gathered.failed
+
+    def estimate(self, reading: Reading) -> Estimate:
+        return estimated(reading, self.level)
+
+    def to_dict(self) -> dict[str, Any]:
+        frontier, judged = self.frontier, self.frontier.judged
+        winner, step = frontier.efficiency_winner, frontier.best_step
+        local = self.gathered.local
+        return {
+            "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
+            "gpu": self.model.card.to_dict(), "prices": self.model.table.source,
+            "metric": judged.metric, "direction": judged.direction, "objectives": list(judged.objectives),
+            "calibration": None if local is None else local.to_dict(),
+            "points": self.rows(), "frontier": frontier.names,
+            "efficiency_winner": None if winner is None else winner.name,
+            "marginal": None if step is None else step.to_dict(),
+            "savings_against": frontier.reference.name, "hypervolume": frontier.volume,
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = self.frontier
+        standing = zip(found.points, found.members, found.beaten_by, found.probabilities, strict=True)
+        return [
+            {
+                **point_row(point, self.level), "pareto": member, "dominated_by": beaten,
+                "frontier_probability": probability, "savings": found.savings(point),
+            }
+            for point, member, beaten, probability in standing
+        ]  # fmt: skip
+
+
+def point_row(priced: Priced, level: float) -> dict[str, Any]:
+    """A point as documents have it: what it costs, what it reaches, and on what each figure rests."""
+    point = priced.point
+    return {
+        "name": point.name, "hours": priced.hours.value, "hours_ci": limits(estimated(priced.hours, level)),
+        "cost": priced.cost.value, "cost_ci": limits(estimated(priced.cost, level)),
+        "accuracy": point.quality.value, "ci": limits(estimated(point.quality, level)), "runs": point.quality.n or None,
+        "lost": point.lost, "memory": point.memory, "memory_basis": point.memory_basis, "fits": priced.fits,
+        "device": point.device, "measured_hours": point.time.value, "estimated": priced.basis is not None,
+        "basis": priced.basis or f"measured on {point.device}", "settings": dict(point.settings),
+    }  # fmt: skip
+
+
+def estimated(reading: Reading, level: float) -> Estimate:
+    """A reading with its interval, where seeds are known."""
+    return mean_of(np.array(list(reading.by_seed.values()) or [reading.value]), round(1 - level, 12))
+
+
+def cost_performance(
+    source: Source | None = None,
+    *,
+    gpu: str = REFERENCE,
+    objectives: Sequence[str] = ("cost", "accuracy"),
+    reference: Mapping[str, float] | None = None,
+    terms: LabTerms | None = None,
+    today: date | None = None,
+) -> CostPerformance:
+    """Price the configurations of a source on a card; `reference` asks for the hypervolume above it."""
+    terms, today = terms or LabTerms(), today or date.today()
+    check_terms(terms)
+    gathered = gather_points(source or Source(), terms, today, gpu)
+    model = CostModel.of(gpu, gathered.table, gathered.local)
+    judged = replace(gathered.judged, objectives=tuple(objectives))
+    frontier = CostPerformanceAnalysis(model, judged).frontier(gathered.points, reference)
+    cautions = [*gathered.cautions, *general_cautions(model, frontier.points, gathered, today)]
+    large = [point.name for point in frontier.points if point.fits is False]
+    if large:
+        cautions.append(NOT_FITTING.fill(names=", ".join(large), card=gpu, memory=f"{model.card.memory_gb:g}"))
+    return CostPerformance(model, frontier, gathered, terms.level, cautions)
+
+
+def general_cautions(
+    model: CostModel, points: Sequence[Priced], gathered: Points, today: date
+) -> list[FilledCaution]:  # fmt: skip
+    """What prices and converted hours rest on."""
+    cautions = list(gathered.table.cautions(model.card, today))
+    bases = {point.basis for point in points if point.basis}
+    return cautions + [CONVERTED_HOURS.fill(card=model.card.name, basis=basis) for basis in sorted(bases)]

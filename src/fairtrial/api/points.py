@@ -1,0 +1,358 @@
+"""Configurations to choose from: the variants of a study, the rows of a file, or a family that is trained now."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairtrial.analyse.summaries import SummaryRule
+from fairtrial.api.arms import LabTerms, lab_name, run_arms
+from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.gather import Gathered, Wanted, from_study
+from fairtrial.api.numbers import Numbers, number_runs
+from fairtrial.api.prices import load_prices
+from fairtrial.core.cautions import FEW_FOR_CHOICE, LOST_AS_WORST, NO_HOURS
+from fairtrial.core.devices import Calibration
+from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, default_store
+from fairtrial.core.runs import Status
+from fairtrial.core.specs import split_and_quantity
+from fairtrial.core.traces import Trace, likely_direction
+from fairtrial.core.words import counted
+from fairtrial.decide.cost import LOCAL
+from fairtrial.decide.frontier import Judged
+from fairtrial.decide.points import CostPoint
+from fairtrial.decide.prices import BUILT_IN, PriceTable
+from fairtrial.plan.study import read_yaml
+from fairtrial.probe.calibration import calibrate
+from fairtrial.record.environment import cpu_name
+from fairtrial.record.index import list_rows
+from fairtrial.record.store import Store
+
+FAMILY_RECIPE, FAMILY_STUDY = "finetune", "finetune-family"
+GIGABYTE = 1e9
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the points come from. Exactly one of study, file and training is used; with none, the newest study."""
+
+    study: str | None = None
+    configs: str | os.PathLike[str] | None = None
+    train: bool = False
+    metric: str | None = None
+    """NAME, or NAME:max or NAME:min."""
+    device: str | None = None
+    """What the hours were measured on, where neither the file nor this machine says so."""
+    prices: str | os.PathLike[str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """When a family is trained: options of the recipe that all of it shares."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points with what is known about them as a whole."""
+
+    points: Sequence[CostPoint]
+    judged: Judged
+    source: str
+    table: PriceTable = BUILT_IN
+    study: str | None = None
+    trained: bool = False
+    failed: bool = False
+    local: Calibration | None = None
+    cautions: Sequence[FilledCaution] = field(default_factory=list)
+
+
+def gather_points(
+    source: Source, terms: LabTerms, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
+) -> Points:  # fmt: skip
+    """The points that a person means; whatever is wrong with the request is said before anything is trained.
+
+    `gpu` must have a price where it is given; `also` checks the rest of the request.
+    """
+    store = Store(default_store(terms.store))
+    found: list[Points] = []
+    tables: list[PriceTable] = []
+
+    def read_prices() -> None:
+        tables.append(load_prices(source.prices, today))
+        if gpu is not None:
+            tables[0].card(gpu)
+
+    def read_what_is_at_hand() -> None:
+        if source.configs:
+            found.append(_from_file(Path(source.configs), source))
+        elif study := source.study or (None if source.train else _newest(store, source)):
+            found.append(_from_study(store, study, source))
+
+    all_at_once(partial(_refuse_two_places, source), also, read_prices, read_what_is_at_hand)
+    return replace(found[0] if found else _from_family(store, source, terms), table=tables[0])
+
+
+def _refuse_two_places(source: Source) -> None:
+    chosen = [word for word in ("study", "configs", "train") if getattr(source, word)]
+    if len(chosen) > 1:
+        raise UserError(f"points come from one place: {' and '.join(chosen)} exclude each other")
+
+
+def parse_metric(given: str | None) -> tuple[str | None, str | None]:
+    """NAME:max or NAME:min, or only a name."""
+    if given is None:
+        return None, None
+    name, colon, direction = given.rpartition(":")
+    if colon and direction not in ("max", "min"):
+        raise UserError(f"metric: the direction of '{given}' must be max or min, not '{direction}'")
+    return (name, direction) if colon else (given, None)
+
+
+def _newest(store: Store, source: Source) -> str | None:
+    """The newest study whose runs have hours and the metric."""
+    metric, _ = parse_metric(source.metric)
+    for row in list_rows(store):
+        usual = row["study"] not in (ADHOC_STUDY, NEEDS_STUDY)
+        timed = row["status"] == Status.COMPLETED.value and row["wall_s"] is not None and not row["synthetic"]
+        if usual and timed and (metric or row["metric"]) in row["final"]:
+            return str(row["study"])
+    return None
+
+
+def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
+    """LoRA at four ranks and full fine-tuning, trained now: each in a process of its own, since hours are wanted."""
+    recipe = load_checked_recipe(FAMILY_RECIPE)
+    family: Mapping[str, Mapping[str, Any]] = recipe.module.FAMILY
+    changed = {name for values in family.values() for name in values} & set(source.options)
+    if changed:
+        raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
+    name = lab_name(FAMILY_STUDY, recipe, source.options, None, beside=next(iter(family.values())))
+    study = terms.study_of(name, recipe, options=dict(source.options), variants=dict(family))
+    terms.tell(f"Nothing to price yet: training {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
+    ran = run_arms(study, replace(terms, stack=False), recipe.metric.on("report") if recipe.metric else None)
+    found = _from_study(store, name, source)
+    return replace(found, trained=True, failed=bool(ran.launched.bad))
+
+
+def _from_study(store: Store, name: str, source: Source) -> Points:
+    metric, direction = parse_metric(source.metric)
+    gathered = from_study(store, name, Wanted([metric] if metric else (), direction))
+    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
+    points: list[CostPoint] = []
+    cautions: list[FilledCaution] = []
+    worst = _worst(numbers, gathered.direction)
+    for arm, traces in gathered.arms.items():
+        hours = {str(t.seed): t.facts["wall_s"] / 3600 for t in traces if _is_timed(t)}
+        if not hours or not any(each.value is not None for each in numbers[arm].values()):
+            cautions.append(NO_HOURS.fill(variant=arm))
+            continue
+        points.append(_point(arm, traces, hours, numbers, worst, gathered))
+    if not points:
+        raise UserError(
+            f"no variant of study '{gathered.source}' has both {gathered.metric} and hours of its own",
+            hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
+        )
+    device, local = _device(store, gathered, source)
+    points = [replace(point, device=device) for point in points]
+    judged = Judged(gathered.metric, gathered.direction)
+    cautions += _lost(points, gathered.metric) + _few(points)
+    return Points(points, judged, f"study {name}", study=name, local=local, cautions=cautions)
+
+
+def _is_timed(trace: Trace) -> bool:
+    return trace.status is Status.COMPLETED and trace.facts.get("wall_s") is not None
+
+
+def _worst(numbers: Numbers, direction: str) -> float:
+    values = [each.value for arm in numbers.values() for each in arm.values() if each.value is not None]
+    return (min if direction == "max" else max)(values, default=float("nan"))
+
+
+def _point(
+    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: Numbers, worst: float, gathered: Gathered
+) -> CostPoint:  # fmt: skip
+    """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
+    values = {seed: worst if each.value is None else each.value for seed, each in numbers[arm].items()}
+    lost = sum(each.value is None for each in numbers[arm].values())
+    memory, basis = _memory(traces)
+    named = (gathered.plan or {}).get("variants", {}).get(arm, {})
+    settings = {name: traces[0].facts["options"].get(name, value) for name, value in named.items()}
+    return CostPoint(arm, dict(hours), values, memory, settings=settings, memory_basis=basis, lost=lost)
+
+
+def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
+    """The most that any run needed: the tensors of training where they were counted, else the whole process."""
+    for name, basis in (
+        ("peak_tensor_bytes", "tensors that training keeps, measured"),
+        ("peak_process_bytes", "largest size of the process, measured"),
+    ):
+        found = [t.facts["resources"].get(name) for t in traces if _is_timed(t)]
+        known = [value for value in found if value is not None]
+        if known:
+            return max(known) / GIGABYTE, basis
+    return None, "not measured"
+
+
+def _lost(points: Sequence[CostPoint], metric: str) -> list[FilledCaution]:
+    count = sum(point.lost for point in points)
+    return [LOST_AS_WORST.fill(count=count, metric=metric)] if count else []
+
+
+def _few(points: Sequence[CostPoint]) -> list[FilledCaution]:
+    few = min((point.quality.n for point in points if point.quality.n > 1), default=99)
+    return [FEW_FOR_CHOICE.fill(n=few)] if few < 5 else []
+
+
+def _device(store: Store, gathered: Gathered, source: Source) -> tuple[str, Calibration | None]:
+    """What the hours were measured on: the card that was named, or this machine, calibrated."""
+    if source.device:
+        return source.device, None
+    facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
+    kinds = {
+        (f["machine"].get("cpu"), f["options"].get("device", "cpu"), f["options"].get("threads", 1)) for f in facts
+    }
+    hint = "Say which card the hours were measured on with --device."
+    if len(kinds) > 1:
+        raise UserError(
+            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=hint
+        )
+    [(cpu, device, threads)] = kinds
+    if device != "cpu":
+        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
+    return LOCAL, _calibration(store, cpu or "unknown", int(threads), hint)
+
+
+def _calibration(store: Store, cpu: str, threads: int, hint: str) -> Calibration:
+    """Measured once per store and kind of machine, and kept there."""
+
+    def make(_: Path) -> Mapping[str, Any]:
+        if cpu != cpu_name():
+            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
+        return {"calibration": vars(calibrate(cpu, threads))}
+
+    entry = store.cache.entry("calibration", {"name": cpu, "threads": threads, "version": 1}, make)
+    return Calibration(**entry.manifest["calibration"])
+
+
+NEEDED = ("name", "hours", "memory", "device")
+PER_SEED = ("accuracies", "values")
+
+
+def _from_file(path: Path, source: Source) -> Points:
+    metric, direction = parse_metric(source.metric)
+    metric = metric or "accuracy"
+    direction = direction or likely_direction(metric)
+    rows = _rows(path)
+    reader = _RowReader(path.name, metric, source.device)
+    points = [point for number, row in enumerate(rows, 1) if (point := reader.point(row, number))]
+    if not rows:
+        raise UserError(f"{path.name} has no points", hint="Give name, hours, accuracy, memory and device of each.")
+    if reader.problems:
+        raise UserError(reader.problems[0], problems=reader.problems[1:])
+    return Points(points, Judged(metric, direction), path.name, cautions=_few(points))
+
+
+def _rows(path: Path) -> list[Mapping[str, Any]]:
+    """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
+    if path.suffix == ".csv":
+        try:
+            with path.open(newline="", encoding="utf-8-sig") as file:
+                return list(csv.DictReader(file))
+        except FileNotFoundError:
+            raise UserError(f"no file {path}") from None
+        except (OSError, UnicodeDecodeError, csv.Error) as error:
+            raise UserError(f"cannot read {path}: {error}") from None
+    content = read_yaml(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
+    listed = content.get("points") if isinstance(content, dict) else content
+    if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
+        raise UserError(f"{path.name} does not hold a list of points", hint="Like - {name: r8, hours: 2.1, …}.")
+    return listed
+
+
+@dataclass
+class _RowReader:
+    """Turns rows into points and collects everything that is wrong with them."""
+
+    where: str
+    metric: str
+    device: str | None
+    problems: list[str] = field(default_factory=list)
+
+    def point(self, row: Mapping[str, Any], number: int) -> CostPoint | None:
+        before = len(self.problems)
+        label = f"{self.where}, point {number}" + (f" ({row['name']})" if row.get("name") else "")
+        given = {str(key): value for key, value in row.items() if key is not None}
+        if self.device and not _filled(given.get("device")):
+            given["device"] = self.device
+        each = next((name for name in PER_SEED if _filled(given.get(name))), None)
+        for word in (*NEEDED, *(() if each else (self.metric,))):
+            if word not in given or (word != "memory" and not _filled(given[word])):
+                self.problems.append(f"{label}: '{word}' is missing")
+        hours = self._numbers(given.get("hours"), f"{label}: hours", least=0)
+        quality = self._numbers(given.get(each or self.metric), f"{label}: {each or self.metric}")
+        memory = self._numbers(given.get("memory"), f"{label}: memory", least=0)
+        self._check_metric(quality, given, each, label)
+        seeds = self._seeds(given.get("seeds"), quality, hours, label)
+        if len(self.problems) > before:
+            return None
+        taken = {*NEEDED, *PER_SEED, self.metric, "seeds"}
+        settings = {key: value for key, value in given.items() if key not in taken and _filled(value)}
+        return CostPoint(
+            str(given["name"]), _by_seed(hours, seeds), _by_seed(quality, seeds), memory[0] if memory else None,
+            str(given["device"]), settings, "given in the file",
+        )  # fmt: skip
+
+    def _numbers(self, given: Any, label: str, least: float | None = None) -> list[float]:
+        """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
+        if not _filled(given):
+            return []
+        listed = given if isinstance(given, list) else str(given).replace(";", " ").split()
+        found = []
+        for each in listed:
+            try:
+                value = float(each)
+            except (TypeError, ValueError):
+                self.problems.append(f"{label}: {each!r} is not a number")
+                continue
+            if value != value or value in (float("inf"), float("-inf")):
+                self.problems.append(f"{label}: must be a finite number, not {each}")
+            elif least is not None and value < least:
+                self.problems.append(f"{label}: must be at least {least:g}, not {value:g}")
+            else:
+                found.append(value)
+        return found
+
+    def _check_metric(self, quality: Sequence[float], given: Mapping[str, Any], each: str | None, label: str) -> None:
+        if split_and_quantity(self.metric)[1] == "accuracy":
+            outside = [value for value in quality if not 0 <= value <= 1]
+            self.problems += [f"{label}: {self.metric} must lie between 0 and 1, not {value:g}" for value in outside]
+        if each and quality and _filled(given.get(self.metric)):
+            told, mean = self._numbers(given[self.metric], f"{label}: {self.metric}"), sum(quality) / len(quality)
+            if told and abs(told[0] - mean) > 0.005 * max(abs(mean), abs(told[0])):
+                self.problems.append(f"{label}: {self.metric} is {told[0]:g}, but the mean of {each} is {mean:.4g}")
+
+    def _seeds(self, given: Any, quality: Sequence[float], hours: Sequence[float], label: str) -> list[str] | None:
+        if not _filled(given):
+            return None
+        seeds = [str(each) for each in (given if isinstance(given, list) else str(given).replace(";", " ").split())]
+        if len(seeds) != len(quality) or len(hours) not in (1, len(seeds)):
+            self.problems.append(f"{label}: seeds must be as many as the values, {len(quality)}, not {len(seeds)}")
+        if len(set(seeds)) < len(seeds):
+            self.problems.append(f"{label}: the same seed twice is not another run")
+        return seeds
+
+
+def _filled(value: Any) -> bool:
+    return value is not None and value != "" and value != []
+
+
+def _by_seed(values: Sequence[float], seeds: Sequence[str] | None) -> Any:
+    """As a point takes it: by seed where seeds are named, a list where there are several, else one number."""
+    if len(values) == 1 and (seeds is None or len(seeds) > 1):
+        return values[0]
+    return dict(zip(seeds, values, strict=True)) if seeds else list(values)

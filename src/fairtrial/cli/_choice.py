@@ -1,0 +1,96 @@
+"""What cost-performance and recommend share: where the points come from, and how they are written."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._lab import lab_terms
+from fairtrial.cli._output import Output
+from fairtrial.cli._recipe_options import pairs
+from fairtrial.core.errors import UsageError
+from fairtrial.core.findings import Estimate
+from fairtrial.core.words import shown_value
+
+if TYPE_CHECKING:
+    from fairtrial.api.arms import LabTerms
+    from fairtrial.api.points import Source
+
+RUNS = 3
+TRAINING = ("runs", "seeds", "jobs", "retry_failed", "replace")
+"""Options that only matter when a family is trained, and ask for it."""
+
+_SOURCE = (
+    click.argument("study", required=False),
+    click.option("--configs", metavar="FILE", help="Points from a YAML, JSON or CSV file instead of a study."),
+    click.option("--train", is_flag=True, help="Train the default family: LoRA of rank 8, 16, 32, 64, and full."),
+    click.option("--gpu", default="a100-80gb", show_default=True, metavar="CARD", help="Card to price them on."),
+    click.option("--prices", metavar="FILE", help="Prices of your own: a dated YAML file."),
+    click.option("--device", metavar="CARD", help="Card that the hours were measured on.  [default: as recorded]"),
+    click.option("--metric", metavar="NAME[:max|min]", help="Metric to judge by.  [default: the study's; accuracy]"),
+    click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level of intervals."),
+)
+_TRAINING = (
+    click.option(
+        "--set", "settings", multiple=True, metavar="NAME=VALUE", help="When training: an option of finetune."
+    ),
+    click.option("--runs", type=int, help=f"When training: runs per configuration.  [default: {RUNS}]"),
+    click.option("--seeds", metavar="N|LIST", help="The same, or a list of your own such as 1,2,3."),
+    click.option("--jobs", type=click.IntRange(min=1), help="Processes at once.  [default: number of cores]"),
+    click.option("--retry-failed", is_flag=True, help="Also run cells that failed before."),
+    click.option("--replace", is_flag=True, help="Archive the family's runs and make them anew."),
+)
+
+
+def with_points(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options that say where points come from and how a family is trained."""
+    for option in reversed((*_SOURCE, *_TRAINING)):
+        function = option(function)
+    return function
+
+
+@contextlib.contextmanager
+def points_from(
+    out: Output, *, study: str | None, configs: str | None, train: bool, prices: str | None, device: str | None,
+    metric: str | None, level: float, settings: Sequence[str], **training: Any,
+) -> Iterator[tuple[Source, LabTerms]]:  # fmt: skip
+    """The source and how to train, with progress while it lasts."""
+    from fairtrial.api.points import Source
+
+    given = [f"--{word.replace('_', '-')}" for word in TRAINING if training[word]] + ["--set"] * bool(settings)
+    if given and (study or configs):
+        raise UsageError(f"{', '.join(given)}: only when the default family is trained", hint="Leave it out.")
+    source = Source(study, configs, train or bool(given), metric, device, prices, dict(pairs(settings)))
+    if configs:  # nothing is read from a store, so none is named
+        from fairtrial.api.arms import LabTerms
+
+        yield source, LabTerms(level=level)
+        return
+    with lab_terms(out, RUNS, metric=None, direction=None, level=level, study=None, **training) as terms:
+        yield source, terms
+
+
+def with_interval(estimate: Estimate) -> str:
+    """A value, and its limits where there are any."""
+    if estimate.low is None or estimate.high is None:
+        return shown_value(estimate.value)
+    return f"{shown_value(estimate.value)} [{shown_value(estimate.low)}, {shown_value(estimate.high)}]"
+
+
+def flat_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for spreadsheets: an interval is two columns, settings are columns of their own."""
+    return [_flat(row) for row in rows]
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in row.items():
+        if name == "ci" or name.endswith("_ci"):
+            stem = name.removesuffix("ci")
+            flat[f"{stem}low"], flat[f"{stem}high"] = value or (None, None)
+        elif name != "settings":
+            flat[name] = value
+    return {**flat, **{f"setting_{name}": value for name, value in row["settings"].items()}}

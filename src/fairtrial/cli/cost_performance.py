@@ -1,0 +1,116 @@
+"""fairtrial cost-performance"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._choice import flat_rows, points_from, with_interval, with_points
+from fairtrial.cli._lab import give, next_commands, plain_table
+from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.core.errors import UsageError
+from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.cost_performance import CostPerformance
+
+
+@click.command("cost-performance")
+@with_points
+@click.option(
+    "--objectives", default="cost,accuracy", show_default=True, metavar="LIST",
+    help="What the frontier is about: two or more of cost, accuracy, hours and memory.",
+)  # fmt: skip
+@click.option("--hypervolume", metavar="REFERENCE", help="Also the volume above a point such as cost=200,accuracy=0.")
+@with_chart_output
+def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, **where: Any) -> int:
+    """Price every configuration on a card and find the frontier between cost and accuracy.
+
+    STUDY is a study in the store. Without it and without --configs the newest study that has hours is taken; if there
+    is none, a family of fine-tunings is trained. Hours that were measured on another device are converted by the
+    cards' speeds and marked as estimates.
+    """
+    from fairtrial.api.cost_performance import cost_performance
+
+    names = [name.strip() for name in objectives.split(",") if name.strip()]
+    reference = None if hypervolume is None else parse_reference(hypervolume)
+    with points_from(out, **where) as (source, terms):
+        found = cost_performance(source, gpu=gpu, objectives=names, reference=reference, terms=terms)
+    return give(out, found, flat_rows(found.rows()), lambda console: _show(console, out, found), "frontier_chart")
+
+
+def parse_reference(text: str) -> dict[str, float]:
+    """`cost=200,accuracy=0`"""
+    parts = [part.partition("=") for part in text.split(",")]
+    try:
+        return {name.strip(): float(value) for name, _, value in parts}
+    except ValueError:
+        raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
+
+
+def _show(console: Console, out: Output, found: CostPerformance) -> None:
+    console.print(_headline(found), style="bold", markup=False)
+    console.print()
+    console.print(_table(found))
+    console.print()
+    for line in _lines(found):
+        console.print(line, markup=False)
+    show_cautions(console, found.cautions)
+    if found.gathered.study:
+        show_next(console, next_commands(out, found.gathered.study)[:1])
+
+
+def _headline(found: CostPerformance) -> str:
+    frontier = found.frontier
+    card = found.model.card
+    return (
+        f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier: "
+        f"{', '.join(frontier.names)} ({card.name} at ${card.usd_per_hour:g} an hour, {found.gathered.source})."
+    )
+
+
+def _table(found: CostPerformance) -> Any:
+    from rich.text import Text
+
+    frontier = found.frontier
+    sure = any(share is not None for share in frontier.probabilities)
+    probability = ["On frontier"] if sure else []
+    quantity = frontier.judged.quantity.capitalize()
+    table = plain_table("Config", "Hours", "Cost", quantity, "Memory", "Savings", "Pareto", *probability)
+    for point, row in zip(frontier.points, found.rows(), strict=True):
+        saved = "" if row["savings"] is None else f"{row['savings']:.3g} ×"
+        standing = "yes" if row["pareto"] else f"beaten by {row['dominated_by']}"
+        share, about = row["frontier_probability"], "≈ " if point.basis else ""
+        large = " (too large)" if row["fits"] is False else ""
+        cells = [
+            point.name, about + shown_hours(point.hours.value), about + shown_money(point.cost.value),
+            with_interval(found.estimate(point.quality)), shown_memory(row["memory"]) + large,
+            saved, standing, *(["" if share is None else shown_chance(share)] if sure else []),
+        ]  # fmt: skip
+        table.add_row(*(Text(cell) for cell in cells), style="" if row["pareto"] else "dim")
+    return table
+
+
+def _lines(found: CostPerformance) -> list[str]:
+    frontier = found.frontier
+    quantity, winner, step = frontier.judged.quantity, frontier.efficiency_winner, frontier.best_step
+    lines = []
+    if winner is not None:
+        ratio = winner.quality.value / winner.cost.value
+        lines.append(f"Cost efficiency winner: {winner.name} ({ratio:.3g} {quantity} per dollar).")
+    if step is not None:
+        lines.append(
+            f"Best marginal gain: {step.cheaper} → {step.dearer}, {shown_value(step.gain)} of {quantity} for "
+            f"{shown_money(step.cost)} more ({step.per_dollar:.3g} per dollar)."
+        )
+    lines.append(f"Savings are against {frontier.reference.name}, {shown_money(frontier.reference.cost.value)}.")
+    if frontier.volume is not None:
+        lines.append(f"Hypervolume: {frontier.volume:.4g}.")
+    local = found.gathered.local
+    if local is not None:
+        lines.append(f"Calibration: this machine is {local.performance:.3g} × an A100 ({local.gflops:.3g} GFLOP/s).")
+    return lines

@@ -1,0 +1,106 @@
+"""fairtrial recommend"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._choice import flat_rows, points_from, with_interval, with_points
+from fairtrial.cli._lab import plain_table
+from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._pieces import show_cautions
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
+from fairtrial.core.words import shown_change, shown_hours, shown_money
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.recommend import Advice
+    from fairtrial.decide.cost import Priced
+
+
+@click.command("recommend")
+@with_points
+@click.option("--max-cost", type=float, metavar="USD", help="Budget per run.")
+@click.option("--min-accuracy", type=float, metavar="X", help="The metric must be at least this good.")
+@click.option("--max-time", type=float, metavar="HOURS", help="Deadline.")
+@click.option("--max-memory", type=float, metavar="GB", help="Memory that may be used; the card's own always counts.")
+@click.option(
+    "--objective", type=click.Choice(["accuracy", "cost", "time", "value"]), default="accuracy", show_default=True,
+    help="What to make the most of; value is metric per dollar.",
+)  # fmt: skip
+@click.option("--confidence", type=float, metavar="P", help="Probability with which each constraint must hold.")
+@with_output
+def command(
+    out: Output, *, gpu: str, max_cost: float | None, min_accuracy: float | None, max_time: float | None,
+    max_memory: float | None, objective: str, confidence: float | None, **where: Any,
+) -> int:  # fmt: skip
+    """Name the configuration that fits a budget, a deadline and a card's memory, and say why.
+
+    Points come from the same places as in cost-performance. --gpu any considers every card of the price table.
+    Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do.
+    """
+    from fairtrial.api.recommend import recommend
+    from fairtrial.decide.recommend import Constraints
+
+    constraints = Constraints(max_cost, min_accuracy, max_time, max_memory, confidence)
+    with points_from(out, **where) as (source, terms):
+        found = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
+    document = found.to_dict()
+    rows = [document["expected"], *document["alternatives"]] if found.feasible else document["relaxations"]
+    flat = flat_rows([{k: v for k, v in row.items() if k != "constraints"} for row in rows]) if found.feasible else rows
+    out.give(document, flat, lambda console: _show(console, found))
+    return EXIT_CHECK if not found.feasible else EXIT_RUNS if found.gathered.failed else EXIT_OK
+
+
+def _show(console: Console, found: Advice) -> None:
+    advice = found.found
+    if advice.chosen is None:
+        first, *rest = advice.rationale
+        console.print(first, style="bold", markup=False)
+        for line in rest:
+            console.print(line, markup=False)
+        show_cautions(console, found.cautions)
+        return
+    chosen = advice.chosen.priced
+    console.print(f"Take {chosen.name} on {chosen.card.name}.", style="bold", markup=False)
+    settings = ", ".join(f"{name} {value}" for name, value in chosen.point.settings.items())
+    if settings:
+        console.print(f"Settings: {settings}.", markup=False)
+    console.print(_expected(found, chosen), markup=False)
+    console.print()
+    console.print("Why:", style="bold")
+    for line in advice.rationale:
+        console.print(f"  {line}", markup=False)
+    _show_alternatives(console, found, chosen)
+    fits = ", ".join(f"{each.card.name} ({shown_money(each.cost.value)})" for each in advice.fits_on)
+    console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
+    show_cautions(console, found.cautions)
+
+
+def _expected(found: Advice, chosen: Priced) -> str:
+    about = "about " if chosen.basis else ""
+    quantity = found.found.judged.quantity
+    return (
+        f"Expect {quantity} {with_interval(found.estimate(chosen.quality))}, {about}{shown_hours(chosen.hours.value)} "
+        f"and {about}{shown_money(chosen.cost.value)}."
+    )
+
+
+def _show_alternatives(console: Console, found: Advice, chosen: Priced) -> None:
+    from rich.text import Text
+
+    others = [each.priced for each in found.found.alternatives]
+    if not others:
+        return
+    console.print()
+    console.print("Alternatives on the frontier:", style="bold")
+    quantity = found.found.judged.quantity.capitalize()
+    table = plain_table("  Config", "Card", "Hours", "Cost", quantity, "Difference")
+    for each in others:
+        apart = shown_change(each.quality.value - chosen.quality.value, 4)
+        cells = [f"  {each.name}", each.card.name, shown_hours(each.hours.value), shown_money(each.cost.value)]
+        table.add_row(*(Text(cell) for cell in [*cells, with_interval(found.estimate(each.quality)), apart]))
+    console.print(table)
+    console.print()

@@ -1,0 +1,73 @@
+"""A configuration as a point: how good it was, how long it took, how much memory it needs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A mean, and the value of each seed where they are known."""
+
+    value: float
+    by_seed: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def n(self) -> int:
+        return len(self.by_seed)
+
+    @cached_property
+    def error(self) -> float | None:
+        """The standard error of the mean; None where the seeds say nothing about noise."""
+        if self.n < 2:
+            return None
+        spread = math.fsum((each - self.value) ** 2 for each in self.by_seed.values())
+        return math.sqrt(spread / (self.n - 1) / self.n) or None
+
+    def scaled(self, factor: float) -> Reading:
+        return Reading(self.value * factor, {seed: each * factor for seed, each in self.by_seed.items()})
+
+
+Given = float | Sequence[float] | Mapping[str, float]
+
+
+def read(given: Given, owner: str) -> Reading:
+    """One number, numbers by seed, or a list of numbers whose seeds no other point is known to share."""
+    if isinstance(given, Mapping):
+        by_seed = {str(seed): float(each) for seed, each in given.items()}
+    elif isinstance(given, Sequence):
+        by_seed = {f"{owner} #{place}": float(each) for place, each in enumerate(given, 1)}
+    else:
+        return Reading(float(given))
+    return Reading(math.fsum(by_seed.values()) / len(by_seed), by_seed)
+
+
+@dataclass(frozen=True)
+class CostPoint:
+    """One configuration. `hours` are those on `device`; memory is in gigabytes, None where it is not known.
+
+    `accuracy` stands for the metric, whatever its name. Hours and metric are a number each, a list with one number per
+    seed, or a mapping from seed to number; only a mapping says which seeds are shared with other points.
+    """
+
+    name: str
+    hours: Given
+    accuracy: Given
+    memory: float | None = None
+    device: str = "a100-80gb"
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    memory_basis: str = "given"
+    lost: int = 0
+    """Runs that ended without a number; each counts as the worst value seen."""
+
+    @cached_property
+    def time(self) -> Reading:
+        return read(self.hours, self.name)
+
+    @cached_property
+    def quality(self) -> Reading:
+        return read(self.accuracy, self.name)

@@ -1,0 +1,39 @@
+"""How fast is this machine? Timed on what training mostly does, for as long as it takes to be steady."""
+
+from __future__ import annotations
+
+import time
+
+from fairtrial.core.devices import Calibration
+
+SIZE = 768
+REPEATS = 15
+PRODUCTS = 4
+"""Matrix products per repetition: long enough for the clock, short enough to slip between other work."""
+
+
+def calibrate(device: str, threads: int) -> Calibration:
+    """The median rate of single-precision matrix products, with the quartiles of its repetitions."""
+    import numpy
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        generator = torch.Generator().manual_seed(0)
+        a, b = (torch.randn(SIZE, SIZE, generator=generator) for _ in range(2))
+        out = torch.empty(SIZE, SIZE)
+        torch.mm(a, b, out=out)
+        rates = [_rate(torch, a, b, out) for _ in range(REPEATS)]
+    finally:
+        torch.set_num_threads(before)
+    low, middle, high = (float(each) for each in numpy.quantile(rates, [0.25, 0.5, 0.75]))
+    return Calibration(device, threads, middle, low, high, REPEATS, SIZE)
+
+
+def _rate(torch, a, b, out) -> float:  # type: ignore[no-untyped-def]
+    """GFLOP/s of a few products in a row."""
+    start = time.perf_counter()
+    for _ in range(PRODUCTS):
+        torch.mm(a, b, out=out)
+    return PRODUCTS * 2 * SIZE**3 / (time.perf_counter() - start) / 1e9

@@ -1,0 +1,223 @@
+"""Adapt a trained model to other data: all of its weights, or low-rank additions to them (LoRA).
+
+The base is a transformer, pre-trained on MNIST-1D as a run of `classify`, once per store; what it is adapted to is
+MNIST-1D from another instrument. `--model DIR` takes the transformer of a Hugging Face model directory instead: signals
+are cut into patches, mapped to its width, and read off by a linear layer; both are learned beside it.
+
+LoRA comes from `peft`: pairs of thin matrices beside every linear layer of the blocks. They and the output layer learn;
+all else is frozen, has no gradient and no optimizer state, and is not in the checkpoints.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import model_validator
+
+from fairtrial.core.cautions import INERT_OPTION, ONE_BASE
+from fairtrial.core.errors import UserError
+from fairtrial.core.options import MOST_STEPS, Role, option
+from fairtrial.core.specs import Metric, Need
+from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, fresh_report_set, warm_up
+from fairtrial.recipes._weights import load_weights
+from fairtrial.recipes.classify import make_module
+from fairtrial.recipes.data import DataName, load_data
+from fairtrial.recipes.models import initialize
+
+if TYPE_CHECKING:
+    import torch
+
+SUMMARY = "Fine-tune a pre-trained transformer on shifted data: all of it, or LoRA at a rank."
+REQUIRES = ("torch", "numpy", "mnist1d", "sklearn", "peft", "transformers")
+EXTRA = "finetune"
+METRIC = Metric("accuracy", "max")
+EXAMPLE = {"variants": {"full": {"method": "full"}, "lora": {"method": "lora", "rank": 8}}}
+
+BUILT_IN = "transformer"
+FAMILY: Mapping[str, Mapping[str, Any]] = {
+    **{f"lora-r{rank}": {"method": "lora", "rank": rank} for rank in (8, 16, 32, 64)},
+    "full": {"method": "full"},
+}
+"""What `cost-performance` trains when there is nothing to price."""
+
+ADAPTED = ["qkv", "merge", "widen", "narrow"]
+PATCH = 4
+
+
+class Options(SupervisedOptions):
+    data: DataName = option("mnist1d_shifted", "Data to adapt to.", role=Role.DATA)
+    labels: int = option(
+        1000, "Labels that are seen, a random subset shared by all variants; 0: all.", role=Role.DATA, ge=0
+    )
+    steps: int = option(400, "Steps of fine-tuning.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    eval_every: int = option(
+        100, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
+    )
+    learning_rate: float = option(2e-3, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
+    batch_size: int = option(50, "Examples per step.", role=Role.TRAINING, unit="examples", ge=1)
+    schedule: Literal["constant", "cosine"] = option(
+        "cosine", "How the learning rate changes over the steps.", role=Role.TRAINING
+    )
+    method: Literal["full", "lora"] = option(
+        "lora", "What learns: all weights, or low-rank additions.", role=Role.MODEL
+    )
+    rank: int = option(8, "Rank of the additions of lora.", role=Role.MODEL, ge=1)
+    lora_alpha: int = option(
+        0, "Scale of the additions is this over the rank; 0: twice the rank.", role=Role.MODEL, ge=0
+    )
+    model: str = option(
+        BUILT_IN, "What is adapted: the built-in transformer, or a Hugging Face model directory.", role=Role.MODEL
+    )
+    width: int = option(96, "Width of the built-in transformer.", role=Role.MODEL, ge=4, multiple_of=4)
+    pretrain_data: DataName = option("mnist1d", "Data that it was trained on.", role=Role.PRETRAINING)
+    pretrain_steps: int = option(
+        2000, "Steps of pre-training.", role=Role.PRETRAINING, unit="steps", ge=1, le=MOST_STEPS
+    )
+    pretrain_learning_rate: float = option(2e-3, "Its learning rate, cosine-annealed.", role=Role.PRETRAINING, gt=0)
+    pretrain_seed: int = option(1, "Its seed; all runs start from this one model.", role=Role.PRETRAINING, ge=0)
+
+    @model_validator(mode="after")
+    def _model_exists(self) -> Options:
+        if self.model != BUILT_IN and not (Path(self.model) / "config.json").is_file():
+            raise ValueError(f"model: {self.model} is neither '{BUILT_IN}' nor a folder with a config.json")
+        return self
+
+
+def warm() -> None:
+    import importlib
+
+    warm_up()
+    importlib.import_module("peft")
+
+
+def data(options: Options, cache: Cache) -> Dataset:
+    return load_data(options.data, cache, options.report_set)
+
+
+fresh_report = fresh_report_set
+
+
+def needs(options: Options) -> dict[str, Need]:
+    """The pre-trained model, as a run of `classify`. A model from a directory needs none."""
+    if options.model != BUILT_IN:
+        return {}
+    chosen = {
+        "data": options.pretrain_data, "model": BUILT_IN, "width": options.width, "steps": options.pretrain_steps,
+        "learning_rate": options.pretrain_learning_rate, "schedule": "cosine", "device": options.device,
+        "threads": options.threads,
+    }  # fmt: skip
+    return {"base": Need("classify", chosen, options.pretrain_seed, label="base")}
+
+
+def build(options: Options, setting: Setting) -> Trainable:
+    setting.cautions.extend(_inert(options))
+    module, adapted = _built_in(options, setting) if options.model == BUILT_IN else _from_directory(options, setting)
+    if options.method == "lora":
+        _add_adapters(module, adapted, options, setting)
+    return FineTuned(module, options, setting)
+
+
+def _inert(options: Options) -> list[dict[str, str]]:
+    """Options that were set and reach nothing, said aloud rather than swallowed."""
+    chosen = options.differing()
+    unused = {"rank", "lora_alpha"} if options.method == "full" else set()
+    why = dict.fromkeys(unused, f"method {options.method} does not use it")
+    if options.model != BUILT_IN:
+        names = [name for name in Options.model_fields if name.startswith("pretrain_") or name == "width"]
+        why |= dict.fromkeys(names, "the model comes from a directory")
+    return [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
+
+
+def _built_in(options: Options, setting: Setting) -> tuple[torch.nn.Module, torch.nn.Module]:
+    base = setting.needs["base"]
+    weights, sha256 = load_weights(base.last, "the base model's")
+    setting.lineage["base"] = {"run": base.root.name, "weights_sha256": sha256}
+    setting.cautions.append(ONE_BASE.fill(base=base.root.name))
+    module: torch.nn.Module = make_module(BUILT_IN, options.width, setting)
+    module.load_state_dict(weights)
+    return module, module
+
+
+def _from_directory(options: Options, setting: Setting) -> tuple[torch.nn.Module, torch.nn.Module]:
+    """A transformer from a directory, between a new embedding and a new output layer."""
+    from fairtrial.recipes.models.patched import Patched
+
+    folder = Path(options.model)
+    setting.lineage["base"] = {"directory": folder.name, "weights_sha256": _hash_files(folder)}
+    backbone = _load_backbone(folder)
+    module = Patched(backbone, PATCH, CLASSES)
+    initialize(module.ends, setting.streams)
+    return module, backbone
+
+
+def _load_backbone(folder: Path) -> torch.nn.Module:
+    """Only safetensors are read, and no code from the directory is run."""
+    import torch
+    from transformers import AutoModel
+
+    try:
+        model: torch.nn.Module = AutoModel.from_pretrained(
+            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
+        )
+    except (OSError, ValueError) as error:
+        raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
+    return model
+
+
+def _hash_files(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for path in sorted([folder / "config.json", *folder.glob("*.safetensors")]):
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()
+
+
+def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, setting: Setting) -> None:
+    """Freeze everything, add the low-rank pairs, and let them and the ends of the model learn."""
+    import torch
+    from peft import LoraConfig, inject_adapter_in_model
+
+    for parameter in module.parameters():
+        parameter.requires_grad_(False)
+    config = LoraConfig(
+        r=options.rank, lora_alpha=options.lora_alpha or 2 * options.rank, lora_dropout=0.0,
+        target_modules=ADAPTED if adapted is module else "all-linear",
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(setting.streams.seed("init", "lora"))
+        inject_adapter_in_model(config, adapted)
+    ends = module.output if adapted is module else module.ends
+    for parameter in ends.parameters():  # type: ignore[union-attr]
+        parameter.requires_grad_(True)
+
+
+class FineTuned(Supervised):
+    """A model of which perhaps only a part learns; checkpoints hold that part."""
+
+    def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
+        return (parameter for parameter in self.module.parameters() if parameter.requires_grad)
+
+    def _trained(self) -> dict[str, torch.nn.Parameter]:
+        return {name: each for name, each in self.module.named_parameters() if each.requires_grad}
+
+    def state(self) -> dict[str, Any]:
+        state = {name: value for name, value in super().state().items() if name != "module"}
+        return {**state, "trained": {name: each.detach().clone() for name, each in self._trained().items()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        import torch
+
+        with torch.no_grad():
+            for name, parameter in self._trained().items():
+                parameter.copy_(state["trained"][name])
+        self.load_optimizer(state["optimizer"])
+
+    def tensor_groups(self) -> dict[str, list[torch.Tensor]]:
+        frozen: list[torch.Tensor] = [each for each in self.module.parameters() if not each.requires_grad]
+        return {**super().tensor_groups(), "frozen": frozen}
