@@ -292,7 +292,7 @@ def test_a_run_that_was_lost_counts_as_the_worst_value_and_a_variant_without_run
     assert set(points) == {"a", "b"} and points["b"]["lost"] == 1
     final = [run.final["report_accuracy"] for run in store.match(["lossy/b.seed1"])]
     assert good == pytest.approx((2 * final[0] + worst) / 3)
-    assert {"no hours", "lost runs"} <= {caution["code"] for caution in found["cautions"]}
+    assert {"no hours", "lost runs in a choice"} <= {caution["code"] for caution in found["cautions"]}
 
 
 TINY: dict[str, Any] = {

@@ -283,7 +283,7 @@ NO_HOURS = Caution(
     "Runs that were trained together cannot tell their time: make them anew with --no-stack --replace.",
 )
 LOST_AS_WORST = Caution(
-    "lost runs",
+    "lost runs in a choice",
     "{count} run(s) ended without a valid {metric}; each counts as the worst value seen.",
     "Look at them: a configuration that loses runs costs more than its hours.",
 )
