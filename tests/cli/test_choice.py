@@ -12,6 +12,7 @@ import pytest
 
 from fairtrial import LabTerms, Source, cost_performance
 from fairtrial.core.errors import UserError
+from fairtrial.core.paths import RunPaths
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.harness import make
@@ -87,13 +88,22 @@ def test_a_t4_never_gets_what_does_not_fit_and_takes_longer(cli: Cli, points: Pa
     assert found["expected"]["hours"] == pytest.approx(3.2 / 0.3) and found["expected"]["estimated"]
     assert {each["constraint"] for each in found["binding"]} == {"card_memory"}
     table = cli("cost-performance", "--configs", str(points), "--gpu", "t4")
-    assert "≈ 10.7 h" in table.out and "(too large)" in table.out and "does not fit" not in table.err
+    assert "≈ 10.7 h" in table.out and "(too large)" in table.out
+    assert "no part of the frontier: r32, r64, full" in table.out
+    document = cli("cost-performance", "--configs", str(points), "--gpu", "t4", "--format", "json").json
+    assert document["frontier"] == ["r8", "r16"]
+    large = [point for point in document["points"] if not point["fits"]]
+    assert {(point["pareto"], point["dominated_by"], point["frontier_probability"]) for point in large} == {
+        (False, None, None)
+    }
 
 
 def test_any_card_may_be_asked_for(cli: Cli, points: Path) -> None:
     found = cli("recommend", "--configs", str(points), "--gpu", "any", "--objective", "time", "--format", "json").json
     assert found["recommended"] == {"name": "r8", "card": "b200", "rank": 8}
-    assert found["candidates"] == 50
+    assert found["candidates"] == 50 and "out of 5 configurations on 10 cards" in found["rationale"][0]
+    costs = [each["cost"] for each in found["alternatives"]]
+    assert costs == sorted(costs) and all(each["estimated"] for each in found["fits_on"] if each["card"] != "a100-80gb")
 
 
 def test_nothing_feasible_is_an_answer_with_exit_code_3(cli: Cli, points: Path) -> None:
@@ -107,7 +117,7 @@ def test_nothing_feasible_is_an_answer_with_exit_code_3(cli: Cli, points: Path) 
     )
     text = cli(*line)
     assert text.code == 3 and text.out.startswith("None of 5 configurations meets every constraint.")
-    assert "max-cost $31.2 instead of $31.1 would make r64 feasible." in text.out
+    assert "--max-cost 31.2 instead of 31.1 would make r64 feasible." in text.out
 
 
 def test_constraints_below_ninety_percent_are_cautioned_and_confidence_binds(cli: Cli, points: Path) -> None:
@@ -227,46 +237,32 @@ def test_a_picture_shows_the_frontier(cli: Cli, points: Path, tmp_path: Path) ->
     answer = cli("cost-performance", "--configs", str(points), "--output", "frontier.svg")
     assert answer.code == 0 and "Wrote frontier.svg" in answer.err
     text = (tmp_path / "frontier.svg").read_text()
-    assert "r64" in text and "5 configurations of 5" in text
+    assert "r64" in text and "5 of 5 configurations" in text
 
 
-@pytest.fixture
-def study(cli: Cli, store: Store) -> str:
-    """A small study whose runs had a process to themselves."""
-    line = (
-        "launch",
-        "fake",
-        "--base-run-name",
-        "priced",
-        "--seeds",
-        "3",
-        "--steps",
-        "20",
-        "--variant",
-        "a:plateau=0.8",
-        "--variant",
-        "b:plateau=0.9",
-    )
-    assert cli(*line).code == 0
-    return "priced"
+QUICK = ("--model", "linear", "--steps", "20", "--labels", "200", "--eval-every", "0")
 
 
-def test_a_study_is_priced_by_its_measured_hours(cli: Cli, study: str, store: Store) -> None:
-    found = cli("cost-performance", study, "--format", "json").json
-    assert found["study"] == study and not found["trained"]
-    walls = [
-        run.metadata["timings"]["wall_s"]
-        for _, e in store.directories(study)
-        if (run := store.run(study, e.name)) and run.variant == "a"
-    ]
+def test_a_study_is_priced_by_its_measured_hours(cli: Cli, with_data: Store) -> None:
+    rates = ("--variant", "a:learning_rate=1e-3", "--variant", "b:learning_rate=1e-2")
+    assert cli("launch", "classify", "--base-run-name", "priced", "--seeds", "3", *QUICK, *rates).code == 0
+    found = cli("cost-performance", "priced", "--format", "json").json
+    assert found["study"] == "priced" and not found["trained"]
+    runs = [run for _, e in with_data.directories("priced") if (run := with_data.run("priced", e.name))]
+    walls = [run.metadata["timings"]["wall_s"] for run in runs if run.variant == "a"]
     [point] = [point for point in found["points"] if point["name"] == "a"]
     assert point["measured_hours"] == pytest.approx(sum(walls) / 3 / 3600) and point["runs"] == 3
     assert point["hours"] == pytest.approx(point["measured_hours"] * found["calibration"]["performance"])
-    assert point["estimated"] and point["settings"] == {"plateau": 0.8} and point["frontier_probability"] is not None
-    again = cli("cost-performance", study, "--format", "json").json
-    assert again == found, "the calibration is kept in the store"
-    named = cli("cost-performance", study, "--device", "t4", "--gpu", "t4", "--format", "json").json
+    assert point["estimated"] and point["settings"] == {"learning_rate": 0.001}
+    assert point["frontier_probability"] is not None
+    assert cli("cost-performance", "priced", "--format", "json").json == found, "the calibration is kept in the store"
+    named = cli("cost-performance", "priced", "--device", "t4", "--gpu", "t4", "--format", "json").json
     assert named["calibration"] is None and not named["points"][0]["estimated"]
+    plan = cli("power", "--sesoi", "0.1", "--pilot", "priced:a", "--gpu", "t4", "--format", "json").json
+    assert plan["hours_per_run"] == pytest.approx(point["hours"] / 0.3) and "1 thread" in plan["hours_basis"]
+    with_data.remove(runs[0].paths)
+    partial = cli("cost-performance", "priced", "--format", "json").json
+    assert "missing runs" in {caution["code"] for caution in partial["cautions"]}
 
 
 def test_stacked_runs_have_no_hours_to_price(cli: Cli, with_data: Store) -> None:
@@ -285,14 +281,14 @@ def test_a_run_that_was_lost_counts_as_the_worst_value_and_a_variant_without_run
         make(store, "fake", variant="b", seed=seed, plateau=0.9, diverge_at=5 if seed == 3 else 0, **still)
         make(store, "fake", variant="c", seed=seed, plateau=0.9, diverge_at=5, **still)
     unsaid = cli("cost-performance", "lossy")
-    assert unsaid.code == 1 and "another machine" in unsaid.err and "--device" in unsaid.err
+    assert unsaid.code == 1 and "do not say on what device" in unsaid.err and "--device" in unsaid.err
     found = cli("cost-performance", "lossy", "--device", "t4", "--format", "json").json
     points = {point["name"]: point for point in found["points"]}
     good, worst = (points[name]["accuracy"] for name in ("b", "a"))
     assert set(points) == {"a", "b"} and points["b"]["lost"] == 1
     final = [run.final["report_accuracy"] for run in store.match(["lossy/b.seed1"])]
     assert good == pytest.approx((2 * final[0] + worst) / 3)
-    assert {"no hours", "lost runs in a choice"} <= {caution["code"] for caution in found["cautions"]}
+    assert {"no hours", "lost runs in a choice", "synthetic"} <= {caution["code"] for caution in found["cautions"]}
 
 
 TINY: dict[str, Any] = {
@@ -310,7 +306,7 @@ def test_without_anything_to_price_the_family_is_trained(cli: Cli, with_data: St
     settings = [word for name, value in TINY.items() for word in ("--set", f"{name}={value}")]
     answer = cli("cost-performance", "--runs", "2", *settings, "--format", "json")
     assert answer.code == 0, answer.err
-    assert "Nothing to price yet: training lora-r8, lora-r16, lora-r32, lora-r64, full, 2 runs each." in answer.err
+    assert "Training lora-r8, lora-r16, lora-r32, lora-r64, full, 2 runs each." in answer.err
     found = answer.json
     assert found["trained"] and {point["name"] for point in found["points"]} == {
         "lora-r8",
@@ -322,6 +318,13 @@ def test_without_anything_to_price_the_family_is_trained(cli: Cli, with_data: St
     assert all(point["memory"] > 0 and point["memory_basis"].startswith("tensors") for point in found["points"])
     newest = cli("recommend", "--format", "json").json
     assert newest["study"] == found["study"], "the newest study with hours is taken"
+    for entry in [entry for _, entry in with_data.directories(found["study"]) if "r64" in entry.name]:
+        with_data.remove(RunPaths(Path(entry.path)))
+    again = cli("cost-performance", "--format", "json")
+    resumed = again.json
+    assert "Nothing to price yet: training" in again.err and resumed["trained"] and len(resumed["points"]) == 5, (
+        "a family that was stopped is gone on with"
+    )
     refused = cli("cost-performance", "--set", "rank=8")
     assert refused.code == 1 and "rank: differs within the family" in refused.err
 
@@ -332,10 +335,101 @@ def test_words_that_would_do_nothing_are_refused(cli: Cli, points: Path) -> None
     both = cli("cost-performance", "some-study", "--configs", str(points))
     assert both.code == 1 and "exclude each other" in both.err
     assert cli("cost-performance", "--set", "steps").code == 2
+    named = cli("cost-performance", "--configs", str(points), "--device", "t4")
+    assert named.code == 1 and "has a device of its own" in named.err
+    assert cli("cost-performance", "--configs", str(points), "--runs", "0").code == 2
+    assert cli("cost-performance", "--train", "--device", "t4").code == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("cost-performance", "--objectives", "beauty,cost"),
+        ("cost-performance", "--hypervolume", "foo=3"),
+        ("cost-performance", "--gpu", "abacus"),
+        ("cost-performance", "--metric", ":max"),
+        ("recommend", "--objective", "value", "--metric", "report_loss"),
+        ("recommend", "--max-cost", "-1"),
+    ],
+)
+def test_what_cannot_be_answered_is_refused_before_anything_is_trained(
+    cli: Cli, store: Store, words: tuple[str, ...]
+) -> None:
+    answer = cli(*words)
+    assert answer.code == 1 and "training" not in answer.err and not store.root.exists()
+
+
+TWO_CARDS = """
+as_of: 2026-11-01
+cards:
+  small: {usd_per_hour: 1.0, memory_gb: 16, performance: 1.0}
+  mid: {usd_per_hour: 4.0, memory_gb: 40, performance: 2.0}
+"""
+
+
+def test_sentences_about_several_cards_name_the_right_ones(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "prices.yaml").write_text(TWO_CARDS)
+    (tmp_path / "p.yaml").write_text(
+        "- {name: m8, hours: 1, accuracy: 0.7, memory: 8, device: small}\n- {name: m30, hours: 2, accuracy: 0.8, memory: 30, device: small}\n"
+    )
+    line = ("recommend", "--configs", "p.yaml", "--prices", "prices.yaml", "--gpu", "any", "--format", "json")
+    bound = cli(*line, "--max-cost", "3").json
+    assert bound["recommended"]["name"] == "m8"
+    told = " ".join(bound["rationale"])
+    assert "Binding: max-cost $3.00. Without it m30 on mid would be chosen" in told
+    assert "Binding: the 16.0 GB of small. Without it m30 on small would be chosen" in told.replace("16 GB", "16.0 GB")
+    fast = cli(*line, "--objective", "time").json
+    assert fast["recommended"]["name"] == "m8" and fast["recommended"]["card"] == "mid"
+    assert any("saves about $1.00; its accuracy is the same" in sentence for sentence in fast["rationale"])
+    none = cli(*line, "--min-accuracy", "0.75", "--max-cost", "2.5")
+    assert none.code == 3
+    told = " ".join(none.json["rationale"])
+    assert "A card with 30 GB instead of the 16 GB of small would make m30 feasible." in told
+    assert "--max-cost 4 instead of 2.5 would make m30 on mid feasible (an estimate)." in told
+
+
+def test_a_relaxation_can_be_typed_back(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.yaml").write_text("- {name: a, hours: 0.5034, accuracy: 0.7, memory: 8, device: a100-80gb}\n")
+    answer = cli("recommend", "--configs", "p.yaml", "--max-time", "0.50333")
+    [sentence] = [line for line in answer.out.splitlines() if line.startswith("--max-time")]
+    typed = sentence.split()[1]
+    assert answer.code == 3 and cli("recommend", "--configs", "p.yaml", "--max-time", typed).code == 0
+
+
+def test_the_best_of_several_is_said_to_be_chosen_by_its_own_runs(cli: Cli, tmp_path: Path) -> None:
+    rows = [
+        f"- {{name: c{n}, hours: 1, values: [0.80, 0.81, {0.82 + n / 1000}], memory: 1, device: t4}}" for n in range(4)
+    ]
+    (tmp_path / "p.yaml").write_text("\n".join(rows))
+    found = cli("recommend", "--configs", "p.yaml", "--gpu", "t4", "--confidence", "0.9", "--format", "json").json
+    assert {"chosen of many", "one-arm interval"} <= {caution["code"] for caution in found["cautions"]}
+    assert set(found["not_told_apart"]) == {"c0", "c1", "c2"} and "cannot be told apart" in " ".join(found["rationale"])
+
+
+def test_seedless_figures_are_not_covered_by_confidence_and_equal_values_are_no_noise(
+    cli: Cli, points: Path, tmp_path: Path
+) -> None:
+    line = ("recommend", "--configs", str(points), "--min-accuracy", "0.88", "--confidence", "0.95", "--format", "json")
+    assert "chance not known" in {caution["code"] for caution in cli(*line).json["cautions"]}
+    (tmp_path / "p.yaml").write_text("- {name: a, hours: 1, accuracies: [0.8, 0.8, 0.8], memory: 1, device: t4}\n")
+    still = cli("recommend", "--configs", "p.yaml", "--min-accuracy", "0.8", "--gpu", "t4", "--format", "json").json
+    assert still["expected"]["constraints"][0]["probability"] is None
+
+
+def test_a_narrow_terminal_loses_no_figure(points: Path) -> None:
+    from io import StringIO
+
+    from rich.console import Console
+
+    from fairtrial.cli.cost_performance import _table
+
+    out = StringIO()
+    Console(file=out, width=80).print(_table(cost_performance(Source(configs=points), gpu="t4"), 80))
+    assert "…" not in out.getvalue() and "≈ $80.3" in out.getvalue()
 
 
 def test_the_same_from_python(points: Path) -> None:
     found = cost_performance(Source(configs=points), gpu="l4", terms=LabTerms(level=0.9))
-    assert found.frontier.names == ["r8", "r16", "r32", "r64", "full"]
+    assert found.frontier.names == ["r8", "r16", "r32", "r64"], "56 GB do not fit into 24"
     with pytest.raises(UserError, match="no study"):
         cost_performance(Source(study="nothing"))

@@ -92,6 +92,33 @@ def test_shared_seeds_move_together_and_other_seeds_do_not():
     assert abs(np.corrcoef(ranks[:, 0], ranks[:, 2])[0, 1]) < 0.03
 
 
+def test_readings_that_share_no_seed_are_independent_also_in_their_spread():
+    """Two points of two seeds each: by hand, each mean moves by a Cauchy variable of its own."""
+    from scipy import stats
+
+    first, second = (Reading(0.0, {f"{name}1": -1.0, f"{name}2": 1.0}) for name in "ab")
+    drawn = draw_means([[first], [second]], 100_000)[:, :, 0]
+    sizes = np.abs(drawn) > 1
+    assert (
+        stats.chi2_contingency(
+            [
+                [np.sum(sizes[:, 0] & sizes[:, 1]), np.sum(sizes[:, 0] & ~sizes[:, 1])],
+                [np.sum(~sizes[:, 0] & sizes[:, 1]), np.sum(~sizes[:, 0] & ~sizes[:, 1])],
+            ]
+        ).pvalue
+        > 1e-3
+    )
+
+
+def test_one_more_seed_does_not_part_what_moves_together():
+    base = {str(n): value for n, value in enumerate([0.70, 0.74, 0.72])}
+    first = Reading(0.72, base)
+    more = {**{seed: value + 0.01 for seed, value in base.items()}, "3": 0.73}
+    second = Reading(sum(more.values()) / 4, more)
+    drawn = draw_means([[first], [second]], 20_000)[:, :, 0]
+    assert (drawn[:, 1] > drawn[:, 0]).mean() > 0.85
+
+
 def test_what_has_one_seed_or_no_noise_stays_where_it_is():
     drawn = draw_means([[Reading(3.0)], [Reading(2.0, {"1": 2.0})], [Reading(1.0, {"1": 1.0, "2": 1.0})]], 50)
     assert (drawn == np.array([3.0, 2.0, 1.0])[:, None]).all()

@@ -16,7 +16,7 @@ from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.decide.analysis import CostPerformanceAnalysis
 from fairtrial.decide.cost import CostModel, Priced
-from fairtrial.decide.frontier import Frontier
+from fairtrial.decide.frontier import Frontier, Judged, corner_of
 from fairtrial.decide.points import Reading
 from fairtrial.decide.prices import REFERENCE
 
@@ -70,7 +70,8 @@ def point_row(priced: Priced, level: float) -> dict[str, Any]:
     """A point as documents have it: what it costs, what it reaches, and on what each figure rests."""
     point = priced.point
     return {
-        "name": point.name, "hours": priced.hours.value, "hours_ci": limits(estimated(priced.hours, level)),
+        "name": point.name, "card": priced.card.name,
+        "hours": priced.hours.value, "hours_ci": limits(estimated(priced.hours, level)),
         "cost": priced.cost.value, "cost_ci": limits(estimated(priced.cost, level)),
         "accuracy": point.quality.value, "ci": limits(estimated(point.quality, level)), "runs": point.quality.n or None,
         "lost": point.lost, "memory": point.memory, "memory_basis": point.memory_basis, "fits": priced.fits,
@@ -96,7 +97,7 @@ def cost_performance(
     """Price the configurations of a source on a card; `reference` asks for the hypervolume above it."""
     terms, today = terms or LabTerms(), today or date.today()
     check_terms(terms)
-    gathered = gather_points(source or Source(), terms, today, gpu)
+    gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))
     model = CostModel.of(gpu, gathered.table, gathered.local)
     judged = replace(gathered.judged, objectives=tuple(objectives))
     frontier = CostPerformanceAnalysis(model, judged).frontier(gathered.points, reference)
@@ -107,10 +108,17 @@ def cost_performance(
     return CostPerformance(model, frontier, gathered, terms.level, cautions)
 
 
+def _check_asked(objectives: Sequence[str], reference: Mapping[str, float] | None) -> None:
+    """Refuse what cannot be answered before anything is trained for it."""
+    asked = Judged(objectives=tuple(objectives))
+    if reference is not None:
+        corner_of(reference, asked)
+
+
 def general_cautions(
     model: CostModel, points: Sequence[Priced], gathered: Points, today: date
 ) -> list[FilledCaution]:  # fmt: skip
     """What prices and converted hours rest on."""
     cautions = list(gathered.table.cautions(model.card, today))
-    bases = {point.basis for point in points if point.basis}
-    return cautions + [CONVERTED_HOURS.fill(card=model.card.name, basis=basis) for basis in sorted(bases)]
+    bases = {(point.card.name, point.basis) for point in points if point.basis}
+    return cautions + [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]

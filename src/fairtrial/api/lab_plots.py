@@ -87,8 +87,9 @@ def frontier_chart(found: CostPerformance, path: Path) -> None:
     """Cost against the metric, with intervals and the frontier drawn."""
     frontier, judged = found.frontier, found.frontier.judged
     rows = [_point_row(found, point, member) for point, member in zip(frontier.points, frontier.members, strict=True)]
-    on_it = counted(len(frontier.on_it), "configuration")
-    title = f"{on_it} of {len(frontier.points)} on the frontier of cost and {judged.quantity}"
+    names = [judged.quantity if name == "accuracy" else name for name in judged.objectives]
+    total = counted(len(frontier.points), "configuration")
+    title = f"{len(frontier.on_it)} of {total} on the frontier of {', '.join(names[:-1])} and {names[-1]}"
     chart = charts.frontier(
         rows, metric=judged.metric, level=found.level, title=title, card=found.model.card.name,
         better="higher" if judged.direction == "max" else "lower", estimated=any(p.basis for p in frontier.points),

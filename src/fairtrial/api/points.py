@@ -14,10 +14,11 @@ from typing import Any
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.arms import LabTerms, lab_name, run_arms
 from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.devices import measured_on
 from fairtrial.api.gather import Gathered, Wanted, from_study
 from fairtrial.api.numbers import Numbers, number_runs
 from fairtrial.api.prices import load_prices
-from fairtrial.core.cautions import FEW_FOR_CHOICE, LOST_AS_WORST, NO_HOURS
+from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST, MISSING_RUNS, NO_HOURS
 from fairtrial.core.devices import Calibration
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import FilledCaution
@@ -26,18 +27,17 @@ from fairtrial.core.runs import Status
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.core.words import counted
-from fairtrial.decide.cost import LOCAL
 from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import BUILT_IN, PriceTable
-from fairtrial.plan.study import read_yaml
-from fairtrial.probe.calibration import calibrate
-from fairtrial.record.environment import cpu_name
+from fairtrial.plan.study import read_data
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
 
 FAMILY_RECIPE, FAMILY_STUDY = "finetune", "finetune-family"
 GIGABYTE = 1e9
+ENOUGH = 5
 
 
 @dataclass(frozen=True)
@@ -90,17 +90,34 @@ def gather_points(
     def read_what_is_at_hand() -> None:
         if source.configs:
             found.append(_from_file(Path(source.configs), source))
-        elif study := source.study or (None if source.train else _newest(store, source)):
+        elif study and not begun:
             found.append(_from_study(store, study, source))
 
+    study = source.study or (None if source.train or source.configs else _newest(store, source))
+    begun = _begun_family(store, study) if study and not source.study else None
     all_at_once(partial(_refuse_two_places, source), also, read_prices, read_what_is_at_hand)
+    if begun:  # the same command goes on from where it was stopped
+        source, terms = replace(source, options=begun["options"]), replace(terms, runs=begun["seeds"])
     return replace(found[0] if found else _from_family(store, source, terms), table=tables[0])
+
+
+def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
+    """The plan of a family that was begun and not finished; None for every other study."""
+    plan = load_plan(store, study) if study.startswith(FAMILY_STUDY) else None
+    if plan is None:
+        return None
+    done = {(row["variant"], row["seed"]) for row in list_rows(store, study) if Status(row["status"]).is_result}
+    planned = {(variant, seed) for variant in plan["variants"] for seed in plan["seeds"]}
+    return plan if planned - done else None
 
 
 def _refuse_two_places(source: Source) -> None:
     chosen = [word for word in ("study", "configs", "train") if getattr(source, word)]
-    if len(chosen) > 1:
-        raise UserError(f"points come from one place: {' and '.join(chosen)} exclude each other")
+    problems = [f"points come from one place: {' and '.join(chosen)} exclude each other"] if len(chosen) > 1 else []
+    if source.train and source.device:
+        problems.append("device: what is trained now is measured on this machine")
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
 
 
 def parse_metric(given: str | None) -> tuple[str | None, str | None]:
@@ -108,6 +125,8 @@ def parse_metric(given: str | None) -> tuple[str | None, str | None]:
     if given is None:
         return None, None
     name, colon, direction = given.rpartition(":")
+    if not (name if colon else given).strip():
+        raise UserError(f"metric: '{given}' names none")
     if colon and direction not in ("max", "min"):
         raise UserError(f"metric: the direction of '{given}' must be max or min, not '{direction}'")
     return (name, direction) if colon else (given, None)
@@ -133,7 +152,8 @@ def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
         raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
     name = lab_name(FAMILY_STUDY, recipe, source.options, None, beside=next(iter(family.values())))
     study = terms.study_of(name, recipe, options=dict(source.options), variants=dict(family))
-    terms.tell(f"Nothing to price yet: training {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
+    why = "Training" if source.train else "Nothing to price yet: training"
+    terms.tell(f"{why} {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
     ran = run_arms(study, replace(terms, stack=False), recipe.metric.on("report") if recipe.metric else None)
     found = _from_study(store, name, source)
     return replace(found, trained=True, failed=bool(ran.launched.bad))
@@ -157,10 +177,11 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
             f"no variant of study '{gathered.source}' has both {gathered.metric} and hours of its own",
             hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
         )
-    device, local = _device(store, gathered, source)
+    facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
+    device, local = (source.device, None) if source.device else measured_on(store, facts)
     points = [replace(point, device=device) for point in points]
     judged = Judged(gathered.metric, gathered.direction)
-    cautions += _lost(points, gathered.metric) + _few(points)
+    cautions += [*_of_runs(gathered), *_missing(gathered, numbers), *_lost(points, gathered.metric), *_few(points)]
     return Points(points, judged, f"study {name}", study=name, local=local, cautions=cautions)
 
 
@@ -198,45 +219,26 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
     return None, "not measured"
 
 
+def _of_runs(gathered: Gathered) -> list[FilledCaution]:
+    """What the runs themselves are careful about, each once."""
+    told = [each for traces in gathered.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
+    return list({each["text"]: each for each in told if each["code"] != INERT_OPTION.code}.values())
+
+
+def _missing(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+    """Planned runs that are not there: the answer is about a part of the study."""
+    count = sum(len(set(gathered.planned_seeds(arm)) - set(numbers[arm])) for arm in gathered.arms)
+    return [MISSING_RUNS.fill(count=count)] if count else []
+
+
 def _lost(points: Sequence[CostPoint], metric: str) -> list[FilledCaution]:
     count = sum(point.lost for point in points)
     return [LOST_AS_WORST.fill(count=count, metric=metric)] if count else []
 
 
 def _few(points: Sequence[CostPoint]) -> list[FilledCaution]:
-    few = min((point.quality.n for point in points if point.quality.n > 1), default=99)
-    return [FEW_FOR_CHOICE.fill(n=few)] if few < 5 else []
-
-
-def _device(store: Store, gathered: Gathered, source: Source) -> tuple[str, Calibration | None]:
-    """What the hours were measured on: the card that was named, or this machine, calibrated."""
-    if source.device:
-        return source.device, None
-    facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
-    kinds = {
-        (f["machine"].get("cpu"), f["options"].get("device", "cpu"), f["options"].get("threads", 1)) for f in facts
-    }
-    hint = "Say which card the hours were measured on with --device."
-    if len(kinds) > 1:
-        raise UserError(
-            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=hint
-        )
-    [(cpu, device, threads)] = kinds
-    if device != "cpu":
-        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
-    return LOCAL, _calibration(store, cpu or "unknown", int(threads), hint)
-
-
-def _calibration(store: Store, cpu: str, threads: int, hint: str) -> Calibration:
-    """Measured once per store and kind of machine, and kept there."""
-
-    def make(_: Path) -> Mapping[str, Any]:
-        if cpu != cpu_name():
-            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
-        return {"calibration": vars(calibrate(cpu, threads))}
-
-    entry = store.cache.entry("calibration", {"name": cpu, "threads": threads, "version": 1}, make)
-    return Calibration(**entry.manifest["calibration"])
+    known = [point.quality.n for point in points if point.quality.n]
+    return [FEW_FOR_CHOICE.fill(runs=counted(min(known), "seed"))] if known and min(known) < ENOUGH else []
 
 
 NEEDED = ("name", "hours", "memory", "device")
@@ -259,7 +261,7 @@ def _from_file(path: Path, source: Source) -> Points:
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
-    if path.suffix == ".csv":
+    if path.suffix.lower() == ".csv":
         try:
             with path.open(newline="", encoding="utf-8-sig") as file:
                 return list(csv.DictReader(file))
@@ -267,7 +269,7 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
             raise UserError(f"no file {path}") from None
         except (OSError, UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"cannot read {path}: {error}") from None
-    content = read_yaml(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
+    content = read_data(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
     listed = content.get("points") if isinstance(content, dict) else content
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
         raise UserError(f"{path.name} does not hold a list of points", hint="Like - {name: r8, hours: 2.1, …}.")
@@ -287,9 +289,13 @@ class _RowReader:
         before = len(self.problems)
         label = f"{self.where}, point {number}" + (f" ({row['name']})" if row.get("name") else "")
         given = {str(key): value for key, value in row.items() if key is not None}
-        if self.device and not _filled(given.get("device")):
+        if None in row:
+            self.problems.append(f"{label}: has more cells than the header")
+        if self.device and _filled(given.get("device")):
+            self.problems.append(f"{label}: has a device of its own, {given['device']}; leave --device out")
+        elif self.device:
             given["device"] = self.device
-        each = next((name for name in PER_SEED if _filled(given.get(name))), None)
+        each = next((name for name in self._per_seed if _filled(given.get(name))), None)
         for word in (*NEEDED, *(() if each else (self.metric,))):
             if word not in given or (word != "memory" and not _filled(given[word])):
                 self.problems.append(f"{label}: '{word}' is missing")
@@ -297,7 +303,11 @@ class _RowReader:
         quality = self._numbers(given.get(each or self.metric), f"{label}: {each or self.metric}")
         memory = self._numbers(given.get("memory"), f"{label}: memory", least=0)
         self._check_metric(quality, given, each, label)
-        seeds = self._seeds(given.get("seeds"), quality, hours, label)
+        seeds = self._seeds(given.get("seeds"), quality, label)
+        if len(memory) > 1:
+            self.problems.append(f"{label}: memory must be one number, not {len(memory)}")
+        if len(hours) > 1 and len(hours) != len(quality):
+            self.problems.append(f"{label}: {len(hours)} hours and {len(quality)} values do not belong together")
         if len(self.problems) > before:
             return None
         taken = {*NEEDED, *PER_SEED, self.metric, "seeds"}
@@ -306,6 +316,11 @@ class _RowReader:
             str(given["name"]), _by_seed(hours, seeds), _by_seed(quality, seeds), memory[0] if memory else None,
             str(given["device"]), settings, "given in the file",
         )  # fmt: skip
+
+    @property
+    def _per_seed(self) -> tuple[str, ...]:
+        """Columns with values per seed: `values` of any metric, `accuracies` of accuracy alone."""
+        return ("accuracies", "values") if split_and_quantity(self.metric)[1] == "accuracy" else ("values",)
 
     def _numbers(self, given: Any, label: str, least: float | None = None) -> list[float]:
         """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
@@ -336,11 +351,11 @@ class _RowReader:
             if told and abs(told[0] - mean) > 0.005 * max(abs(mean), abs(told[0])):
                 self.problems.append(f"{label}: {self.metric} is {told[0]:g}, but the mean of {each} is {mean:.4g}")
 
-    def _seeds(self, given: Any, quality: Sequence[float], hours: Sequence[float], label: str) -> list[str] | None:
+    def _seeds(self, given: Any, quality: Sequence[float], label: str) -> list[str] | None:
         if not _filled(given):
             return None
         seeds = [str(each) for each in (given if isinstance(given, list) else str(given).replace(";", " ").split())]
-        if len(seeds) != len(quality) or len(hours) not in (1, len(seeds)):
+        if len(seeds) != len(quality):
             self.problems.append(f"{label}: seeds must be as many as the values, {len(quality)}, not {len(seeds)}")
         if len(set(seeds)) < len(seeds):
             self.problems.append(f"{label}: the same seed twice is not another run")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -22,6 +22,7 @@ from fairtrial.analyse.power import (
 )  # fmt: skip
 from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
+from fairtrial.api.devices import measured_on
 from fairtrial.api.gather import Wanted, from_runs
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.prices import load_prices
@@ -29,6 +30,9 @@ from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.paths import default_store
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
+from fairtrial.decide.cost import CostModel
+from fairtrial.decide.points import CostPoint
+from fairtrial.decide.prices import PriceTable
 from fairtrial.record.store import Store
 
 
@@ -41,6 +45,8 @@ class Pilot:
     sd_of_runs: float
     sd_of_pairs: float | None
     hours_per_run: float | None
+    facts: Sequence[Mapping[str, Any]] = ()
+    """Of the runs whose hours these are."""
 
     def noise(self, paired: bool, correlation: float | None) -> tuple[float, int]:
         """The standard deviation that the test will meet, and its degrees of freedom."""
@@ -70,6 +76,8 @@ class Plan:
     hours_per_run: float | None
     price_per_hour: float | None
     curve: Sequence[dict[str, float | int | None]]
+    hours_basis: str | None = None
+    """How hours were converted to those on the card; None where they were not."""
 
     @property
     def runs(self) -> int | None:
@@ -110,7 +118,8 @@ def power(
     _check(sesoi, sd, pilot, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
     _refuse_inert(pilot, superiority, design, correlation, assurance, metric, gpu, price_per_hour, prices)
     assurance = ASSURANCE if assurance is None else assurance
-    price_per_hour = load_prices(prices).card(gpu).usd_per_hour if gpu else price_per_hour
+    table = load_prices(prices)
+    price_per_hour = table.card(gpu).usd_per_hour if gpu else price_per_hour
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
@@ -118,14 +127,26 @@ def power(
     paired = _is_paired(design, found, correlation)
     asked = Design(paired, alpha, power, side or "two-sided")
     noise, upper = _noise(sd, found, paired, correlation, assurance)
-    hours = hours_per_run if hours_per_run is not None else (found.hours_per_run if found else None)
+    hours, basis = hours_per_run, None
+    if hours is None and found and found.hours_per_run is not None:
+        hours, basis = _hours_on(gpu, table, found, Store(default_store(store)))
     seeds = seeds_for(sesoi / upper, asked)
     return Plan(
         design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
         sd=noise, sd_upper=upper if found else None, assurance=assurance if found else None,
         pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise, asked), seeds=seeds, arms=2,
         hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, upper, seeds, asked),
+        hours_basis=basis,
     )  # fmt: skip
+
+
+def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) -> tuple[float | None, str | None]:
+    """The pilot's hours per run: as measured, or those that the named card would take."""
+    if gpu is None or pilot.hours_per_run is None:
+        return pilot.hours_per_run, None
+    device, local = measured_on(store, pilot.facts)
+    priced = CostModel.of(gpu, table, local).price(CostPoint("pilot", pilot.hours_per_run, 0.0, device=device))
+    return priced.hours.value, priced.basis
 
 
 def _check(
@@ -214,7 +235,7 @@ def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot
         told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
         raise UserError(f"a pilot of {told} says nothing about noise")
     runs = math.sqrt(float(np.mean([sample.var(ddof=1) for sample in alone])))
-    return Pilot(n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces))
+    return Pilot(n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces), _timed(traces))
 
 
 def _pairs_sd(numbers: Numbers) -> float | None:
@@ -228,9 +249,14 @@ def _pairs_sd(numbers: Numbers) -> float | None:
 
 def _hours(traces: Sequence[Trace]) -> float | None:
     """Mean measured time of the pilot's completed runs."""
-    times = [trace.facts.get("wall_s") for trace in traces if trace.status is Status.COMPLETED]
-    known = [float(seconds) for seconds in times if seconds is not None]
+    known = [float(facts["wall_s"]) for facts in _timed(traces)]
     return sum(known) / len(known) / 3600 if known else None
+
+
+def _timed(traces: Sequence[Trace]) -> list[Mapping[str, Any]]:
+    """The facts of completed runs that know their time."""
+    completed = [trace.facts for trace in traces if trace.status is Status.COMPLETED]
+    return [facts for facts in completed if facts.get("wall_s") is not None]
 
 
 def _for_superiority(

@@ -10,16 +10,27 @@ from typing import Any
 from fairtrial.api.arms import LabTerms, check_terms
 from fairtrial.api.cost_performance import estimated, general_cautions, point_row
 from fairtrial.api.points import Points, Source, gather_points, parse_metric
-from fairtrial.core.cautions import INERT_LIMIT, TIGHT_MEMORY, UNSURE_CONSTRAINT
+from fairtrial.core.cautions import (
+    CHOSEN_OF_MANY,
+    INERT_LIMIT,
+    NO_CHANCE_KNOWN,
+    ONE_ARM,
+    TIGHT_MEMORY,
+    UNSURE_CONSTRAINT,
+)
+from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.traces import likely_direction
 from fairtrial.decide.analysis import CostPerformanceAnalysis
 from fairtrial.decide.cost import CostModel
 from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import Reading
 from fairtrial.decide.prices import REFERENCE
-from fairtrial.decide.recommend import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
+from fairtrial.decide.recommend import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation, check_objective
 
 ANY = "any"
+UNKNOWN_METRIC = "metric"
+"""Of a study, until it was read."""
 NEARLY_FULL = 0.9
 
 
@@ -53,15 +64,20 @@ class Advice:
             "binding": [each.to_dict() for each in found.binding],
             "alternatives": [self._row(each) for each in found.alternatives],
             "fits_on": [
-                {"card": each.card.name, "hours": each.hours.value, "cost": each.cost.value} for each in found.fits_on
+                {
+                    "card": each.card.name, "hours": each.hours.value, "cost": each.cost.value,
+                    "estimated": each.basis is not None,
+                }
+                for each in found.fits_on
             ],
+            "not_told_apart": dict(found.alike),
             "feasible": len(found.feasible), "candidates": len(found.candidates),
             "relaxations": [each.to_dict() for each in found.relaxations],
             "cautions": list(self.cautions),
         }  # fmt: skip
 
     def _recommended(self, chosen: Candidate) -> dict[str, Any]:
-        return {"name": chosen.priced.name, "card": chosen.priced.card.name, **chosen.priced.point.settings}
+        return {**chosen.priced.point.settings, "name": chosen.priced.name, "card": chosen.priced.card.name}
 
     def _expected(self, chosen: Candidate) -> dict[str, Any]:
         row = point_row(chosen.priced, self.level)
@@ -71,7 +87,7 @@ class Advice:
         assert self.found.chosen is not None
         chosen, other = self.found.chosen.priced, candidate.priced
         return {
-            **point_row(other, self.level), "card": other.card.name,
+            **point_row(other, self.level),
             "cost_difference": other.cost.value - chosen.cost.value,
             "accuracy_difference": other.quality.value - chosen.quality.value,
         }  # fmt: skip
@@ -91,8 +107,16 @@ def recommend(
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY
     metric, direction = parse_metric(source.metric)
-    asked = Judged(metric or "accuracy", direction or "max")
-    gathered = gather_points(source, terms, today, None if several else gpu, lambda: constraints.check(asked))
+    usual = "accuracy" if source.configs else UNKNOWN_METRIC
+    asked = Judged(metric or usual, direction or likely_direction(metric or usual))
+
+    def check() -> None:
+        all_at_once(
+            lambda: constraints.check(asked),
+            lambda: None if asked.metric == UNKNOWN_METRIC else check_objective(objective, asked),
+        )
+
+    gathered = gather_points(source, terms, today, None if several else gpu, check)
     model = CostModel.of(next(iter(gathered.table.cards)) if several else gpu, gathered.table, gathered.local)
     cards = list(gathered.table.cards.values()) if several else [model.card]
     found = CostPerformanceAnalysis(model, gathered.judged).recommend(gathered.points, constraints, objective, cards)
@@ -105,15 +129,28 @@ def _cautions(found: Recommendation, gathered: Points, today: date) -> list[Fill
     largest = max(each.priced.card.memory_gb for each in found.candidates)
     if limit is not None and limit > largest:
         cautions.append(INERT_LIMIT.fill(limit=f"{limit:g}", memory=f"{largest:g}"))
-    if found.chosen is None:
-        return cautions
-    priced = found.chosen.priced
-    cautions += general_cautions(found.cost_model.on(priced.card), [priced], gathered, today)
-    for check in found.chosen.checks:
+    shown = [each.priced for each in (found.chosen, *found.alternatives) if each]
+    shown += [each.candidate.priced for each in found.relaxations if each.candidate]
+    cautions += general_cautions(
+        found.cost_model.on(shown[0].card) if shown else found.cost_model, shown, gathered, today
+    )
+    if found.chosen is not None:
+        cautions += _of_choice(found, found.chosen)
+    return cautions
+
+
+def _of_choice(found: Recommendation, chosen: Candidate) -> list[FilledCaution]:
+    cautions: list[FilledCaution] = []
+    names = {each.priced.name for each in found.feasible}
+    if len(names) > 1 and chosen.priced.quality.n:
+        cautions += [CHOSEN_OF_MANY.fill(count=len(names), metric=found.judged.quantity), ONE_ARM.fill()]
+    for check in chosen.checks:
         if check.probability is not None and check.probability < LIKELY:
-            cautions.append(
-                UNSURE_CONSTRAINT.fill(constraint=check.constraint, percent=f"{100 * check.probability:.0f}")
-            )
+            told = f"{100 * check.probability:.0f}"
+            cautions.append(UNSURE_CONSTRAINT.fill(constraint=check.constraint, percent=told))
+        memory = check.constraint in (CARD_MEMORY, "max_memory")
+        if check.probability is None and found.constraints.confidence is not None and not memory:
+            cautions.append(NO_CHANCE_KNOWN.fill(constraint=check.constraint, name=chosen.priced.name))
         if check.constraint == CARD_MEMORY and check.value is not None and check.value > NEARLY_FULL * check.limit:
             cautions.append(TIGHT_MEMORY.fill(need=f"{check.value:.3g}", memory=f"{check.limit:g}"))
     return cautions

@@ -134,7 +134,8 @@ class _Tee:
         self._log = log
 
     def write(self, text: str) -> int:
-        self._log.write(text)
+        if not self._log.closed:  # a library may have kept the stream of an earlier run
+            self._log.write(text)
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:

@@ -60,7 +60,8 @@ def points_from(
     """The source and how to train, with progress while it lasts."""
     from fairtrial.api.points import Source
 
-    given = [f"--{word.replace('_', '-')}" for word in TRAINING if training[word]] + ["--set"] * bool(settings)
+    asked = {**{word: training[word] for word in TRAINING}, "set": settings or None}
+    given = [f"--{word.replace('_', '-')}" for word, value in asked.items() if value is not None and value is not False]
     if given and (study or configs):
         raise UsageError(f"{', '.join(given)}: only when the default family is trained", hint="Leave it out.")
     source = Source(study, configs, train or bool(given), metric, device, prices, dict(pairs(settings)))

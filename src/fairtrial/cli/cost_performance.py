@@ -10,6 +10,7 @@ from fairtrial.cli._choice import flat_rows, points_from, with_interval, with_po
 from fairtrial.cli._lab import give, next_commands, plain_table
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
 from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.cost_performance import CostPerformance
+
+
+WIDE, LONGEST_NAME = 110, 30
 
 
 @click.command("cost-performance")
@@ -45,9 +49,11 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
 
 def parse_reference(text: str) -> dict[str, float]:
     """`cost=200,accuracy=0`"""
-    parts = [part.partition("=") for part in text.split(",")]
+    given = pairs(text.split(","))
+    if len(dict(given)) < len(given):
+        raise UsageError(f"--hypervolume: '{text}' names an objective twice")
     try:
-        return {name.strip(): float(value) for name, _, value in parts}
+        return {name: float(value) for name, value in given}
     except ValueError:
         raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
 
@@ -55,7 +61,7 @@ def parse_reference(text: str) -> dict[str, float]:
 def _show(console: Console, out: Output, found: CostPerformance) -> None:
     console.print(_headline(found), style="bold", markup=False)
     console.print()
-    console.print(_table(found))
+    console.print(_table(found, console.width))
     console.print()
     for line in _lines(found):
         console.print(line, markup=False)
@@ -67,47 +73,61 @@ def _show(console: Console, out: Output, found: CostPerformance) -> None:
 def _headline(found: CostPerformance) -> str:
     frontier = found.frontier
     card = found.model.card
+    about = (
+        ""
+        if tuple(frontier.judged.objectives) == ("cost", "accuracy")
+        else f" of {', '.join(frontier.judged.objectives)}"
+    )
     return (
-        f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier: "
+        f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier{about}: "
         f"{', '.join(frontier.names)} ({card.name} at ${card.usd_per_hour:g} an hour, {found.gathered.source})."
     )
 
 
-def _table(found: CostPerformance) -> Any:
+def _table(found: CostPerformance, width: int) -> Any:
+    """On a narrow terminal the columns that the rest can be read without are left out."""
     from rich.text import Text
 
     frontier = found.frontier
     sure = any(share is not None for share in frontier.probabilities)
     probability = ["On frontier"] if sure else []
     quantity = frontier.judged.quantity.capitalize()
-    table = plain_table("Config", "Hours", "Cost", quantity, "Memory", "Savings", "Pareto", *probability)
+    extra = ["Memory", "Savings"] if width >= WIDE else []
+    table = plain_table("Config", "Hours", "Cost", quantity, *extra, "Pareto", *probability)
     for point, row in zip(frontier.points, found.rows(), strict=True):
         saved = "" if row["savings"] is None else f"{row['savings']:.3g} ×"
-        standing = "yes" if row["pareto"] else f"beaten by {row['dominated_by']}"
+        beaten = f"beaten by {row['dominated_by']}" if row["dominated_by"] else ""
+        standing = "yes" if row["pareto"] else beaten
         share, about = row["frontier_probability"], "≈ " if point.basis else ""
         large = " (too large)" if row["fits"] is False else ""
+        more = [shown_memory(row["memory"]) + large, saved]
         cells = [
-            point.name, about + shown_hours(point.hours.value), about + shown_money(point.cost.value),
-            with_interval(found.estimate(point.quality)), shown_memory(row["memory"]) + large,
-            saved, standing, *(["" if share is None else shown_chance(share)] if sure else []),
+            _short(point.name), about + shown_hours(point.hours.value), about + shown_money(point.cost.value),
+            with_interval(found.estimate(point.quality)), *(more if extra else []),
+            standing or "too large", *(["" if share is None else shown_chance(share)] if sure else []),
         ]  # fmt: skip
         table.add_row(*(Text(cell) for cell in cells), style="" if row["pareto"] else "dim")
     return table
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _lines(found: CostPerformance) -> list[str]:
     frontier = found.frontier
     quantity, winner, step = frontier.judged.quantity, frontier.efficiency_winner, frontier.best_step
     lines = []
+    about = "about " if any(point.basis for point in frontier.points) else ""
     if winner is not None:
         ratio = winner.quality.value / winner.cost.value
-        lines.append(f"Cost efficiency winner: {winner.name} ({ratio:.3g} {quantity} per dollar).")
+        lines.append(f"Cost efficiency winner: {winner.name} ({about}{ratio:.3g} {quantity} per dollar).")
     if step is not None:
         lines.append(
-            f"Best marginal gain: {step.cheaper} → {step.dearer}, {shown_value(step.gain)} of {quantity} for "
-            f"{shown_money(step.cost)} more ({step.per_dollar:.3g} per dollar)."
+            f"Best marginal gain: {step.cheaper} → {step.dearer}, {quantity} better by {shown_value(step.gain)} for "
+            f"{about}{shown_money(step.cost)} more ({step.per_dollar:.3g} per dollar)."
         )
-    lines.append(f"Savings are against {frontier.reference.name}, {shown_money(frontier.reference.cost.value)}.")
+    lines.append(f"Savings are against {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}.")
     if frontier.volume is not None:
         lines.append(f"Hypervolume: {frontier.volume:.4g}.")
     local = found.gathered.local

@@ -74,6 +74,8 @@ def _show(console: Console, plan: Plan) -> None:
         )
     if plan.hours is None:
         console.print("Give --hours-per-run, and --gpu or --price-per-hour, to see hours and dollars.", markup=False)
+    if plan.hours_basis:
+        console.print(f"Hours and dollars on that card are estimates. Basis: {plan.hours_basis}.", markup=False)
     if plan.curve:
         console.print()
         console.print(_table(plan))
@@ -93,10 +95,11 @@ def _verdict(plan: Plan) -> str:
     if plan.seeds is None:
         return f"More than a million seeds would be needed to see {goal} ({terms})."
     parts = [f"{counted(plan.seeds, 'seed')} per variant to see {goal} ({terms}): {plan.runs:,} runs"]
+    about = "about " if plan.hours_basis else ""
     if plan.hours is not None:
-        parts.append(f"{plan.hours:,.3g} hours")
+        parts.append(f"{about}{plan.hours:,.3g} hours")
     if plan.cost is not None:
-        parts.append(f"${plan.cost:,.3g}")
+        parts.append(f"{about}${plan.cost:,.3g}")
     return ", ".join(parts) + "."
 
 

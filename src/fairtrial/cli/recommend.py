@@ -74,9 +74,14 @@ def _show(console: Console, found: Advice) -> None:
     for line in advice.rationale:
         console.print(f"  {line}", markup=False)
     _show_alternatives(console, found, chosen)
-    fits = ", ".join(f"{each.card.name} ({shown_money(each.cost.value)})" for each in advice.fits_on)
+    fits = ", ".join(f"{each.card.name} ({_mark(each)}{shown_money(each.cost.value)})" for each in advice.fits_on)
     console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
     show_cautions(console, found.cautions)
+
+
+def _mark(priced: Priced) -> str:
+    """Figures that were converted from another device are estimates."""
+    return "≈ " if priced.basis else ""
 
 
 def _expected(found: Advice, chosen: Priced) -> str:
@@ -99,8 +104,9 @@ def _show_alternatives(console: Console, found: Advice, chosen: Priced) -> None:
     quantity = found.found.judged.quantity.capitalize()
     table = plain_table("  Config", "Card", "Hours", "Cost", quantity, "Difference")
     for each in others:
-        apart = shown_change(each.quality.value - chosen.quality.value, 4)
-        cells = [f"  {each.name}", each.card.name, shown_hours(each.hours.value), shown_money(each.cost.value)]
+        apart = shown_change(each.quality.value - chosen.quality.value)
+        hours, cost = _mark(each) + shown_hours(each.hours.value), _mark(each) + shown_money(each.cost.value)
+        cells = [f"  {each.name}", each.card.name, hours, cost]
         table.add_row(*(Text(cell) for cell in [*cells, with_interval(found.estimate(each.quality)), apart]))
     console.print(table)
     console.print()

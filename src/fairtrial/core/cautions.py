@@ -269,7 +269,7 @@ CONVERTED_HOURS = Caution(
 )
 NOT_FITTING = Caution(
     "does not fit",
-    "Too large for the {memory} GB of {card}: {names}. Its hours and cost there are those of a card that had the room.",
+    "Too large for the {memory} GB of {card}, and no part of the frontier: {names}.",
     "Choose a card with more memory with --gpu.",
 )
 TIGHT_MEMORY = Caution(
@@ -280,7 +280,7 @@ TIGHT_MEMORY = Caution(
 NO_HOURS = Caution(
     "no hours",
     "{variant} is left out: it has no completed run that was timed by itself.",
-    "Runs that were trained together cannot tell their time: make them anew with --no-stack --replace.",
+    "Look at its runs; those that were trained together cannot tell their time, and must be launched one by one.",
 )
 LOST_AS_WORST = Caution(
     "lost runs in a choice",
@@ -289,13 +289,24 @@ LOST_AS_WORST = Caution(
 )
 FEW_FOR_CHOICE = Caution(
     "few seeds for a choice",
-    "{n} seeds per configuration: the probabilities rest on a guess of the noise from so few runs.",
+    "{runs} per configuration, or as few for some: what is said about noise rests on a guess from so few runs.",
     "Run more seeds of the ones that matter.",
 )
 UNSURE_CONSTRAINT = Caution(
     "unsure constraint",
     "{constraint} is met by the mean, but only with a probability of {percent} %.",
     "Run more seeds, or ask for certainty with --confidence 0.9.",
+)
+CHOSEN_OF_MANY = Caution(
+    "chosen of many",
+    "The best of {count} feasible configurations was chosen by these very runs: its {metric} is likely to be too good, "
+    "and its interval too hopeful.",
+    "Run the chosen one on fresh seeds before you rely on the figure.",
+)
+NO_CHANCE_KNOWN = Caution(
+    "chance not known",
+    "No seeds tell the noise behind {constraint} of {name}: its mean meets the limit, with what confidence is open.",
+    "Give values per seed.",
 )
 INERT_LIMIT = Caution(
     "inert limit",

@@ -30,8 +30,8 @@ class Calibration:
     def basis(self) -> str:
         return (
             f"{self.gflops:.3g} GFLOP/s here ({self.device}, {self.threads} thread{'s' * (self.threads > 1)}; matrix "
-            f"products of {self.size} × {self.size}, single precision, {self.repeats} repetitions between "
-            f"{self.low:.3g} and {self.high:.3g}) against an A100's peak of {A100_GFLOPS:,.0f}"
+            f"products of {self.size} × {self.size}, single precision, the middle half of {self.repeats} repetitions "
+            f"between {self.low:.3g} and {self.high:.3g}) against an A100's peak of {A100_GFLOPS:,.0f}"
         )
 
     def to_dict(self) -> dict[str, Any]:

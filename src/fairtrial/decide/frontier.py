@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from fairtrial.decide.points import CostPoint, Reading
 DIRECTIONS = {"cost": "min", "accuracy": "max", "hours": "min", "memory": "min"}
 BOUNDED = ("accuracy", "precision", "recall", "f1", "auc", "iou", "dice", "success_rate", "win_rate")
 """Quantities that cannot be negative, so that their ratio to a price means something."""
-FULL = "full"
+FULL = re.compile(r"full\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -50,9 +51,6 @@ class Judged:
     def sign(self, objective: str) -> float:
         direction = self.direction if objective == "accuracy" else DIRECTIONS[objective]
         return 1.0 if direction == "max" else -1.0
-
-    def better(self, a: float, b: float) -> bool:
-        return self.sign("accuracy") * (a - b) > 0
 
 
 def reading_of(priced: Priced, objective: str) -> Reading:
@@ -92,7 +90,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Frontier:
-    """Priced points, cheapest first, with their standing."""
+    """Priced points, cheapest first, with their standing. What the card has no room for is no competitor."""
 
     points: Sequence[Priced]
     judged: Judged
@@ -110,9 +108,13 @@ class Frontier:
         return [point for point, member in zip(self.points, self.members, strict=True) if member]
 
     @cached_property
+    def usable(self) -> list[Priced]:
+        return [point for point in self.points if point.fits is not False]
+
+    @cached_property
     def efficiency_winner(self) -> Priced | None:
         """Most of the metric per dollar; None where the metric can be negative, and the ratio means nothing."""
-        paid = [point for point in self.points if point.cost.value > 0]
+        paid = [point for point in self.usable if point.cost.value > 0]
         if not self.judged.bounded or not paid:
             return None
         return max(paid, key=lambda point: point.quality.value / point.cost.value)
@@ -120,8 +122,8 @@ class Frontier:
     @cached_property
     def steps(self) -> list[Step]:
         """Along the frontier of cost and metric, from the cheapest."""
-        plain = gains_of(self.points, Judged(self.judged.metric, self.judged.direction))
-        line = [point for point, member in zip(self.points, on_frontier(plain), strict=True) if member]
+        plain = gains_of(self.usable, Judged(self.judged.metric, self.judged.direction))
+        line = [point for point, member in zip(self.usable, on_frontier(plain), strict=True) if member]
         sign = self.judged.sign("accuracy")
         found = [
             Step(a.name, b.name, sign * (b.quality.value - a.quality.value), b.cost.value - a.cost.value)
@@ -136,7 +138,7 @@ class Frontier:
     @cached_property
     def reference(self) -> Priced:
         """What savings are counted against: full fine-tuning where there is such a point, else the dearest."""
-        full = [point for point in self.points if point.name.lower().startswith(FULL)]
+        full = [point for point in self.points if FULL.match(point.name)]
         return full[0] if full else max(self.points, key=lambda point: point.cost.value)
 
     def savings(self, point: Priced) -> float | None:
@@ -145,7 +147,7 @@ class Frontier:
 
 def price_points(points: Sequence[CostPoint], model: CostModel, judged: Judged) -> list[Priced]:
     """All points on the model's card, the cheapest first; ties by the better metric, then by name."""
-    check_points(points)
+    check_points(points, judged)
     model.check(points)
     sign = judged.sign("accuracy")
     priced = [model.price(point) for point in points]
@@ -157,12 +159,22 @@ def find_frontier(priced: Sequence[Priced], judged: Judged, reference: Mapping[s
     unmeasured = [point.name for point in priced if point.point.memory is None]
     if "memory" in judged.objectives and unmeasured:
         raise UserError(f"memory is an objective, but that of {', '.join(unmeasured)} is not known")
-    gains = gains_of(priced, judged)
-    members = on_frontier(gains)
-    beaten = [None if member else dominator(gains, place) for place, member in enumerate(members)]
-    volume = None if reference is None else hypervolume(gains, _corner(reference, judged))
-    names = [None if place is None else priced[place].name for place in beaten]
-    return Frontier(priced, judged, [bool(m) for m in members], names, _probabilities(priced, judged), volume)
+    usable = [place for place, point in enumerate(priced) if point.fits is not False]
+    chosen = [priced[place] for place in usable]
+    gains = gains_of(chosen, judged)
+    members, beaten, shares = _blank(len(priced))
+    for own, (place, member) in enumerate(zip(usable, on_frontier(gains), strict=True)):
+        members[place] = bool(member)
+        better = None if member else dominator(gains, own)
+        beaten[place] = None if better is None else chosen[better].name
+    for place, share in zip(usable, _probabilities(chosen, judged), strict=True):
+        shares[place] = share
+    volume = None if reference is None else hypervolume(gains, corner_of(reference, judged))
+    return Frontier(priced, judged, members, beaten, shares, volume)
+
+
+def _blank(count: int) -> tuple[list[bool], list[str | None], list[float | None]]:
+    return [False] * count, [None] * count, [None] * count
 
 
 def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | None]:
@@ -175,7 +187,7 @@ def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | Non
     return [float(share) if sure else None for share, sure in zip(shares, known, strict=True)]
 
 
-def _corner(given: Mapping[str, float], judged: Judged) -> Array:
+def corner_of(given: Mapping[str, float], judged: Judged) -> Array:
     names = judged.objectives
     problems = [unknown("objective", name, names) for name in given if name not in names]
     problems += [f"the reference has no value of {name}" for name in names if name not in given]
@@ -185,7 +197,7 @@ def _corner(given: Mapping[str, float], judged: Judged) -> Array:
     return np.array([judged.sign(name) * given[name] for name in names])
 
 
-def check_points(points: Sequence[CostPoint]) -> None:
+def check_points(points: Sequence[CostPoint], judged: Judged) -> None:
     """Points that cannot be priced or told apart, all at once."""
     problems = [] if points else ["there are no points"]
     names = [point.name for point in points]
@@ -195,6 +207,8 @@ def check_points(points: Sequence[CostPoint]) -> None:
             problems.append(f"point '{point.name}': hours must be a number from 0 up, not {point.time.value:g}")
         if not np.isfinite(point.quality.value):
             problems.append(f"point '{point.name}': its metric is not a finite number")
+        elif judged.quantity == "accuracy" and not 0 <= point.quality.value <= 1:
+            problems.append(f"point '{point.name}': accuracy must lie between 0 and 1, not {point.quality.value:g}")
         if point.memory is not None and not (np.isfinite(point.memory) and point.memory >= 0):
             problems.append(f"point '{point.name}': memory must be a number from 0 up, not {point.memory:g}")
     if problems:

@@ -18,8 +18,6 @@ Array = NDArray[np.float64]
 Flags = NDArray[np.bool_]
 
 DRAWS = 10_000
-CHUNK = 4_000_000
-"""Comparisons held in memory at once."""
 
 
 def dominance(gains: Array) -> Flags:
@@ -46,14 +44,21 @@ def dominator(gains: Array, point: int) -> int | None:
 
 def membership(draws: Array) -> Array:
     """In which share of the draws (first axis) each point is on the frontier."""
-    count, points, objectives = draws.shape
-    if objectives == 2:
-        share: Array = _two(draws).mean(0)
-        return share
-    rows = max(1, CHUNK // (points * points * objectives))
-    parts = [~dominance(draws[start : start + rows]).any(1) for start in range(0, count, rows)]
-    total: Array = np.concatenate(parts).mean(0)
-    return total
+    if draws.shape[2] == 2:
+        return np.asarray(_two(draws).mean(0))
+    columns = [np.ascontiguousarray(draws[..., k]) for k in range(draws.shape[2])]
+    return np.array([1 - _beaten(columns, point).mean() for point in range(draws.shape[1])])
+
+
+def _beaten(columns: Sequence[Array], point: int) -> Flags:
+    """In which draws some other point dominates this one; objective by objective, to hold little in memory."""
+    shape = columns[0].shape
+    ahead, better = np.ones(shape, dtype=bool), np.zeros(shape, dtype=bool)
+    for column in columns:
+        own = column[:, point : point + 1]
+        ahead &= column >= own
+        better |= column > own
+    return np.asarray((ahead & better).any(1))
 
 
 def _two(draws: Array) -> Flags:
@@ -76,15 +81,16 @@ def draw_means(readings: Sequence[Sequence[Reading]], draws: int = DRAWS) -> Arr
     """Means as they might have come out: each moved by t(n − 1) standard errors, jointly where seeds are shared.
 
     A seed has one deviate for all that was measured with it, so that points which rise and fall together in the data do
-    so in the draws; the deviate of the spread is shared by means of equally many seeds. What has fewer than two seeds
-    stays where it is.
+    so in the draws; readings that share seeds, directly or through others, share the deviate of the spread too. What
+    has fewer than two seeds stays where it is.
     """
     flat = [reading for row in readings for reading in row]
     seeds = sorted({seed for reading in flat for seed in reading.by_seed})
     place = {seed: number for number, seed in enumerate(seeds)}
     generator = np.random.default_rng(_content(flat))
     deviates = generator.standard_normal((draws, len(seeds)))
-    spreads = {n: np.sqrt(generator.chisquare(n - 1, draws) / (n - 1)) for n in sorted({r.n for r in flat if r.n > 1})}
+    groups = _groups(flat)
+    ranks = {group: generator.random(draws) for group in sorted(set(groups.values()))}
     means = np.empty((draws, len(flat)))
     for column, reading in enumerate(flat):
         means[:, column] = reading.value
@@ -92,8 +98,32 @@ def draw_means(readings: Sequence[Sequence[Reading]], draws: int = DRAWS) -> Arr
             rows = [place[seed] for seed in reading.by_seed]
             apart = np.array(list(reading.by_seed.values())) - reading.value
             moved = deviates[:, rows] @ apart / math.sqrt(reading.n * (reading.n - 1))
-            means[:, column] += moved / spreads[reading.n]
+            means[:, column] += moved / _spread(ranks[groups[min(reading.by_seed)]], reading.n - 1)
     return means.reshape(draws, len(readings), -1)
+
+
+def _groups(readings: Sequence[Reading]) -> dict[str, str]:
+    """Seed → the first seed of its group; seeds are in one group if some reading has both."""
+    leader: dict[str, str] = {}
+
+    def find(seed: str) -> str:
+        while leader.setdefault(seed, seed) != seed:
+            seed = leader[seed]
+        return seed
+
+    for reading in readings:
+        first, *others = [find(seed) for seed in sorted(reading.by_seed)] or [""]
+        for other in others:
+            low, high = sorted((find(first), find(other)))
+            leader[high] = low
+    return {seed: find(seed) for reading in readings for seed in reading.by_seed}
+
+
+def _spread(ranks: Array, freedom: int) -> Array:
+    """√(χ²/ν) at these ranks of its distribution: the same rank for whatever shares seeds, whatever its ν."""
+    from scipy import special
+
+    return np.asarray(np.sqrt(2 * special.gammaincinv(freedom / 2, ranks) / freedom))
 
 
 def _content(readings: Sequence[Reading]) -> int:

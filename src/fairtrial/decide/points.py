@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+
+STILL = 1e-12
+"""Values that differ by less than this, relative to their size, differ by rounding."""
 
 
 @dataclass(frozen=True)
@@ -26,23 +29,26 @@ class Reading:
         if self.n < 2:
             return None
         spread = math.fsum((each - self.value) ** 2 for each in self.by_seed.values())
-        return math.sqrt(spread / (self.n - 1) / self.n) or None
+        error = math.sqrt(spread / (self.n - 1) / self.n)
+        return error if error > STILL * max(map(abs, self.by_seed.values())) else None
 
     def scaled(self, factor: float) -> Reading:
         return Reading(self.value * factor, {seed: each * factor for seed, each in self.by_seed.items()})
 
 
-Given = float | Sequence[float] | Mapping[str, float]
+Given = float | Iterable[float] | Mapping[str, float]
 
 
 def read(given: Given, owner: str) -> Reading:
     """One number, numbers by seed, or a list of numbers whose seeds no other point is known to share."""
     if isinstance(given, Mapping):
         by_seed = {str(seed): float(each) for seed, each in given.items()}
-    elif isinstance(given, Sequence):
+    elif isinstance(given, Iterable):
         by_seed = {f"{owner} #{place}": float(each) for place, each in enumerate(given, 1)}
     else:
         return Reading(float(given))
+    if not by_seed:
+        return Reading(math.nan)
     return Reading(math.fsum(by_seed.values()) / len(by_seed), by_seed)
 
 

@@ -122,7 +122,9 @@ def read_prices(values: Mapping[str, Any], where: str, today: date) -> PriceTabl
         lambda: _check_dates(values, where, today),
     )
     given = found[0]
-    problems = []
+    names = [name.lower() for name in given.cards]
+    twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems = [f"{where}: cards.{name}: is there twice" for name in twice]
     for name, row in given.cards.items():
         lacking = [word for word in ("memory_gb", "performance") if getattr(row, word) is None]
         if lacking and name.lower() not in BUILT_IN.cards:
@@ -148,7 +150,7 @@ def _check_dates(values: Mapping[str, Any], where: str, today: date) -> None:
 
 def _day(given: Any) -> date | None:
     try:
-        return date.fromisoformat(str(given))
+        return date.fromisoformat(str(given)[:10])
     except ValueError:
         return None
 

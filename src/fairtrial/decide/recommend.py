@@ -17,13 +17,17 @@ from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
 from fairtrial.decide.cost import CostModel, Priced
 from fairtrial.decide.frontier import Judged, gains_of, price_points
-from fairtrial.decide.pareto import on_frontier
+from fairtrial.decide.pareto import draw_means, on_frontier
 from fairtrial.decide.points import CostPoint, Reading
 from fairtrial.decide.prices import Card
 
 OBJECTIVES = ("accuracy", "cost", "time", "value")
 CARD_MEMORY = "card_memory"
+CONVERTED = ("max_cost", "max_time")
+"""Constraints on figures that may have been converted from another device."""
 EVEN, LIKELY = 0.5, 0.9
+UNSURE = 0.05
+"""A configuration that is better than the recommended one in as many draws is not told apart from it."""
 SLACK = 1e-9
 """Relative rounding that does not count: 10.4 hours at $3.00 are within a budget of $31.20."""
 
@@ -101,11 +105,16 @@ class Relaxation:
 
     constraint: str
     limit: float
-    needed: float | None
-    name: str | None
+    needed: float | None = None
+    candidate: Candidate | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        return dict(vars(self))
+        who = self.candidate.priced if self.candidate else None
+        return {
+            "constraint": self.constraint, "limit": self.limit, "needed": self.needed,
+            "name": who.name if who else None, "card": who.card.name if who else None,
+            "estimated": None if who is None else self.constraint in CONVERTED and who.basis is not None,
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -120,7 +129,7 @@ class Binding:
         return {
             "constraint": self.constraint, "limit": self.limit, "without_it": self.instead.name,
             "card": self.instead.card.name, "accuracy": self.instead.quality.value, "cost": self.instead.cost.value,
-            "hours": self.instead.hours.value,
+            "hours": self.instead.hours.value, "estimated": self.instead.basis is not None,
         }  # fmt: skip
 
 
@@ -137,6 +146,10 @@ class Recommendation:
     binding: Sequence[Binding] = ()
     relaxations: Sequence[Relaxation] = ()
 
+    @property
+    def cards(self) -> int:
+        return len({each.priced.card.name for each in self.candidates})
+
     @cached_property
     def feasible(self) -> list[Candidate]:
         return [each for each in self.candidates if each.feasible]
@@ -144,9 +157,26 @@ class Recommendation:
     @cached_property
     def alternatives(self) -> list[Candidate]:
         """The rest of the frontier of what is feasible, the cheapest first."""
+        if not self.feasible:
+            return []
         gains = gains_of([each.priced for each in self.feasible], _all_round(self.judged))
         best = [each for each, member in zip(self.feasible, on_frontier(gains), strict=True) if member]
-        return [each for each in best if each is not self.chosen]
+        return sorted((each for each in best if each is not self.chosen), key=lambda each: each.priced.cost.value)
+
+    @cached_property
+    def alike(self) -> dict[str, float]:
+        """Feasible configurations that may well be the better ones: name → share of draws in which their metric is."""
+        if self.chosen is None or self.chosen.priced.quality.error is None:
+            return {}
+        own = self.chosen.priced
+        others = {each.priced.name: each.priced for each in self.feasible if each.priced.quality.error is not None}
+        others.pop(own.name, None)
+        if not others:
+            return {}
+        drawn = draw_means([[own.quality], *([each.quality] for each in others.values())])[..., 0]
+        ahead = (self.judged.sign("accuracy") * (drawn[:, 1:] - drawn[:, :1]) > 0).mean(0)
+        shares = sorted(zip(others, ahead.tolist(), strict=True), key=lambda each: -each[1])
+        return {name: share for name, share in shares if share >= UNSURE}
 
     @cached_property
     def fits_on(self) -> list[Priced]:
@@ -167,7 +197,7 @@ def recommend(
     objective: str = "accuracy", cards: Sequence[Card] = (),
 ) -> Recommendation:  # fmt: skip
     """The best feasible configuration by one objective; with several cards, on the card that suits it best."""
-    _check_objective(objective, judged)
+    check_objective(objective, judged)
     constraints.check(judged)
     priced = [each for card in cards or [model.card] for each in price_points(points, model.on(card), judged)]
     candidates = [Candidate(each, _checks(each, constraints, judged)) for each in priced]
@@ -178,11 +208,12 @@ def recommend(
     return replace(found, binding=_bindings(candidates, chosen, objective, judged))
 
 
-def _check_objective(objective: str, judged: Judged) -> None:
+def check_objective(objective: str, judged: Judged) -> None:
     if objective not in OBJECTIVES:
         raise InvalidOptions(unknown("objective", objective, OBJECTIVES), hint=f"Objectives: {', '.join(OBJECTIVES)}.")
     if objective == "value" and not judged.bounded:
-        raise InvalidOptions(f"value: {judged.quantity} can be negative, so {judged.quantity} per dollar means nothing")
+        why = "can be negative" if judged.direction == "max" else "is to be small"
+        raise InvalidOptions(f"value: {judged.quantity} {why}, so {judged.quantity} per dollar means nothing")
 
 
 def _checks(priced: Priced, constraints: Constraints, judged: Judged) -> list[Check]:
@@ -216,6 +247,10 @@ def _all_round(judged: Judged) -> Judged:
     return replace(judged, objectives=("cost", "accuracy", "hours"))
 
 
+BY_MERIT = 4
+"""So many places of a rank are about merit; names come after them."""
+
+
 def _rank(objective: str, judged: Judged) -> Callable[[Candidate], tuple[Any, ...]]:
     """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted."""
     sign = judged.sign("accuracy")
@@ -239,53 +274,49 @@ def _bindings(candidates: Sequence[Candidate], chosen: Candidate, objective: str
     for check in chosen.checks:
         free = [each for each in candidates if each.meets_others(check.constraint)]
         instead = _best(free, objective, judged)
-        if instead is not None and rank(instead)[:2] < rank(chosen)[:2]:
+        if instead is not None and rank(instead)[:BY_MERIT] < rank(chosen)[:BY_MERIT]:
             found.append(Binding(check.constraint, instead.check(check.constraint).limit, instead.priced))
     return found
 
 
 def _relaxations(candidates: Sequence[Candidate], judged: Judged) -> list[Relaxation]:
-    """For each constraint, the one that gives least while all others hold; a card's memory cannot give."""
-    names = [check.constraint for check in candidates[0].checks] if candidates else []
+    """For each constraint, the candidate that asks for least while all others hold."""
     found = []
-    for name in names:
-        rising = name == "min_accuracy" and judged.direction == "max"
-        near = [
-            (check.needed, each.priced.name)
-            for each in candidates
-            if each.meets_others(name) and (check := each.check(name)).needed is not None
-        ]
-        limit = candidates[0].check(name).limit
-        if name == CARD_MEMORY and not near:
-            continue
-        needed, who = (max if rising else min)(near, default=(None, None))
-        found.append(Relaxation(name, limit, needed, who))
+    for check in candidates[0].checks:
+        name = check.constraint
+        near = [each for each in candidates if each.meets_others(name) and each.check(name).needed is not None]
+        sign = 1.0 if _is_upper(name, judged) else -1.0
+        least = min(near, key=lambda each, name=name, sign=sign: sign * (each.check(name).needed or 0.0), default=None)  # type: ignore[misc]
+        if least is not None:
+            found.append(Relaxation(name, least.check(name).limit, least.check(name).needed, least))
+        elif name != CARD_MEMORY:
+            found.append(Relaxation(name, check.limit))
     return found
+
+
+def _is_upper(constraint: str, judged: Judged) -> bool:
+    """Whether a constraint is relaxed by a larger number."""
+    return not (constraint == "min_accuracy" and judged.direction == "max")
+
+
+# What is told. Every figure that was converted from another device is marked.
+
+
+def _about(priced: Priced) -> str:
+    return "about " if priced.basis else ""
+
+
+def _label(priced: Priced, found: Recommendation) -> str:
+    return f"{priced.name} on {priced.card.name}" if found.cards > 1 else priced.name
 
 
 def _explain(found: Recommendation) -> list[str]:
     assert found.chosen is not None
-    chosen, judged = found.chosen.priced, found.judged
     told = [_why(found)]
-    for check in found.chosen.checks:
-        if check.value is not None:
-            told.append(_margin(check, chosen, judged))
-    for bound in found.binding:
-        told.append(_missed(bound, chosen, found))
-    cheaper = [each.priced for each in found.alternatives if each.priced.cost.value < chosen.cost.value]
-    if cheaper:
-        near = max(cheaper, key=lambda each: each.cost.value)
-        saved, lost = chosen.cost.value - near.cost.value, abs(chosen.quality.value - near.quality.value)
-        told.append(
-            f"The next cheaper on the frontier, {_label(near, found)}, saves {shown_money(saved)} and gives up "
-            f"{shown_value(lost)} of {judged.quantity}."
-        )
-    return told
-
-
-def _label(priced: Priced, found: Recommendation) -> str:
-    several = len({each.priced.card.name for each in found.candidates}) > 1
-    return f"{priced.name} on {priced.card.name}" if several else priced.name
+    told += [_margin(check, found.chosen.priced, found.judged) for check in found.chosen.checks]
+    told += [_missed(bound, found) for bound in found.binding]
+    told += _unlike(found)
+    return told + _cheaper(found)
 
 
 def _why(found: Recommendation) -> str:
@@ -294,22 +325,20 @@ def _why(found: Recommendation) -> str:
     best = "the highest" if judged.direction == "max" else "the lowest"
     reached = {
         "accuracy": f"{best} {judged.quantity} ({shown_value(priced.quality.value)})",
-        "cost": f"the lowest cost ({shown_money(priced.cost.value)})",
-        "time": f"the shortest time ({shown_hours(priced.hours.value)})",
-        "value": f"the most {judged.quantity} per dollar"
-        + (f" ({priced.quality.value / priced.cost.value:.3g})" if priced.cost.value else ""),
+        "cost": f"the lowest cost ({_about(priced)}{shown_money(priced.cost.value)})",
+        "time": f"the shortest time ({_about(priced)}{shown_hours(priced.hours.value)})",
+        "value": f"the most {judged.quantity} per dollar",
     }[found.objective]
-    count, total = len(found.feasible), counted(len(found.candidates), "configuration")
+    count, total = len(found.feasible), counted(len(found.candidates) // found.cards, "configuration")
+    places = f"{total} on {found.cards} cards" if found.cards > 1 else total
     name = _label(priced, found)
     if count == 1:
-        return f"{name} is the only one of {total} that meets every constraint; it has {reached}."
-    return f"{name} has {reached} of the {count} that meet every constraint, out of {total}."
+        return f"{name} is the only one of {places} that meets every constraint; it has {reached}."
+    return f"{name} has {reached} of the {count} that meet every constraint, out of {places}."
 
 
-LIMIT_WORDS = {
-    "max_cost": "budget", "min_accuracy": "bound", "max_time": "deadline", "max_memory": "memory limit",
-    CARD_MEMORY: "memory",
-}  # fmt: skip
+LIMIT_WORDS = {"max_cost": "budget", "max_time": "deadline", "max_memory": "memory limit"}
+VERBS = {"max_cost": "costs", "max_time": "takes", "max_memory": "needs"}
 
 
 def shown_limit(constraint: str, value: float) -> str:
@@ -318,9 +347,7 @@ def shown_limit(constraint: str, value: float) -> str:
         return shown_money(value)
     if constraint == "max_time":
         return shown_hours(value)
-    if constraint == "min_accuracy":
-        return shown_value(value)
-    return shown_memory(value)
+    return shown_value(value) if constraint == "min_accuracy" else shown_memory(value)
 
 
 def _margin(check: Check, chosen: Priced, judged: Judged) -> str:
@@ -328,50 +355,94 @@ def _margin(check: Check, chosen: Priced, judged: Judged) -> str:
     value, limit = shown_limit(check.constraint, check.value), shown_limit(check.constraint, check.limit)
     sure = "" if check.probability is None else f", with probability {shown_chance(check.probability)}"
     if check.constraint == "min_accuracy":
-        return f"Its {judged.quantity} of {value} meets the {LIMIT_WORDS['min_accuracy']} of {limit}{sure}."
+        return f"Its {judged.quantity} of {value} meets the bound of {limit}{sure}."
     used = 100 * check.value / check.limit
     share = "less than 1 %" if used < 1 else f"{used:.0f} %"
     if check.constraint == CARD_MEMORY:
         return f"It needs {value}, {share} of the {limit} of {chosen.card.name}."
-    verb = {"max_cost": "costs", "max_time": "takes", "max_memory": "needs"}[check.constraint]
-    return f"It {verb} {value}, {share} of the {LIMIT_WORDS[check.constraint]} of {limit}{sure}."
+    about = _about(chosen) if check.constraint in CONVERTED else ""
+    return (
+        f"It {VERBS[check.constraint]} {about}{value}, {share} of the {LIMIT_WORDS[check.constraint]} of {limit}{sure}."
+    )
 
 
-def _missed(bound: Binding, chosen: Priced, found: Recommendation) -> str:
+def _missed(bound: Binding, found: Recommendation) -> str:
     """What a binding constraint kept out."""
     instead, judged = bound.instead, found.judged
-    missing = next(each.check(bound.constraint) for each in found.candidates if each.priced is instead)
-    reach = f"{judged.quantity} {shown_value(instead.quality.value)} for {shown_money(instead.cost.value)}"
-    told = "its memory is not known" if missing.value is None else shown_limit(bound.constraint, missing.value)
-    also = "" if bound.constraint in ("max_cost", "min_accuracy") else f", {told}"
-    name = bound.constraint.replace("_", "-")
     limit = shown_limit(bound.constraint, bound.limit)
-    what = f"the {limit} of {chosen.card.name}" if bound.constraint == CARD_MEMORY else f"{name} {limit}"
-    return f"Binding: {what}. Without it {_label(instead, found)} would be chosen: {reach}{also}."
+    name = bound.constraint.replace("_", "-")
+    what = f"the {limit} of {instead.card.name}" if bound.constraint == CARD_MEMORY else f"{name} {limit}"
+    parts = [
+        f"{judged.quantity} {shown_value(instead.quality.value)}",
+        f"{_about(instead)}{shown_money(instead.cost.value)}",
+    ]
+    if bound.constraint == "max_time":
+        parts.append(f"{_about(instead)}{shown_hours(instead.hours.value)}")
+    if bound.constraint in (CARD_MEMORY, "max_memory"):
+        memory = instead.point.memory
+        parts.append("memory not known" if memory is None else shown_memory(memory))
+    return f"Binding: {what}. Without it {_label(instead, found)} would be chosen ({', '.join(parts)})."
 
 
-def _safe(relaxed: Relaxation, up: bool) -> float:
-    """The needed limit as it is printed, never rounded to where it would no longer do."""
-    assert relaxed.needed is not None
-    size = abs(relaxed.needed)
-    digits = 4 if relaxed.constraint == "min_accuracy" and size < 100 else 2 - math.floor(math.log10(size or 1.0))
-    unit = 10.0**-digits
-    return (math.ceil if up else math.floor)(round(relaxed.needed / unit, 6)) * unit
+def _unlike(found: Recommendation) -> list[str]:
+    """Who else might be the better choice."""
+    if not found.alike:
+        return []
+    told = ", ".join(f"{name} (better in {shown_chance(share)} of draws)" for name, share in found.alike.items())
+    return [f"By {found.judged.quantity} it cannot be told apart from {told}."]
+
+
+def _cheaper(found: Recommendation) -> list[str]:
+    assert found.chosen is not None
+    chosen, judged = found.chosen.priced, found.judged
+    cheaper = [each.priced for each in found.alternatives if each.priced.cost.value < chosen.cost.value]
+    if not cheaper:
+        return []
+    near = max(cheaper, key=lambda each: each.cost.value)
+    gain = judged.sign("accuracy") * (near.quality.value - chosen.quality.value)
+    apart = f"its {judged.quantity} is {shown_value(abs(gain))} {'better' if gain > 0 else 'worse'}"
+    saved = f"{_about(near) or _about(chosen)}{shown_money(chosen.cost.value - near.cost.value)}"
+    told = apart if gain else f"its {judged.quantity} is the same"
+    return [f"The next cheaper on the frontier, {_label(near, found)}, saves {saved}; {told}."]
 
 
 def _explain_nothing(found: Recommendation) -> list[str]:
-    total = counted(len(found.candidates), "configuration")
-    told = [f"None of {total} meets every constraint."]
+    count = len(found.candidates) // found.cards
+    told = [
+        "The only configuration misses a constraint."
+        if count == 1
+        else f"None of {count} configurations meets every constraint."
+    ]
+    unknown_ = list(dict.fromkeys(each.priced.name for each in found.candidates if each.priced.point.memory is None))
+    if unknown_:
+        told.append(f"Whether {', '.join(unknown_)} fits is not known: its memory was not measured.")
     single = [each for each in found.relaxations if each.needed is not None]
-    for each in single:
-        assert each.needed is not None
-        up = not (each.constraint == "min_accuracy" and found.judged.direction == "max")
-        value, limit = shown_limit(each.constraint, _safe(each, up)), shown_limit(each.constraint, each.limit)
-        if each.constraint == CARD_MEMORY:
-            told.append(f"A card with {value} instead of {limit} would make {each.name} feasible.")
-        else:
-            name = each.constraint.replace("_", "-")
-            told.append(f"{name} {value} instead of {limit} would make {each.name} feasible.")
-    if not single:
+    told += [_would_do(each, found) for each in single]
+    if not single and len(unknown_) < count:
         told.append("No constraint alone can be relaxed far enough: at least two must give.")
     return told
+
+
+def _would_do(relaxed: Relaxation, found: Recommendation) -> str:
+    """A relaxation as it can be typed."""
+    assert relaxed.needed is not None and relaxed.candidate is not None
+    priced = relaxed.candidate.priced
+    number = _typed(relaxed.needed, relaxed.limit, up=_is_upper(relaxed.constraint, found.judged))
+    if relaxed.constraint == CARD_MEMORY:
+        room = shown_memory(relaxed.limit)
+        return f"A card with {number} GB instead of the {room} of {priced.card.name} would make {priced.name} feasible."
+    mark = " (an estimate)" if relaxed.constraint in CONVERTED and priced.basis else ""
+    option = f"--{relaxed.constraint.replace('_', '-')}"
+    return f"{option} {number} instead of {relaxed.limit:g} would make {_label(priced, found)} feasible{mark}."
+
+
+def _typed(needed: float, limit: float, *, up: bool) -> str:
+    """The needed limit in the option's own unit, with as few digits as do, never rounded to where it would not do."""
+    for digits in range(3, 17):
+        unit = 10.0 ** (math.floor(math.log10(abs(needed) or 1.0)) + 1 - digits)
+        steps = needed / unit
+        rounded = (math.ceil(steps - SLACK) if up else math.floor(steps + SLACK)) * unit
+        text = f"{rounded:.{digits}g}"
+        if text != f"{limit:.{digits}g}":
+            return text
+    return repr(needed)

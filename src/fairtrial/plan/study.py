@@ -135,24 +135,30 @@ def read_study(path: Path) -> Study:
 
 def read_mapping(path: Path, hint: str = "Write one with: fairtrial init") -> dict[str, Any]:
     """The mapping in a YAML file, or one sentence on why there is none."""
-    content = read_yaml(path, hint=hint)
+    content = read_data(path, hint=hint)
     if not isinstance(content, dict):
         raise UserError(f"{path} does not hold a mapping of keys to values", hint=hint)
     return content
 
 
-def read_yaml(path: Path, hint: str) -> Any:
+def read_data(path: Path, hint: str) -> Any:
     """What a YAML or JSON file holds, or one sentence on why it cannot be read."""
+    import json
+
     import yaml
 
     from fairtrial.plan.yaml_values import PlainLoader
 
     try:
+        if path.suffix.lower() == ".json":
+            return json.loads(path.read_text(encoding="utf-8"))
         return yaml.load(path.read_text(encoding="utf-8"), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
     except FileNotFoundError:
         raise UserError(f"no file {path}", hint=hint) from None
     except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from None
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""

@@ -11,7 +11,7 @@ all else is frozen, has no gradient and no optimizer state, and is not in the ch
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -95,7 +95,12 @@ def warm() -> None:
 
 
 def data(options: Options, cache: Cache) -> Dataset:
-    return load_data(options.data, cache, options.report_set)
+    """What a run learns from. The weights of a directory are part of it: with other weights it is another run."""
+    found = load_data(options.data, cache, options.report_set)
+    if options.model == BUILT_IN:
+        return found
+    both = hashlib.sha256(f"{found.sha256} {_hash_files(Path(options.model))}".encode())
+    return Dataset(f"{found.name} and {Path(options.model).name}", both.hexdigest(), found.folder)
 
 
 fresh_report = fresh_report_set
@@ -118,7 +123,25 @@ def build(options: Options, setting: Setting) -> Trainable:
     module, adapted = _built_in(options, setting) if options.model == BUILT_IN else _from_directory(options, setting)
     if options.method == "lora":
         _add_adapters(module, adapted, options, setting)
+    if module is not adapted:
+        _freeze_what_cannot_learn(module, setting)
     return FineTuned(module, options, setting)
+
+
+def _freeze_what_cannot_learn(module: torch.nn.Module, setting: Setting) -> None:
+    """Somebody else's model has weights that signals never reach, such as an embedding of words: they do not train."""
+    import torch
+
+    assert setting.data is not None
+    parameters = [each for each in module.parameters() if each.requires_grad]
+    try:
+        loss = module(torch.from_numpy(setting.data.array("train_x")[:2].copy())).square().mean()
+        gradients: Sequence[torch.Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
+    except (AttributeError, RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise UserError(f"the model cannot read signals: {error}".splitlines()[0], hint=READS) from None
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is None:
+            parameter.requires_grad_(False)
 
 
 def _inert(options: Options) -> list[dict[str, str]]:
@@ -148,24 +171,42 @@ def _from_directory(options: Options, setting: Setting) -> tuple[torch.nn.Module
 
     folder = Path(options.model)
     setting.lineage["base"] = {"directory": folder.name, "weights_sha256": _hash_files(folder)}
-    backbone = _load_backbone(folder)
-    module = Patched(backbone, PATCH, CLASSES)
+    backbone = _load_backbone(folder, setting)
+    try:
+        module = Patched(backbone, PATCH, CLASSES)
+    except (AttributeError, TypeError) as error:
+        raise UserError(f"the model in {folder} cannot read signals: {error}", hint=READS) from None
     initialize(module.ends, setting.streams)
     return module, backbone
 
 
-def _load_backbone(folder: Path) -> torch.nn.Module:
-    """Only safetensors are read, and no code from the directory is run."""
+READS = "It must be a transformer that takes embeddings and gives hidden states, such as Llama, GPT-2 or BERT."
+UNUSED = "pooler"
+"""A layer that many directories lack and that is not used here."""
+
+
+def _load_backbone(folder: Path, setting: Setting) -> torch.nn.Module:
+    """Only safetensors are read, no code from the directory is run, and no weight is made up."""
     import torch
     from transformers import AutoModel
+    from transformers.utils import logging
 
-    try:
-        model: torch.nn.Module = AutoModel.from_pretrained(
-            folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32
-        )
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
-    return model
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(setting.streams.seed("init", UNUSED))
+        try:
+            model, told = AutoModel.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                output_loading_info=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
+    missing = sorted(name for name in told["missing_keys"] if UNUSED not in name)
+    if missing:
+        raise UserError(f"the weights in {folder} lack {len(missing)} that its config.json has, such as {missing[0]}")
+    found: torch.nn.Module = model
+    return found
 
 
 def _hash_files(folder: Path) -> str:

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn")
+PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn", "peft", "transformers")
 
 
 def git_state(folder: Path) -> dict[str, Any]:

@@ -12,9 +12,11 @@ class Patched(nn.Module):
         self.patch = patch
         self.ends = nn.ModuleDict({"embed": nn.Linear(patch, width), "output": nn.Linear(width, classes)})
         self.backbone = backbone
+        causal = hasattr(backbone.config, "use_cache")  # what was computed for earlier tokens is of no use in training
+        self._settings = {"use_cache": False} if causal else {}
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = self.ends["embed"](x.view(len(x), -1, self.patch))
-        hidden = self.backbone(inputs_embeds=tokens).last_hidden_state
+        hidden = self.backbone(inputs_embeds=tokens, **self._settings).last_hidden_state
         logits: Tensor = self.ends["output"](hidden.mean(1))
         return logits
