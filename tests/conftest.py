@@ -41,7 +41,16 @@ def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("FAIRTRIAL_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("FAIRTRIAL_RUN_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "fsync", _do_not_wait_for_the_disk)
     yield
+
+
+def _do_not_wait_for_the_disk(descriptor: int) -> None:
+    """No test cuts the power, so none can tell; a file that is not open is still an error.
+
+    Processes that a test launches wait as they do for a person.
+    """
+    os.fstat(descriptor)
 
 
 @pytest.fixture
@@ -50,17 +59,28 @@ def store(tmp_path: Path) -> Store:
 
 
 @pytest.fixture(scope="session")
-def data_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Data sets are generated once for all tests of a worker."""
-    return tmp_path_factory.mktemp("data") / "cache"
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of this session that all of its workers have in common."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def data_cache(shared: Path) -> Path:
+    """Data sets are generated once for all tests of all workers: the cache of a store is made for that."""
+    return shared / "data-cache"
 
 
 @pytest.fixture
 def with_data(store: Store, data_cache: Path) -> Store:
-    """The test's store, with the data cache of the session."""
-    data_cache.mkdir(exist_ok=True)
-    store.root.mkdir(parents=True, exist_ok=True)
-    store.paths.cache.symlink_to(data_cache)
+    """The test's store, with the data sets of the session. What else is cached stays its own, as a person's does."""
+    return link_data(store, data_cache)
+
+
+def link_data(store: Store, data_cache: Path) -> Store:
+    (data_cache / "data").mkdir(parents=True, exist_ok=True)
+    store.paths.cache.mkdir(parents=True)
+    (store.paths.cache / "data").symlink_to(data_cache / "data")
     return store
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from fairtrial.api.cells import prepare
@@ -116,3 +119,11 @@ def eventually(condition: Callable[[], Any], *, timeout: float = 30.0, what: str
             return found
         time.sleep(0.02)
     raise AssertionError(f"{what} did not happen within {timeout} s")
+
+
+@contextmanager
+def one_at_a_time(path: Path) -> Iterator[None]:
+    """Of all workers only one is in here; the file is their lock."""
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

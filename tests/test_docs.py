@@ -30,16 +30,16 @@ def test_generated_pages_are_up_to_date() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("script", ["api_tour.py", "sweep.py"])
-def test_examples_run(script: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("script", ["api_tour.py", "choose.py", "sweep.py"])
+def test_examples_run(script: str, with_data: Store, tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / script)], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["analyse.md", "lab.md"])
-def test_python_in_the_pages_runs(tmp_path: Path, page: str) -> None:
+@pytest.mark.parametrize("page", ["analyse.md", "decide.md", "lab.md"])
+def test_python_in_the_pages_runs(with_data: Store, tmp_path: Path, page: str) -> None:
     """What the pages on statistics and on the laboratory show can be copied and run."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert blocks

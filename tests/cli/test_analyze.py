@@ -211,9 +211,10 @@ def test_power_gives_the_closed_form_values(cli: Cli, words: list[str], seeds: i
 def test_power_plans_on_the_upper_bound_of_a_pilot(two: Store, cli: Cli) -> None:
     found = cli("power", "--sesoi", "0.02", "--pilot", "s:base", "--format", "json").json
     assert found["design"] == "unpaired" and found["seeds"] > found["seeds_at_sd"]
-    both = cli(
-        "power", "--sesoi", "0.02", "--pilot", "s:base", "--pilot", "s:new", "--gpu", "t4", "--format", "json"
-    ).json
+    pilots = ("power", "--sesoi", "0.02", "--pilot", "s:base", "--pilot", "s:new")
+    unsaid = cli(*pilots, "--gpu", "t4")
+    assert unsaid.code == 1 and "--hours-per-run" in unsaid.err, "hours from who knows where are not priced on a card"
+    both = cli(*pilots, "--price-per-hour", "0.5", "--format", "json").json
     assert both["design"] == "paired" and both["cost"] == pytest.approx(0.5 * both["hours"])
 
 

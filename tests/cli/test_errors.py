@@ -31,7 +31,11 @@ def assert_told(answer: Answer, code: int, *parts: str) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "parts"),
     [
-        (["nonsense"], 2, ["unknown command 'nonsense'; valid: ablation, alpha, analyze, compare, cost-performance, doctor"]),
+        (
+            ["nonsense"],
+            2,
+            ["unknown command 'nonsense'; valid: ablation, alpha, analyze, compare, cost-performance, doctor"],
+        ),
         (["lunch"], 2, ["did you mean 'launch'?"]),
         (["train", "clasify"], 2, ["unknown recipe 'clasify'; did you mean 'classify'?"]),
         (["train", "fake", "--step", "5"], 2, ["No such option", "--steps"]),

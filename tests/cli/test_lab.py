@@ -7,6 +7,7 @@ import json
 import os
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,10 +19,12 @@ import numpy
 import pytest
 
 from fairtrial import LabTerms, Study, ablation, compare, temperature_sweep
+from fairtrial.core.canonical import content_hash
 from fairtrial.core.runs import Run, Status
+from fairtrial.recipes.data import load_data
 from fairtrial.record.store import Store
-from tests.conftest import Answer, start
-from tests.harness import eventually, series_of
+from tests.conftest import Answer, link_data, start
+from tests.harness import eventually, one_at_a_time, series_of
 
 Cli = Callable[..., Answer]
 compare_module, ablation_module = (importlib.import_module(f"fairtrial.api.{word}") for word in ("compare", "ablation"))
@@ -30,11 +33,36 @@ TEACHER = ("--teacher-steps", "10", "--teacher-width", "4")
 SMALL = (*TEACHER, "--steps", "30", "--eval-every", "10", "--checkpoint-every", "10", "--labels", "200")
 CNN = (*SMALL, "--student-width", "4")
 SWEEP = ("temperature", "--start", "1", "--end", "3", "--step", "1", "--runs", "2")
+SWEPT = (*SWEEP, *SMALL, "--format", "json")
+COMPARED = ("compare", "--strategies", "kd,attention,combined", "--runs", "3", *CNN)
+MATCHED = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--study", "m")
+ABLATED = ("ablation", "--runs", "2", "--all-pairs", *CNN)
 
 
-def test_a_temperature_sweep_has_the_documented_document(cli: Cli, with_data: Store) -> None:
-    answer = cli(*SWEEP, *SMALL, "--format", "json")
-    assert answer.code == 0, answer.err
+@pytest.fixture
+def launched(cli: Cli, with_data: Store, data_cache: Path, shared: Path) -> Cli:
+    """What a command said when it was launched in an empty store, which with its runs is now the store of this test.
+
+    A launch takes seconds, so tests that look at the same runs share one; each has a copy that is its own.
+    """
+
+    def get(*line: str) -> Answer:
+        kept = shared / f"launched-{content_hash(line)[:12]}"
+        shutil.rmtree(with_data.root)
+        with one_at_a_time(kept.with_suffix(".lock")):
+            if not (kept / "answer.json").exists():
+                shutil.rmtree(kept, ignore_errors=True)
+                answer = cli(*line, "--store", str(link_data(Store(kept / "store"), data_cache).root))
+                assert answer.code == 0, answer.err
+                (kept / "answer.json").write_text(json.dumps(vars(answer)))
+        shutil.copytree(kept / "store", with_data.root, symlinks=True)
+        return Answer(**json.loads((kept / "answer.json").read_text()))
+
+    return get
+
+
+def test_a_temperature_sweep_has_the_documented_document(cli: Cli, launched: Cli) -> None:
+    answer = launched(*SWEPT)
     found = answer.json
     assert found["schema"] == 1 and found["sweep_type"] == "temperature"
     assert found["range"] == {"start": 1.0, "end": 3.0, "step": 1.0}
@@ -48,10 +76,11 @@ def test_a_temperature_sweep_has_the_documented_document(cli: Cli, with_data: St
     assert {"mean_accuracy", "variance"} <= set(found["statistical_analysis"])
     codes = {caution["code"] for caution in found["cautions"]}
     assert {"one teacher", "fewer labels", "best of many"} <= codes
+    assert cli(*SWEPT).json == found, "asked again, it says the same"
 
 
-def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, with_data: Store) -> None:
-    name = cli(*SWEEP, *SMALL, "--format", "json").json["study"]
+def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, launched: Cli) -> None:
+    name = launched(*SWEPT).json["study"]
     assert "6 runs: 6 completed" in cli("runs", "list", "--study", name).err
     analysis = cli("analyze", name, "--format", "json").json
     assert analysis["metric"] == "report_accuracy", "what was selected by eval is judged by report"
@@ -60,7 +89,8 @@ def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, with_data: Stor
     assert "3 runs were trained together" in shown
 
 
-def test_the_text_says_the_best_value_and_its_set(cli: Cli, with_data: Store) -> None:
+def test_the_text_says_the_best_value_and_its_set(cli: Cli, launched: Cli) -> None:
+    launched(*SWEPT)
     answer = cli(*SWEEP, *SMALL)
     assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out)
     assert re.search(r"^Best temperature: [123]\.0 \(accuracy: 0\.\d+\)$", answer.out, re.MULTILINE)
@@ -122,9 +152,10 @@ def test_unknown_strategies_and_components_list_what_is_valid(cli: Cli) -> None:
     assert all(name in components for name in ("temperature", "soft_targets", "attention_loss", "layer_matching"))
 
 
-def test_json_goes_to_a_pipe_while_progress_is_shown_on_the_terminal(with_data: Store) -> None:
+def test_json_goes_to_a_pipe_while_progress_is_shown_on_the_terminal(launched: Cli) -> None:
+    launched(*SWEPT)  # for its teacher
     ours, theirs = pty.openpty()
-    argv = [sys.executable, "-m", "fairtrial", *SWEEP, *SMALL, "--format", "json"]
+    argv = [sys.executable, "-m", "fairtrial", *SWEPT, "--study", "shown"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     os.close(theirs)
     shown = b""
@@ -140,9 +171,14 @@ def test_json_goes_to_a_pipe_while_progress_is_shown_on_the_terminal(with_data: 
     assert b"all runs" in shown and b"left" in shown, "a bar for the whole, and the time left"
 
 
-def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(with_data: Store, tmp_path: Path) -> None:
+def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(
+    cli: Cli, launched: Cli, with_data: Store, tmp_path: Path
+) -> None:
+    launched(*SWEPT)  # for its teacher
+    whole = Store(tmp_path / "whole")
+    shutil.copytree(with_data.root, whole.root, symlinks=True)
     line = ("temperature", "--start", "1", "--end", "4", "--step", "1", "--runs", "2", "--jobs", "1", *TEACHER,
-            "--steps", "1500", "--checkpoint-every", "100", "--study", "t", "--format", "json")  # fmt: skip
+            "--steps", "800", "--checkpoint-every", "40", "--study", "t", "--format", "json")  # fmt: skip
     process = start(*line)
     first = with_data.paths.run("t", "temperature=1.0.seed1072").checkpoints
     eventually(lambda: len(list(first.glob("step-*.pt"))) >= 2, timeout=60, what="two checkpoints")
@@ -151,13 +187,11 @@ def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(with_data: Store
     assert process.returncode == 130 and "Traceback" not in err
     runs = [run for _, entry in with_data.directories("t") if (run := with_data.run("t", entry.name))]
     assert len(runs) == 8 and {run.status for run in runs} == {Status.INTERRUPTED}
-    whole = Store(tmp_path / "whole")
     results = []
     for store in (with_data, whole):
-        process = start(*line, "--store", str(store.root))
-        out, err = process.communicate(timeout=120)
-        assert process.returncode == 0, err
-        results.append(json.loads(out)["results"])
+        answer = cli(*line, "--store", str(store.root))
+        assert answer.code == 0, answer.err
+        results.append(answer.json["results"])
     assert results[0] == results[1]
     for run in runs:
         assert series_of(with_data, "t", run.id) == series_of(whole, "t", run.id)
@@ -165,24 +199,40 @@ def test_a_sweep_that_is_interrupted_goes_on_to_the_same_result(with_data: Store
         assert again and again.metadata["lineage"]["resumed"], "it went on, it did not begin again"
 
 
-def test_a_grid_that_grows_keeps_what_is_finished(cli: Cli, with_data: Store) -> None:
-    cli(*SWEEP, *SMALL, "--study", "grow")
-    answer = cli("temperature", "--start", "1", "--end", "3", "--step", "0.5", "--runs", "3", *SMALL, "--study", "grow")
-    assert "15 runs; 6 already there" in answer.err
-    other = cli("temperature", *SMALL[:-2], "--labels", "300", "--study", "grow")
+def test_a_grid_that_grows_keeps_what_is_finished(cli: Cli, launched: Cli) -> None:
+    name = launched(*SWEPT).json["study"]
+    answer = cli("temperature", "--start", "1", "--end", "3", "--step", "0.5", "--runs", "3", *SMALL, "--study", name)
+    assert answer.code == 0 and "15 runs; 6 already there" in answer.err
+    other = cli("temperature", *SMALL[:-2], "--labels", "300", "--study", name)
     assert other.code == 1 and "labels 200 → 300" in other.err, "other settings under an old name are refused"
 
 
-def test_without_a_stack_the_numbers_are_the_same(cli: Cli, with_data: Store) -> None:
-    stacked = cli(*SWEEP, *SMALL, "--format", "json", "--study", "a").json["results"]
-    alone = cli(*SWEEP, *SMALL, "--format", "json", "--study", "b", "--no-stack").json["results"]
+def test_without_a_stack_the_numbers_are_the_same(cli: Cli, launched: Cli, with_data: Store) -> None:
+    stacked = launched(*SWEPT).json["results"]
+    alone = cli(*SWEPT, "--study", "b", "--no-stack").json["results"]
     assert stacked == alone
     run = with_data.run("b", "temperature=1.0.seed1072")
     assert run and run.metadata["timings"]["stacked"] == 1 and run.metadata["timings"]["wall_s"] > 0
 
 
-def test_a_winner_is_confirmed_on_fresh_seeds_and_fresh_data(cli: Cli, with_data: Store) -> None:
-    answer = cli(*SWEEP, *SMALL, "--confirm", "3", "--baseline", "7", "--format", "json")
+@pytest.fixture
+def published_data(with_data: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data that are kept already are not generated again: only what is fresh takes its time."""
+
+    def kept() -> dict[str, Any]:
+        data = load_data("mnist1d", with_data.cache)
+        return {
+            f"{split}_{part}": data.array(f"{split}_{part}") for split in ("train", "eval", "report") for part in "xy"
+        }
+
+    monkeypatch.setattr("fairtrial.recipes.data.mnist1d.make", kept)
+
+
+def test_a_winner_is_confirmed_on_fresh_seeds_and_fresh_data(
+    cli: Cli, launched: Cli, with_data: Store, published_data: None
+) -> None:
+    launched(*SWEPT)
+    answer = cli(*SWEPT, "--confirm", "3", "--baseline", "7")
     assert answer.code == 0, answer.err
     confirmation = answer.json["confirmation"]
     assert answer.json["best"]["confirmed"] == confirmation["accuracy"] and confirmation["runs"] == 3
@@ -198,11 +248,8 @@ def test_a_winner_is_confirmed_on_fresh_seeds_and_fresh_data(cli: Cli, with_data
     assert "Confirmed on 3 fresh seeds: accuracy" in text and "temperature=7.0" in text
 
 
-def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, with_data: Store) -> None:
-    line = ("compare", "--strategies", "kd,attention,combined", "--runs", "3", *CNN)
-    answer = cli(*line, "--format", "json")
-    assert answer.code == 0, answer.err
-    found = answer.json
+def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, launched: Cli) -> None:
+    found = launched(*COMPARED, "--format", "json").json
     assert {row["name"] for row in found["strategies"]} == {"none", "kd", "attention", "combined"}
     for row in found["strategies"]:
         assert row["time_s"] > 0 and row["memory_gb"] > 0 and row["runs"] == 3 and row["ci"] is not None
@@ -211,7 +258,7 @@ def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, wit
     assert found["family"]["pairs"] == 6 == len(found["comparisons"])
     for pair in found["significant"]:
         assert set(pair) == {"better", "worse", "p", "p_adjusted", "delta", "ci"} and pair["delta"] > 0
-    text = cli(*line).out
+    text = cli(*COMPARED).out
     assert "Memory (GB)" in text and "Strategy" in text
 
 
@@ -225,9 +272,11 @@ def known_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compare_module, "_time", time_of)
 
 
-def test_the_matched_baseline_trains_as_long_as_the_slowest(cli: Cli, with_data: Store, known_times: None) -> None:
-    line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--format", "json")
-    found = cli(*line).json
+def test_the_matched_baseline_trains_as_long_as_the_slowest(
+    cli: Cli, launched: Cli, with_data: Store, known_times: None
+) -> None:
+    line = (*MATCHED, "--format", "json")
+    found = launched(*line).json
     assert {row["name"] for row in found["strategies"]} == {"none", "none-matched", "combined"}
     assert any(caution["code"] == "matched by time" for caution in found["cautions"])
     run = with_data.run(found["study"], "none-matched.seed1072")
@@ -236,22 +285,20 @@ def test_the_matched_baseline_trains_as_long_as_the_slowest(cli: Cli, with_data:
     assert again["strategies"] == found["strategies"], "once decided, the number of steps stays"
 
 
-def test_an_ablation_takes_away_what_it_says(cli: Cli, with_data: Store) -> None:
-    line = ("ablation", "--runs", "3", "--all-pairs", *CNN)
-    answer = cli(*line, "--format", "json")
-    assert answer.code == 0, answer.err
-    found = answer.json
+def test_an_ablation_takes_away_what_it_says(cli: Cli, launched: Cli) -> None:
+    found = launched(*ABLATED, "--format", "json").json
     assert found["baseline"]["accuracy"] is not None and found["baseline"]["options"]["strategy"] == "combined"
     removed = [row["removed"] for row in found["rows"]]
     assert removed[:3] == [["temperature"], ["attention_loss"], ["layer_matching"]] and len(removed) == 6
     for row in found["rows"]:
         assert row["delta"] == pytest.approx(row["accuracy"] - found["baseline"]["accuracy"])
     assert [each["components"] for each in found["interactions"]] == removed[3:]
-    text = cli(*line).out
+    text = cli(*ABLATED).out
     assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
 
 
-def test_a_component_that_does_nothing_is_flagged(cli: Cli, with_data: Store, tmp_path: Path) -> None:
+def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_path: Path) -> None:
+    launched(*SWEPT)  # for its teacher
     (tmp_path / "base.yaml").write_text("strategy: kd\nstudent: mlp\n")
     line = ("ablation", "--base", "base.yaml", "--components", "soft_targets,layer_matching", "--runs", "2", *SMALL)
     found = cli(*line, "--format", "json").json
@@ -269,10 +316,10 @@ def test_a_component_that_does_nothing_is_flagged(cli: Cli, with_data: Store, tm
         ("sweep", "classify", "--param", "learning_rate=log:1e-3:1e-2:3", "--model", "linear", "--steps", "20"),
     ],
 )
-def test_every_format_and_picture_of_a_sweep(
-    cli: Cli, with_data: Store, tmp_path: Path, words: tuple[str, ...]
-) -> None:
+def test_every_format_and_picture_of_a_sweep(cli: Cli, launched: Cli, tmp_path: Path, words: tuple[str, ...]) -> None:
     line = (*words, *(SMALL if words is SWEEP else ()))
+    if words is SWEEP:
+        launched(*SWEPT)
     for suffix in ("csv", "md", "tex", "json", "txt", "png", "svg"):
         answer = cli(*line, "--output", f"out.{suffix}")
         assert answer.code == 0, answer.err
@@ -281,8 +328,10 @@ def test_every_format_and_picture_of_a_sweep(
     assert "accuracy" in header and "std_dev" in header and "low" in header
 
 
-def test_pictures_of_strategies_and_ablations(cli: Cli, with_data: Store, tmp_path: Path) -> None:
+def test_pictures_of_strategies_and_ablations(cli: Cli, launched: Cli, tmp_path: Path) -> None:
+    launched(*COMPARED, "--format", "json")
     assert cli("compare", "--strategies", "kd", "--runs", "2", *CNN, "--output", "c.svg").code == 0
+    launched(*ABLATED, "--format", "json")
     assert cli("ablation", "--components", "temperature", "--runs", "2", *CNN, "--output", "a.svg").code == 0
     assert "kd" in (tmp_path / "c.svg").read_text() and "without temperature" in (tmp_path / "a.svg").read_text()
 
@@ -347,10 +396,11 @@ def test_a_list_of_seeds_may_come_from_a_file(cli: Cli, tmp_path: Path) -> None:
     assert [row["runs"] for row in found["results"]] == [3, 3]
 
 
-def test_the_matched_baseline_survives_a_replacement(cli: Cli, with_data: Store, known_times: None) -> None:
-    line = ("compare", "--strategies", "combined", "--runs", "2", *CNN, "--compute-matched", "--study", "m")
-    cli(*line)
-    answer = cli(*line, "--replace", "--format", "json")
+def test_the_matched_baseline_survives_a_replacement(
+    cli: Cli, launched: Cli, with_data: Store, known_times: None
+) -> None:
+    launched(*MATCHED, "--format", "json")
+    answer = cli(*MATCHED, "--replace", "--format", "json")
     assert answer.code == 0, answer.err
     archived = [path.name for path in with_data.paths.archive("m").iterdir()]
     for run in ("none.seed1072", "none-matched.seed1072"):

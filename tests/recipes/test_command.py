@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import signal
@@ -43,11 +44,35 @@ def writer(tmp_path: Path) -> str:
     return str(path)
 
 
+DIGITS = """
+import numpy
+
+def load_digits(*, return_X_y):
+    rows = numpy.loadtxt(FILE, delimiter=",")
+    return rows[:, :-1], rows[:, -1].astype(int)
+"""
+
+
+@pytest.fixture
+def quick_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers of scikit-learn's digits for programs that need nothing else of it: importing it takes seconds."""
+    found = importlib.util.find_spec("sklearn")
+    assert found is not None and found.origin is not None
+    file = Path(found.origin).parent / "datasets" / "data" / "digits.csv.gz"
+    package = tmp_path / "quick" / "sklearn"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (package / "datasets.py").write_text(DIGITS.replace("FILE", repr(str(file))))
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+
+
 def launch(cli: Cli, *words: str, seeds: str = "2") -> Answer:
     return cli("launch", "command", "--base-run-name", "s", "--seeds", seeds, "--format", "json", *words)
 
 
-def test_a_foreign_script_is_launched_with_two_variants_and_five_seeds(cli: Cli, store: Store) -> None:
+def test_a_foreign_script_is_launched_with_two_variants_and_five_seeds(
+    cli: Cli, store: Store, quick_digits: None
+) -> None:
     done = launch(
         cli, "--variant", "slow:lr=0.001", "--variant", "fast:lr=0.5", "--metrics", "{run_dir}/out.jsonl", "--",
         PYTHON, str(EXAMPLES / "train_numpy.py"), "--lr", "{lr}", "--seed", "{seed}", "--out", "{run_dir}/out.jsonl",
@@ -226,7 +251,9 @@ def recorded(tmp_path: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
-def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(store: Store, tmp_path: Path) -> None:
+def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(
+    store: Store, tmp_path: Path, quick_digits: None
+) -> None:
     plain, more = (
         (EXAMPLES / f"{name}.py").read_text().splitlines() for name in ("train_numpy", "train_numpy_recorded")
     )
@@ -248,7 +275,8 @@ def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(store: Sto
     for wait_for in (1, 3):
         store.remove(paths)
         process = recorded(tmp_path, *words)
-        eventually(lambda n=wait_for: len(list(paths.checkpoints.glob("step-*.pt"))) >= n)
+        # A checkpoint counts once it is on record, which `last.pt` follows: its own file is there a moment earlier.
+        eventually(lambda n=wait_for: paths.last.exists() and len(list(paths.checkpoints.glob("step-*.pt"))) >= n)
         process.kill()
         process.wait()
         assert recorded(tmp_path, *words).wait(60) == 0

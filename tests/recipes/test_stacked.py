@@ -20,6 +20,7 @@ from fairtrial.job import Request, run_cell, run_stack
 from fairtrial.recipes._stacked import Lesson, StackedRun
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
+from tests.conftest import link_data
 from tests.harness import eventually, forked, request_for, series_of, wait
 from tests.recipes.test_pairing import build
 
@@ -69,10 +70,7 @@ def requests_for(store: Store, recipe: str, options: Mapping[str, Any], changes:
 @pytest.fixture
 def alone(tmp_path: Path, data_cache: Path) -> Store:
     """Another store, for the runs that have no company."""
-    store = Store(tmp_path / "alone")
-    store.root.mkdir()
-    store.paths.cache.symlink_to(data_cache)
-    return store
+    return link_data(Store(tmp_path / "alone"), data_cache)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +117,7 @@ def test_runs_of_different_length_leave_one_after_another(with_data: Store, alon
 
 
 def test_a_stack_that_is_killed_goes_on_in_other_stacks(with_data: Store, alone: Store) -> None:
-    options = {**TEACHER, "strategy": "kd", "steps": 400, "checkpoint_every": 20, "eval_every": 100}
+    options = {**TEACHER, "strategy": "kd", "steps": 200, "checkpoint_every": 10, "eval_every": 100}
     company = {f"v{number}": _change("distill", number) for number in range(6)}
     requests = requests_for(with_data, "distill", options, company)
     pid = forked(lambda: stack(requests))

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
+from tests.conftest import link_data
 from tests.harness import CountCalls, KillAt, forked, kill_after, make, request_for, series_of, wait
 
 # Every training step is logged and much is saved, so that a kill always falls near something that matters.
@@ -109,16 +111,14 @@ def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool) -> N
 
 @pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("distill", STUDENT)])
 def test_a_killed_training_resumes_with_identical_losses(
-    tmp_path: Path, with_data: Store, recipe: str, options: dict[str, Any]
+    tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any]
 ) -> None:
     """Model, optimizer, streams and data order: killed again and again at random calls until it is through."""
     make(with_data, recipe, **options)
     expected = summary(with_data)
     chance = random.Random(recipe)
     for attempt in range(6):
-        store = Store(tmp_path / f"store-{attempt}")
-        store.root.mkdir()
-        store.paths.cache.symlink_to(with_data.paths.cache.resolve())
+        store = link_data(Store(tmp_path / f"store-{attempt}"), data_cache)
         request = request_for(store, recipe, **options)
         kills = 0
         while True:
@@ -134,20 +134,28 @@ def test_a_killed_training_resumes_with_identical_losses(
         assert summary(store) == expected
 
 
-def test_kills_at_random_moments(tmp_path: Path, with_data: Store) -> None:
+def test_kills_at_random_moments(tmp_path: Path, with_data: Store, data_cache: Path) -> None:
     """The clock chooses the moment: inside a step, inside torch, inside the serializer."""
     make(with_data, "classify", **LEARNING)
     expected = summary(with_data)
-    chance = random.Random(7)
-    for attempt in range(12):
-        store = Store(tmp_path / f"store-{attempt}")
-        store.root.mkdir()
-        store.paths.cache.symlink_to(with_data.paths.cache.resolve())
+
+    def begun(name: str) -> tuple[Store, Request, int]:
+        store = link_data(Store(tmp_path / name), data_cache)
         request = request_for(store, "classify", **LEARNING)
-        kill_after(forked(lambda request=request: run_cell(request)), chance.uniform(0.01, 0.5))
+        return store, request, forked(lambda: run_cell(request))
+
+    started = time.monotonic()
+    assert wait(begun("undisturbed")[2]) == 0
+    takes = time.monotonic() - started
+    chance = random.Random(7)
+    kills = 0
+    for attempt in range(12):
+        store, request, pid = begun(f"store-{attempt}")
+        kills += kill_after(pid, chance.uniform(0.01, takes)) == -signal.SIGKILL
         check_what_a_kill_left(store)
         run_cell(request)
         assert summary(store) == expected
+    assert kills >= 1
 
 
 def half_written(path: Path, payload: dict[str, Any]) -> None:

@@ -16,29 +16,29 @@ from fairtrial.record.store import Store
 HINT = "Say which card the hours were measured on with --device."
 
 
-def measured_on(store: Store, facts: Sequence[Mapping[str, Any]]) -> tuple[str, Calibration]:
+def measured_on(store: Store, facts: Sequence[Mapping[str, Any]], hint: str = HINT) -> tuple[str, Calibration]:
     """The device of runs with these facts, if its speed can be known here: a CPU like this one, by torch's threads."""
     kinds = {
         (each["machine"].get("cpu"), each["options"].get("device"), each["options"].get("threads")) for each in facts
     }
     if len(kinds) > 1:
         raise UserError(
-            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=HINT
+            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=hint
         )
     [(cpu, device, threads)] = kinds
     if device is None or threads is None:
-        raise UserError("the runs do not say on what device and with how many threads they computed", hint=HINT)
+        raise UserError("the runs do not say on what device and with how many threads they computed", hint=hint)
     if device != "cpu":
-        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=HINT)
-    return LOCAL, _calibration(store, cpu or "unknown", int(threads))
+        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
+    return LOCAL, _calibration(store, cpu or "unknown", int(threads), hint)
 
 
-def _calibration(store: Store, cpu: str, threads: int) -> Calibration:
+def _calibration(store: Store, cpu: str, threads: int, hint: str) -> Calibration:
     """Measured once per store and kind of machine, and kept there."""
 
     def make(_: Path) -> Mapping[str, Any]:
         if cpu != cpu_name():
-            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=HINT)
+            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
         return {"calibration": vars(calibrate(cpu, threads))}
 
     entry = store.cache.entry("calibration", {"name": cpu, "threads": threads, "version": 1}, make)

@@ -144,7 +144,7 @@ def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) ->
     """The pilot's hours per run: as measured, or those that the named card would take."""
     if gpu is None or pilot.hours_per_run is None:
         return pilot.hours_per_run, None
-    device, local = measured_on(store, pilot.facts)
+    device, local = measured_on(store, pilot.facts, "Give the hours on that card with --hours-per-run.")
     priced = CostModel.of(gpu, table, local).price(CostPoint("pilot", pilot.hours_per_run, 0.0, device=device))
     return priced.hours.value, priced.basis
 

@@ -158,6 +158,10 @@ class Dataset:
 
         return numpy.load(self.folder / f"{name}.npy", mmap_mode="r")
 
+    def arrays(self) -> dict[str, Any]:
+        """All of them by name."""
+        return {path.stem: self.array(path.stem) for path in sorted(self.folder.glob("*.npy"))}
+
     def identity(self) -> dict[str, str]:
         return {"name": self.name, "sha256": self.sha256}
 

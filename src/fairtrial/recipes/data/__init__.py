@@ -29,7 +29,7 @@ def load_data(name: str, cache: Cache, report_set: int = 0) -> Dataset:
     module = importlib.import_module(f"fairtrial.recipes.data.{name}")
 
     def make(folder: Path) -> dict[str, Any]:
-        arrays = module.make() if not report_set else {**module.make(), **module.make_report(report_set)}
+        arrays = {**load_data(name, cache).arrays(), **module.make_report(report_set)} if report_set else module.make()
         save_arrays(folder, arrays)
         return {
             "sha256": hash_arrays(arrays),
