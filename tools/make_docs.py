@@ -114,7 +114,11 @@ def command_section(command: click.Command, ctx: click.Context, level: int) -> I
 
 def inner_commands(group: click.Group, ctx: click.Context) -> list[tuple[str, str]]:
     """The subcommands to show, as (name to print, name). One recipe stands for all: only their options differ."""
-    recipes = {"train": [("RECIPE", "fake")], "launch": [("STUDY.yaml", "STUDY.yaml"), ("RECIPE", "fake")]}
+    recipes = {
+        "train": [("RECIPE", "fake")],
+        "bench": [("RECIPE", "fake")],
+        "launch": [("STUDY.yaml", "STUDY.yaml"), ("RECIPE", "fake")],
+    }
     return recipes.get(ctx.info_name or "", [(name, name) for name in group.commands])
 
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
     from fairtrial.api.arms import LabTerms
+    from fairtrial.api.bench import Bench, BenchTerms, bench
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.launch import Launched, LaunchTerms, launch
@@ -68,6 +69,9 @@ _HOMES = {
     "LabTerms": "fairtrial.api.arms",
     "variance": "fairtrial.api.variance",
     "power": "fairtrial.api.power",
+    "bench": "fairtrial.api.bench",
+    "Bench": "fairtrial.api.bench",
+    "BenchTerms": "fairtrial.api.bench",
     "cost_performance": "fairtrial.api.cost_performance",
     "CostPerformance": "fairtrial.api.cost_performance",
     "recommend": "fairtrial.api.recommend",
@@ -90,12 +94,13 @@ _HOMES = {
 }
 
 __all__ = [
-    "Ablation", "Advice", "Analysis", "Columns", "Comparison", "Constraints", "CostModel", "CostPerformance",
-    "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms", "LaunchTerms", "Launched",
-    "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep", "Trained", "Verdict",
-    "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "compare", "compare_samples",
-    "cost_performance", "export_runs", "launch", "list_runs", "power", "query", "read_study", "recommend", "resume",
-    "run", "show_run", "sweep", "temperature", "temperature_sweep", "train", "variance",
+    "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
+    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms",
+    "LaunchTerms", "Launched", "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep",
+    "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
+    "compare", "compare_samples", "cost_performance", "export_runs", "launch", "list_runs", "power", "query",
+    "read_study", "recommend", "resume", "run", "show_run", "sweep", "temperature", "temperature_sweep", "train",
+    "variance",
 ]  # fmt: skip
 
 

@@ -219,6 +219,15 @@ def test_the_wilcoxon_test_is_scipys(n: int) -> None:
         assert ours.p_greater == close(float((sums >= ranks[candidate > control].sum()).mean()))
 
 
+@pytest.mark.parametrize("n", [4, 7, 9])
+def test_with_ties_and_zeros_the_wilcoxon_test_is_scipys_too(n: int) -> None:
+    control = np.zeros(n)
+    candidate = np.round(np.random.default_rng(n).normal(0.4, 1, n), 0)
+    ours = infer(control, candidate, "wilcoxon", paired=True)
+    for side in ("two-sided", "greater", "less"):
+        assert ours.p_value(side) == close(stats.wilcoxon(candidate, control, alternative=side).pvalue)
+
+
 @pytest.mark.parametrize(("n", "m"), [(2, 2), (2, 3), (5, 4), (5, 6), (8, 8), (10, 11), (30, 30)])
 def test_the_mann_whitney_test_is_scipys(n: int, m: int) -> None:
     control, candidate = arms(n, m)

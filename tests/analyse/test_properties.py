@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,7 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import stats
 
 from fairtrial.analyse import aggregate, families
 from fairtrial.analyse.certificate import certify
@@ -38,19 +36,6 @@ numbers = st.one_of(
     st.floats(-100, 100, allow_nan=False).map(lambda x: round(x, 3) + 0.0),
     st.integers(-3, 3).map(float),
 )
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _all_signs_at_once() -> Iterator[None]:
-    """For tied differences SciPy takes all signs one by one; its own statistic takes them together, to the same bit."""
-    one_by_one = stats.permutation_test
-
-    def together(data: Any, statistic: Callable[[Any], Any], **settings: Any) -> Any:
-        return one_by_one(data, lambda signed, axis: statistic(signed), vectorized=True, **settings)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stats, "permutation_test", together)
-        yield
 
 
 @st.composite

@@ -7,6 +7,7 @@ to go through, a random part of them is drawn, and the test stays valid because 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from itertools import combinations
 
@@ -19,6 +20,8 @@ from fairtrial.analyse.samples import Arms, Array
 MOST_FLIPS = 18
 MOST_DEALS = 200_000
 MOST_RANKS = 10_000
+MOST_TIED = 13
+"""Up to so many pairs the signed-rank test is exact with ties too, as in SciPy; beyond, both take a normal limit."""
 
 
 def infer_sign_flip(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
@@ -68,8 +71,26 @@ def infer_wilcoxon(arms: Arms) -> Inference:
     n = len(differences)
     rows, columns = np.triu_indices(n)
     walsh = (differences[rows] + differences[columns]) / 2
-    tests = {side: float(stats.wilcoxon(differences, alternative=side).pvalue) for side in _SIDES}
-    return _from_ranks("Wilcoxon signed rank", walsh, _signed_rank_masses(n), tests)
+    if n <= MOST_TIED and _has_ties(differences):
+        tests = _tied_signed_ranks(differences)
+    else:
+        tests = {side: float(stats.wilcoxon(differences, alternative=side).pvalue) for side in _SIDES}
+    return _from_ranks("Wilcoxon signed rank", walsh, _signed_rank_masses(range(1, n + 1)), tests)
+
+
+def _has_ties(differences: Array) -> bool:
+    return len(np.unique(np.abs(differences))) < len(differences) or not differences.all()
+
+
+def _tied_signed_ranks(differences: Array) -> dict[str, float]:
+    """The exact test on mid-ranks, without zeros: all signs counted at once, where SciPy tries one after another."""
+    from scipy import stats
+
+    moved = differences[differences != 0]
+    doubled = np.rint(2 * stats.rankdata(np.abs(moved))).astype(int)
+    masses, observed = _signed_rank_masses(doubled), int(doubled[moved > 0].sum())
+    greater, less = float(masses[observed:].sum()), float(masses[: observed + 1].sum())
+    return {"greater": min(1.0, greater), "less": min(1.0, less), "two-sided": min(1.0, 2 * min(greater, less))}
 
 
 def infer_mann_whitney(arms: Arms) -> Inference:
@@ -108,10 +129,10 @@ def _from_ranks(method: str, shifts: Array, masses: Array, tests: dict[str, floa
     ).agreeing()
 
 
-def _signed_rank_masses(n: int) -> Array:
-    """P(W = w) when every sign is a coin's."""
+def _signed_rank_masses(ranks: Iterable[int]) -> Array:
+    """P(W = w) for these ranks when every sign is a coin's."""
     masses = np.ones(1)
-    for rank in range(1, n + 1):
+    for rank in ranks:
         masses = (np.concatenate([masses, np.zeros(rank)]) + np.concatenate([np.zeros(rank), masses])) / 2
     return masses
 

@@ -57,7 +57,7 @@ def train(
     spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name, seed=seed)
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
-    cell = prepare([spec], place, _environment(), tell)[0]
+    cell = prepare([spec], place, surroundings(), tell)[0]
     [cell] = clear_conflicts([cell], place, replace_old=replace_old)
     return _train_cell(cell, observe, should_stop)
 
@@ -74,11 +74,12 @@ def resume(
     place = Store(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
-    cell = prepare([spec], place, _environment())[0]
+    cell = prepare([spec], place, surroundings())[0]
     return _train_cell(cell, observe, should_stop)
 
 
-def _environment() -> dict[str, Any]:
+def surroundings() -> dict[str, Any]:
+    """The commit and the machine, as every run records them."""
     return {**git_state(Path.cwd()), **machine()}
 
 
@@ -92,11 +93,18 @@ def _next_attempt(store: Store, spec: RunSpec) -> int:
 
 
 def _train_cell(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+    complete_needs(cell, observe, should_stop)
+    return _perform(cell, observe, should_stop)
+
+
+def complete_needs(
+    cell: Cell, observe: Observing = lambda _: (), should_stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Make the runs that this one rests on, such as its teacher, here and now."""
     for need in cell.needs:
         if not need.is_done(retry_failed=True):
             _perform(need, observe, should_stop)
     require_needs(cell, Store(cell.request.store))
-    return _perform(cell, observe, should_stop)
 
 
 def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:

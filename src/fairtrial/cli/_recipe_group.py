@@ -1,4 +1,4 @@
-"""A command that takes a recipe's name, or its file, as its first word: `train`, `launch`."""
+"""A command that takes a recipe's name, or its file, as its first word: `train`, `bench`, `launch`."""
 
 from __future__ import annotations
 
@@ -38,10 +38,14 @@ class RecipeGroup(click.Group):
         return RecipeCommand(
             recipe,
             name=name,
-            params=[*flags(recipe), *self.own_options, *shared],
+            params=[*flags(recipe, without=self.without(recipe)), *self.own_options, *shared],
             callback=function,
             help=recipe.summary + (" SYNTHETIC." if recipe.synthetic else ""),
         )
+
+    def without(self, recipe: LoadedRecipe) -> list[str]:  # noqa: ARG002
+        """Options of the recipe that this command does not take."""
+        return []
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Recipes"):

@@ -308,6 +308,21 @@ NO_CHANCE_KNOWN = Caution(
     "No seeds tell the noise behind {constraint} of {name}: its mean meets the limit, with what confidence is open.",
     "Give values per seed.",
 )
+NOT_STEADY = Caution(
+    "not steady",
+    "{steps} steps were too few to become steady and be measured: the figures have no intervals, or none that hold.",
+    "Take more steps with --max-batches.",
+)
+NEAR_TIMER = Caution(
+    "near the timer",
+    "{phases}: less than {times} times what timing them takes; the figures are upper limits.",
+    "Read them as small.",
+)
+BENCH_DIVERGED = Caution(
+    "diverged while measured",
+    "The training diverged while it was measured: {reason}. Steps up to there were timed.",
+    "Measure with settings that train.",
+)
 INERT_LIMIT = Caution(
     "inert limit",
     "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",

@@ -42,6 +42,14 @@ class Role(StrEnum):
         return self not in (Role.OUTPUT, Role.CHECKPOINT)
 
 
+NOT_BENCHED: Mapping[Role, str] = {
+    Role.OUTPUT: "what is written down, and how often, is measured as it is by default",
+    Role.CHECKPOINT: "a measurement is not resumed, so nothing is saved",
+    Role.SELECTION: "no checkpoint is selected",
+}
+"""Roles whose options `bench` does not take, with the reason."""
+
+
 def option(default: Any, help: str, *, role: Role, unit: str | None = None, **limits: Any) -> Any:  # noqa: A002
     """Declare one option; `limits` are pydantic's (`gt`, `ge`, `le`, …)."""
     return Field(default, description=help, json_schema_extra={"role": role.value, "unit": unit}, **limits)

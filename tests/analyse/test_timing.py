@@ -1,0 +1,89 @@
+"""Step times: intervals that cover although steps are not independent, quantiles, warm-up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import special
+
+from fairtrial.analyse.timing import Times, lag_one, order_limits, standard_error, warm_up
+
+
+def correlated(phi: float, steps: int, repeats: int, seed: int = 1) -> np.ndarray:
+    """AR(1) times with mean 0, after they have forgotten where they began."""
+    rng = np.random.default_rng(seed)
+    noise = rng.standard_normal((repeats, steps + 200))
+    found = np.zeros_like(noise)
+    for at in range(1, steps + 200):
+        found[:, at] = phi * found[:, at - 1] + noise[:, at]
+    return found[:, 200:]
+
+
+@pytest.mark.parametrize("steps", [200, 1000])
+@pytest.mark.parametrize("phi", [0.0, 0.3, 0.6, 0.9])
+def test_the_interval_of_the_mean_covers(phi: float, steps: int) -> None:
+    series = correlated(phi, steps, 3000)
+    rho = lag_one(series)
+    effective = steps * (1 - rho) / (1 + rho)
+    reach = -special.stdtrit(np.maximum(effective - 1, 1), 0.025) * standard_error(series, effective)
+    cover = float((np.abs(series.mean(1)) < reach).mean())
+    assert 0.93 <= cover <= 0.97
+
+
+def test_one_series_says_what_the_batch_says() -> None:
+    series = correlated(0.5, 400, 1)[0] + 10
+    found = Times.of(series).mean()
+    rho = lag_one(series[None])
+    effective = 400 * (1 - rho) / (1 + rho)
+    reach = -special.stdtrit(effective - 1, 0.025) * standard_error(series[None], effective)
+    assert found.value == pytest.approx(series.mean())
+    assert found.high == pytest.approx(series.mean() + reach[0]) and found.low == pytest.approx(
+        series.mean() - reach[0]
+    )
+
+
+@pytest.mark.parametrize("share", [0.5, 0.95])
+def test_quantile_intervals_cover(share: float) -> None:
+    rng = np.random.default_rng(3)
+    truth = float(special.ndtri(share))
+    hits = 0
+    for _ in range(600):
+        found = Times.of(rng.standard_normal(300)).quantile(share)
+        assert found.low is not None and found.high is not None
+        hits += found.low <= truth <= found.high
+    assert hits / 600 > 0.93
+
+
+def test_an_upper_limit_for_p99_needs_368_effective_steps() -> None:
+    assert order_limits(367, 0.99, 0.05)[1] is None
+    assert order_limits(368, 0.99, 0.05)[1] == 1.0
+    few = Times.of(np.random.default_rng(0).standard_normal(100)).quantile(0.99)
+    assert few.high is None and few.low is not None and few.reason
+
+
+def test_fewer_than_ten_effective_steps_say_nothing() -> None:
+    for times in (Times.of([1.0] * 5), Times.of(np.arange(100.0)), Times.of([])):
+        assert not times.sufficient and times.mean().low is None and times.quantile(0.5).high is None
+
+
+def test_throughput_is_the_reciprocal_with_its_limits_turned_round() -> None:
+    times = Times.of(0.01 + 0.001 * np.random.default_rng(0).random(200))
+    rate, mean = times.rate(100, "examples/s"), times.mean()
+    assert mean.value and mean.low and mean.high
+    assert rate.value == pytest.approx(100 / mean.value) and rate.low == pytest.approx(100 / mean.high)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.6])
+def test_a_slow_beginning_is_left_out(phi: float) -> None:
+    series = 1 + 0.05 * correlated(phi, 400, 60, seed=5)
+    slow = series.copy()
+    slow[:, :20] += np.linspace(3, 0.5, 20)
+    cuts = [warm_up(each) for each in slow]
+    assert all(cut is not None and cut >= 15 for cut in cuts) and np.median([cut or 0 for cut in cuts]) == 20
+    assert np.median([warm_up(each) or 0 for each in series]) == 0
+
+
+def test_times_that_keep_changing_are_never_steady() -> None:
+    assert warm_up(np.linspace(1, 5, 200)) is None
+    assert warm_up(np.ones(10)) is None
+    assert warm_up(np.ones(100)) == 0

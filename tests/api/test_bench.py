@@ -1,0 +1,109 @@
+"""bench: the steps of train, taken apart, and nothing left behind."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from fairtrial import train
+from fairtrial.core.options import NOT_BENCHED, describe_options
+from fairtrial.core.registry import load_recipe, recipe_names
+from fairtrial.record.store import Store
+from tests.conftest import Answer
+from tests.harness import series_of
+
+Cli = Callable[..., Answer]
+bench_module = importlib.import_module("fairtrial.api.bench")
+
+SMALL = {"labels": 200, "batch_size": 50, "steps": 60}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "fake": ("fake", {"steps": 60, "jitter": 0.1}),
+    **{m: ("classify", {**SMALL, "model": m, "schedule": "cosine"}) for m in ("mlp", "cnn", "gru")},
+    "distill": ("distill", {**SMALL, "teacher_steps": 8, "teacher_width": 4}),
+    "finetune": ("finetune", {**SMALL, "width": 8, "pretrain_steps": 8, "rank": 2}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_losses_are_those_of_train_bit_by_bit(name: str, with_data: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe, options = CASES[name]
+    monkeypatch.setattr(bench_module.shutil, "rmtree", lambda *_, **__: None)
+    bench_module.bench(recipe, options, bench_module.BenchTerms(batches=40, store=with_data.root))
+    [entry] = [entry for _, entry in with_data.directories(bench_module.BENCH_STUDY)]
+    measured = series_of(with_data, bench_module.BENCH_STUDY, entry.name)["train_loss"]
+    run = train(recipe, {**options, "checkpoint_every": 0, "eval_every": 0}, store=with_data.root).run
+    trained = series_of(with_data, run.study, run.id)["train_loss"]
+    assert [step for step, _ in measured] == [10, 20, 30, 40] and measured == trained[:4]
+
+
+def test_phases_and_residual_are_the_window(cli: Cli, store: Store) -> None:
+    answer = cli("bench", "fake", "--step-time", "0.001", "--max-batches", "60", "--format", "json")
+    found = json.loads(answer.out)
+    assert answer.code == 0, answer.err
+    total = sum(row["seconds"] for row in found["phases"])
+    assert total == pytest.approx(found["window_s"], abs=1e-9) and found["phases"][-1]["phase"] == "residual"
+    assert found["phases"][0]["phase"] == "forward" and found["phases"][0]["share"] > 0.5
+    assert found["step_time"]["p50"]["low"] <= found["step_time"]["p50"]["value"] <= found["step_time"]["p50"]["high"]
+    assert found["step_time"]["p99"]["high"] is None, "60 steps cannot bound p99 from above"
+    assert found["throughput"]["unit"] == "steps/s" and found["steps"]["taken"] == 60
+    assert store.studies() == [] and not (store.root / bench_module.BENCH_STUDY).exists(), "nothing is left behind"
+
+
+def test_too_few_steps_are_insufficient(cli: Cli) -> None:
+    answer = cli("bench", "fake", "--max-batches", "8")
+    assert answer.code == 3 and answer.out.startswith("Insufficient: 8 steps of fake") and "--max-batches" in answer.out
+
+
+def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
+    line = ("bench", "classify", "--model", "cnn", "--labels", "200", "--batch-size", "50", "--max-batches", "60")
+    found = cli(*line, "--format", "json").json
+    assert found["flops_per_step"] > 0 and found["memory"]["tensor_bytes"]["activations"] > 0
+    assert found["throughput"]["unit"] == "examples/s" and {"data", "forward", "backward", "optimizer"} <= {
+        row["phase"] for row in found["phases"]
+    }
+    text = cli(*line, "--run-validation", "--eval-every", "20").out
+    assert "evaluation" in text and "Memory of tensors" in text and "Timer:" in text
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("fake", "--max-batches", "0", "--warmup-batches", "-1"), 1, "max_batches must be at least 1"),
+        (("fake", "--warmup-batches", "300"), 1, "leave none to measure"),
+        (("fake", "--checkpoint-every", "5"), 2, "checkpoint-every"),
+        (("command", "--", "true"), 1, "runs a program of its own"),
+        (("classify", "--batch-size", "5000"), 4, "batch_size: 5000 is more than the 4000"),
+        (("fake", "--fail-at", "1"), 4, "no step of fake could be measured"),
+        (("nonsense",), 2, "nonsense"),
+    ],
+)
+def test_what_cannot_be_measured_is_one_clear_sentence(
+    cli: Cli, with_data: Store, words: tuple[str, ...], code: int, told: str
+) -> None:
+    answer = cli("bench", *words)
+    assert (answer.code, "Traceback" in answer.err) == (code, False) and told in answer.err
+
+
+def test_a_run_that_diverges_is_measured_up_to_there(cli: Cli) -> None:
+    answer = cli("bench", "fake", "--diverge-at", "50", "--format", "json")
+    assert "diverged while measured" in {caution["code"] for caution in answer.json["cautions"]}
+    assert 0 < answer.json["steps"]["taken"] <= 50
+
+
+@pytest.mark.parametrize("name", [name for name in recipe_names() if name != "command"])
+def test_bench_takes_the_options_of_train_but_those_with_a_reason(name: str) -> None:
+    from fairtrial.cli.bench import command as bench_command
+    from fairtrial.cli.train import command as train_command
+
+    recipe = load_recipe(name)
+    names = {info.name for info in describe_options(recipe.options)}
+    offered = [
+        {parameter.name for parameter in group.make_command(recipe, name).params} & names  # type: ignore[attr-defined]
+        for group in (train_command, bench_command)
+    ]
+    assert offered[0] - offered[1] == set(bench_module.excluded(recipe))
+    assert all(NOT_BENCHED.values())
