@@ -69,7 +69,10 @@ class PriceTable:
 
 
 DOCUMENTED = "documented list price", date(2026, 11, 1)
-MARKET = "median or midpoint of published on-demand offers", date(2026, 5, 20)
+MEDIAN = "median of published on-demand offers", date(2026, 5, 20)
+MIDPOINT = "middle of the range of specialist clouds' on-demand offers", date(2026, 5, 20)
+REFERENCE_PRICE = "published reference price of rentals", date(2026, 4, 18)
+SPECIALIST = "on-demand price of a specialist cloud", date(2025, 6, 1)
 SMALL_CLOUD = "on-demand price of a large cloud's smallest instance with it", date(2026, 6, 17)
 
 BUILT_IN = PriceTable(
@@ -79,13 +82,13 @@ BUILT_IN = PriceTable(
             ("a100-80gb", 3.00, 80, 1.0, THUMB, DOCUMENTED),
             ("v100", 2.00, 16, 0.6, THUMB, DOCUMENTED),
             ("t4", 0.50, 16, 0.3, THUMB, DOCUMENTED),
-            ("b200", 5.88, 180, 7.2, PEAK, MARKET),
-            ("h200", 4.00, 141, 3.17, PEAK, MARKET),
-            ("h100", 2.95, 80, 3.17, PEAK, MARKET),
+            ("b200", 5.88, 180, 7.2, PEAK, REFERENCE_PRICE),
+            ("h200", 4.00, 141, 3.17, PEAK, MIDPOINT),
+            ("h100", 2.95, 80, 3.17, PEAK, MEDIAN),
             ("l40s", 1.861, 48, 1.16, PEAK, SMALL_CLOUD),
             ("a10g", 1.006, 24, 0.22, PEAK, SMALL_CLOUD),
             ("l4", 0.805, 24, 0.39, PEAK, SMALL_CLOUD),
-            ("rtx-4090", 0.69, 24, 0.53, PEAK, MARKET),
+            ("rtx-4090", 0.69, 24, 0.53, PEAK, SPECIALIST),
         )
     },
     "built-in prices",
