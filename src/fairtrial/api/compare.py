@@ -16,6 +16,7 @@ from fairtrial.analyse.sweeps import exact_mean, mean_of
 from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
+from fairtrial.core.devices import GIGABYTE
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
 from fairtrial.core.paths import default_store
@@ -34,8 +35,6 @@ RUNS = 5
 STUDENT: Mapping[str, Any] = {"student": "cnn", "learning_rate": 1e-2, "steps": 2000}
 """Attention transfer needs maps, so strategies are compared on a student that has them, at a rate that suits it; it
 has settled after fewer steps than the students that a sweep trains."""
-
-GIGABYTE = 1e9
 
 
 @dataclass(frozen=True)

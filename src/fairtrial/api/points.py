@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,26 +16,24 @@ from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.devices import measured_on
 from fairtrial.api.gather import Gathered, Wanted, from_study
 from fairtrial.api.numbers import Numbers, number_runs
+from fairtrial.api.point_files import read_points
 from fairtrial.api.prices import load_prices
 from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST, MISSING_RUNS, NO_HOURS
-from fairtrial.core.devices import Calibration
+from fairtrial.core.devices import GIGABYTE, Calibration
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, default_store
 from fairtrial.core.runs import Status
-from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.core.words import counted
 from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import BUILT_IN, PriceTable
-from fairtrial.plan.study import read_data
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 
 FAMILY_RECIPE, FAMILY_STUDY = "finetune", "finetune-family"
-GIGABYTE = 1e9
 ENOUGH = 5
 
 
@@ -79,26 +76,24 @@ def gather_points(
     `gpu` must have a price where it is given; `also` checks the rest of the request.
     """
     store = Store(default_store(terms.store))
-    found: list[Points] = []
-    tables: list[PriceTable] = []
-
-    def read_prices() -> None:
-        tables.append(load_prices(source.prices, today))
-        if gpu is not None:
-            tables[0].card(gpu)
-
-    def read_what_is_at_hand() -> None:
-        if source.configs:
-            found.append(_from_file(Path(source.configs), source))
-        elif study and not begun:
-            found.append(_from_study(store, study, source))
-
     study = source.study or (None if source.train or source.configs else _newest(store, source))
     begun = _begun_family(store, study) if study and not source.study else None
-    all_at_once(partial(_refuse_two_places, source), also, read_prices, read_what_is_at_hand)
+
+    def read_table() -> PriceTable:
+        table = load_prices(source.prices, today)
+        if gpu is not None:
+            table.card(gpu)
+        return table
+
+    def read_what_is_at_hand() -> Points | None:
+        if source.configs:
+            return _from_file(Path(source.configs), source)
+        return _from_study(store, study, source) if study and not begun else None
+
+    table, found, *_ = all_at_once(read_table, read_what_is_at_hand, partial(_refuse_two_places, source), also)
     if begun:  # the same command goes on from where it was stopped
         source, terms = replace(source, options=begun["options"]), replace(terms, runs=begun["seeds"])
-    return replace(found[0] if found else _from_family(store, source, terms), table=tables[0])
+    return replace(found or _from_family(store, source, terms), table=table)
 
 
 def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
@@ -106,9 +101,10 @@ def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
     plan = load_plan(store, study) if study.startswith(FAMILY_STUDY) else None
     if plan is None:
         return None
-    done = {(row["variant"], row["seed"]) for row in list_rows(store, study) if Status(row["status"]).is_result}
+    ended = (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
+    there = {(row["variant"], row["seed"]) for row in list_rows(store, study) if row["status"] in ended}
     planned = {(variant, seed) for variant in plan["variants"] for seed in plan["seeds"]}
-    return plan if planned - done else None
+    return plan if planned - there else None
 
 
 def _refuse_two_places(source: Source) -> None:
@@ -241,133 +237,9 @@ def _few(points: Sequence[CostPoint]) -> list[FilledCaution]:
     return [FEW_FOR_CHOICE.fill(runs=counted(min(known), "seed"))] if known and min(known) < ENOUGH else []
 
 
-NEEDED = ("name", "hours", "memory", "device")
-PER_SEED = ("accuracies", "values")
-
-
 def _from_file(path: Path, source: Source) -> Points:
     metric, direction = parse_metric(source.metric)
     metric = metric or "accuracy"
     direction = direction or likely_direction(metric)
-    rows = _rows(path)
-    reader = _RowReader(path.name, metric, source.device)
-    points = [point for number, row in enumerate(rows, 1) if (point := reader.point(row, number))]
-    if not rows:
-        raise UserError(f"{path.name} has no points", hint="Give name, hours, accuracy, memory and device of each.")
-    if reader.problems:
-        raise UserError(reader.problems[0], problems=reader.problems[1:])
+    points = read_points(path, metric, source.device)
     return Points(points, Judged(metric, direction), path.name, cautions=_few(points))
-
-
-def _rows(path: Path) -> list[Mapping[str, Any]]:
-    """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
-    if path.suffix.lower() == ".csv":
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                return list(csv.DictReader(file))
-        except FileNotFoundError:
-            raise UserError(f"no file {path}") from None
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"cannot read {path}: {error}") from None
-    content = read_data(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
-    listed = content.get("points") if isinstance(content, dict) else content
-    if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
-        raise UserError(f"{path.name} does not hold a list of points", hint="Like - {name: r8, hours: 2.1, …}.")
-    return listed
-
-
-@dataclass
-class _RowReader:
-    """Turns rows into points and collects everything that is wrong with them."""
-
-    where: str
-    metric: str
-    device: str | None
-    problems: list[str] = field(default_factory=list)
-
-    def point(self, row: Mapping[str, Any], number: int) -> CostPoint | None:
-        before = len(self.problems)
-        label = f"{self.where}, point {number}" + (f" ({row['name']})" if row.get("name") else "")
-        given = {str(key): value for key, value in row.items() if key is not None}
-        if None in row:
-            self.problems.append(f"{label}: has more cells than the header")
-        if self.device and _filled(given.get("device")):
-            self.problems.append(f"{label}: has a device of its own, {given['device']}; leave --device out")
-        elif self.device:
-            given["device"] = self.device
-        each = next((name for name in self._per_seed if _filled(given.get(name))), None)
-        for word in (*NEEDED, *(() if each else (self.metric,))):
-            if word not in given or (word != "memory" and not _filled(given[word])):
-                self.problems.append(f"{label}: '{word}' is missing")
-        hours = self._numbers(given.get("hours"), f"{label}: hours", least=0)
-        quality = self._numbers(given.get(each or self.metric), f"{label}: {each or self.metric}")
-        memory = self._numbers(given.get("memory"), f"{label}: memory", least=0)
-        self._check_metric(quality, given, each, label)
-        seeds = self._seeds(given.get("seeds"), quality, label)
-        if len(memory) > 1:
-            self.problems.append(f"{label}: memory must be one number, not {len(memory)}")
-        if len(hours) > 1 and len(hours) != len(quality):
-            self.problems.append(f"{label}: {len(hours)} hours and {len(quality)} values do not belong together")
-        if len(self.problems) > before:
-            return None
-        taken = {*NEEDED, *PER_SEED, self.metric, "seeds"}
-        settings = {key: value for key, value in given.items() if key not in taken and _filled(value)}
-        return CostPoint(
-            str(given["name"]), _by_seed(hours, seeds), _by_seed(quality, seeds), memory[0] if memory else None,
-            str(given["device"]), settings, "given in the file",
-        )  # fmt: skip
-
-    @property
-    def _per_seed(self) -> tuple[str, ...]:
-        """Columns with values per seed: `values` of any metric, `accuracies` of accuracy alone."""
-        return ("accuracies", "values") if split_and_quantity(self.metric)[1] == "accuracy" else ("values",)
-
-    def _numbers(self, given: Any, label: str, least: float | None = None) -> list[float]:
-        """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
-        if not _filled(given):
-            return []
-        listed = given if isinstance(given, list) else str(given).replace(";", " ").split()
-        found = []
-        for each in listed:
-            try:
-                value = float(each)
-            except (TypeError, ValueError):
-                self.problems.append(f"{label}: {each!r} is not a number")
-                continue
-            if value != value or value in (float("inf"), float("-inf")):
-                self.problems.append(f"{label}: must be a finite number, not {each}")
-            elif least is not None and value < least:
-                self.problems.append(f"{label}: must be at least {least:g}, not {value:g}")
-            else:
-                found.append(value)
-        return found
-
-    def _check_metric(self, quality: Sequence[float], given: Mapping[str, Any], each: str | None, label: str) -> None:
-        if split_and_quantity(self.metric)[1] == "accuracy":
-            outside = [value for value in quality if not 0 <= value <= 1]
-            self.problems += [f"{label}: {self.metric} must lie between 0 and 1, not {value:g}" for value in outside]
-        if each and quality and _filled(given.get(self.metric)):
-            told, mean = self._numbers(given[self.metric], f"{label}: {self.metric}"), sum(quality) / len(quality)
-            if told and abs(told[0] - mean) > 0.005 * max(abs(mean), abs(told[0])):
-                self.problems.append(f"{label}: {self.metric} is {told[0]:g}, but the mean of {each} is {mean:.4g}")
-
-    def _seeds(self, given: Any, quality: Sequence[float], label: str) -> list[str] | None:
-        if not _filled(given):
-            return None
-        seeds = [str(each) for each in (given if isinstance(given, list) else str(given).replace(";", " ").split())]
-        if len(seeds) != len(quality):
-            self.problems.append(f"{label}: seeds must be as many as the values, {len(quality)}, not {len(seeds)}")
-        if len(set(seeds)) < len(seeds):
-            self.problems.append(f"{label}: the same seed twice is not another run")
-        return seeds
-
-
-def _filled(value: Any) -> bool:
-    return value is not None and value != "" and value != []
-
-
-def _by_seed(values: Sequence[float], seeds: Sequence[str] | None) -> Any:
-    """As a point takes it: by seed where seeds are named, a list where there are several, else one number."""
-    if len(values) == 1 and (seeds is None or len(seeds) > 1):
-        return values[0]
-    return dict(zip(seeds, values, strict=True)) if seeds else list(values)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+GIGABYTE = 1e9
 A100_GFLOPS = 19_500.0
 """Peak of an A100 in single precision without tensor cores, which is the arithmetic that is timed here."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import Any
 
 EXIT_OK = 0
 EXIT_USER = 1
@@ -99,18 +100,19 @@ class Diverged(Exception):
         self.value = value
 
 
-def all_at_once(*checks: Callable[[], object]) -> None:
-    """Do every check, then raise what all of them found as one error: nobody mends a request word by word."""
-    errors = []
+def all_at_once(*checks: Callable[[], Any]) -> list[Any]:
+    """What every check gives, or one error with all that they found: nobody mends a request word by word."""
+    given, errors = [], []
     for check in checks:
         try:
-            check()
+            given.append(check())
         except UserError as error:
             errors.append(error)
     if errors:
         told = [sentence for error in errors for sentence in (error.message, *error.problems)]
         hint = next((error.hint for error in errors if error.hint), None)
         raise InvalidOptions(told[0], problems=told[1:], hint=hint) if len(errors) > 1 else errors[0]
+    return given
 
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:

@@ -162,19 +162,13 @@ def find_frontier(priced: Sequence[Priced], judged: Judged, reference: Mapping[s
     usable = [place for place, point in enumerate(priced) if point.fits is not False]
     chosen = [priced[place] for place in usable]
     gains = gains_of(chosen, judged)
-    members, beaten, shares = _blank(len(priced))
-    for own, (place, member) in enumerate(zip(usable, on_frontier(gains), strict=True)):
-        members[place] = bool(member)
-        better = None if member else dominator(gains, own)
-        beaten[place] = None if better is None else chosen[better].name
-    for place, share in zip(usable, _probabilities(chosen, judged), strict=True):
-        shares[place] = share
+    better = {place: dominator(gains, own) for own, place in enumerate(usable)}
+    members = [place in better and better[place] is None for place in range(len(priced))]
+    beaten = [None if (by := better.get(place)) is None else chosen[by].name for place in range(len(priced))]
+    shares = dict(zip(usable, _probabilities(chosen, judged), strict=True))
+    probabilities = [shares.get(place) for place in range(len(priced))]
     volume = None if reference is None else hypervolume(gains, corner_of(reference, judged))
-    return Frontier(priced, judged, members, beaten, shares, volume)
-
-
-def _blank(count: int) -> tuple[list[bool], list[str | None], list[float | None]]:
-    return [False] * count, [None] * count, [None] * count
+    return Frontier(priced, judged, members, beaten, probabilities, volume)
 
 
 def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | None]:

@@ -36,7 +36,7 @@ def on_frontier(gains: Array) -> Flags:
 
 
 def dominator(gains: Array, point: int) -> int | None:
-    """A point of the frontier that beats this one: the best of them in the last objective."""
+    """A point of the frontier that beats this one, the best of them in the last objective; None: this one is on it."""
     ahead = (gains >= gains[point]).all(1) & (gains > gains[point]).any(1) & on_frontier(gains)
     found = np.flatnonzero(ahead)
     return int(found[np.argmax(gains[found, -1])]) if len(found) else None

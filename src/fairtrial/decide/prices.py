@@ -119,12 +119,10 @@ class PriceFile(BaseModel):
 
 def read_prices(values: Mapping[str, Any], where: str, today: date) -> PriceTable:
     """A table from the content of a price file, or everything that is wrong with it."""
-    found: list[PriceFile] = []
-    all_at_once(
-        lambda: found.append(parse_options(PriceFile, values, where=where, noun="key")),
+    given: PriceFile = all_at_once(
+        lambda: parse_options(PriceFile, values, where=where, noun="key"),
         lambda: _check_dates(values, where, today),
-    )
-    given = found[0]
+    )[0]
     names = [name.lower() for name in given.cards]
     twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
     problems = [f"{where}: cards.{name}: is there twice" for name in twice]
