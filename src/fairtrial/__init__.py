@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.decide.analysis import CostPerformanceAnalysis
+    from fairtrial.decide.choice import Constraints
     from fairtrial.decide.cost import CostModel
     from fairtrial.decide.points import CostPoint
-    from fairtrial.decide.recommend import Constraints
     from fairtrial.plan.study import Study, read_study
     from fairtrial.record.tables import Columns
 
@@ -80,7 +80,7 @@ _HOMES = {
     "CostModel": "fairtrial.decide.cost",
     "CostPerformanceAnalysis": "fairtrial.decide.analysis",
     "CostPoint": "fairtrial.decide.points",
-    "Constraints": "fairtrial.decide.recommend",
+    "Constraints": "fairtrial.decide.choice",
     "compare_samples": "fairtrial.analyse.compare",
     "aggregate": "fairtrial.analyse.aggregate",
     "SummaryRule": "fairtrial.analyse.summaries",

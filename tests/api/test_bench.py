@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import json
+import signal
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from fairtrial import train
-from fairtrial.core.options import NOT_BENCHED, describe_options
+from fairtrial.core.options import describe_options, not_benched
 from fairtrial.core.registry import load_recipe, recipe_names
 from fairtrial.record.store import Store
-from tests.conftest import Answer
-from tests.harness import series_of
+from tests.conftest import Answer, start
+from tests.harness import eventually, series_of
 
 Cli = Callable[..., Answer]
 bench_module = importlib.import_module("fairtrial.api.bench")
@@ -77,7 +78,7 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         (("fake", "--checkpoint-every", "5"), 2, "checkpoint-every"),
         (("command", "--", "true"), 1, "runs a program of its own"),
         (("classify", "--batch-size", "5000"), 4, "batch_size: 5000 is more than the 4000"),
-        (("fake", "--fail-at", "1"), 4, "no step of fake could be measured"),
+        (("fake", "--fail-at", "1"), 4, "fake could not be measured"),
         (("nonsense",), 2, "nonsense"),
     ],
 )
@@ -92,6 +93,19 @@ def test_a_run_that_diverges_is_measured_up_to_there(cli: Cli) -> None:
     answer = cli("bench", "fake", "--diverge-at", "50", "--format", "json")
     assert "diverged while measured" in {caution["code"] for caution in answer.json["cautions"]}
     assert 0 < answer.json["steps"]["taken"] <= 50
+    none = cli("bench", "fake", "--diverge-at", "5", "--warmup-batches", "50")
+    assert none.code == 3 and none.out.startswith("Insufficient"), "nothing was left after the warm-up"
+    document = cli("bench", "fake", "--diverge-at", "5", "--warmup-batches", "50", "--format", "json").json
+    assert document["window_s"] is None and document["phases"] == [] and document["steps"]["effective"] is None
+
+
+def test_a_measurement_that_is_stopped_says_so_and_leaves_nothing(store: Store) -> None:
+    process = start("bench", "fake", "--step-time", "0.02", "--max-batches", "2000", "--steps", "3000")
+    place = store.root / bench_module.BENCH_STUDY
+    eventually(lambda: list(place.glob("*/metrics.jsonl")), what="a step")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and out == "" and "Nothing is kept" in err and not place.exists()
 
 
 @pytest.mark.parametrize("name", [name for name in recipe_names() if name != "command"])
@@ -105,5 +119,4 @@ def test_bench_takes_the_options_of_train_but_those_with_a_reason(name: str) -> 
         {parameter.name for parameter in group.make_command(recipe, name).params} & names  # type: ignore[attr-defined]
         for group in (train_command, bench_command)
     ]
-    assert offered[0] - offered[1] == set(bench_module.excluded(recipe))
-    assert all(NOT_BENCHED.values())
+    assert offered[0] - offered[1] == set(not_benched(recipe.options)) and all(not_benched(recipe.options).values())

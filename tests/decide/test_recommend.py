@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
+from fairtrial.decide.choice import OBJECTIVES
 from fairtrial.decide.frontier import Judged, gains_of, price_points
 from fairtrial.decide.pareto import dominance
 from fairtrial.decide.prices import BUILT_IN
-from fairtrial.decide.recommend import OBJECTIVES
 
 DOCUMENTED = [
     ("r8", 6.30, 0.845),

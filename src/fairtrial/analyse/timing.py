@@ -40,27 +40,27 @@ class Times:
         return len(self.seconds)
 
     @cached_property
-    def correlation(self) -> float:
+    def correlation(self) -> float | None:
         """Of neighbouring steps, corrected for the bias that few steps bring; never below 0, which is cautious."""
-        return float(lag_one(self.seconds[None])[0]) if self.n > 3 else 0.0
+        return float(lag_one(self.seconds[None])[0]) if self.n > 3 else None
 
     @cached_property
-    def effective(self) -> float:
-        """How many independent steps these are worth."""
-        return self.n * (1 - self.correlation) / (1 + self.correlation)
+    def effective(self) -> float | None:
+        """How many independent steps these are worth; None where there are too few to tell."""
+        rho = self.correlation
+        return None if rho is None else self.n * (1 - rho) / (1 + rho)
 
     @property
     def sufficient(self) -> bool:
-        return self.effective >= LEAST
+        return self.effective is not None and self.effective >= LEAST
 
     def mean(self, alpha: float = 0.05) -> Estimate:
         level, method = 1 - alpha, "t on effective steps"
         value = float(self.seconds.mean()) if self.n else None
-        if not self.sufficient:
+        if value is None or self.effective is None or not self.sufficient:
             return Estimate(value, None, None, level, method, self.n, "s", reason=INSUFFICIENT)
         error = float(standard_error(self.seconds[None], np.array([self.effective]))[0])
         reach = float(-special.stdtrit(self.effective - 1, alpha / 2)) * error
-        assert value is not None
         return Estimate(value, value - reach, value + reach, level, method, self.n, "s")
 
     def rate(self, per_step: float, unit: str, alpha: float = 0.05) -> Estimate:
@@ -75,7 +75,7 @@ class Times:
         """A quantile of the steps, between order statistics; a limit that so few steps cannot give is None."""
         level, method = 1 - alpha, "order statistics on effective steps"
         value = float(np.quantile(self.seconds, share)) if self.n else None
-        if not self.sufficient:
+        if self.effective is None or not self.sufficient:
             return Estimate(value, None, None, level, method, self.n, "s", reason=INSUFFICIENT)
         low, high = order_limits(self.effective, share, alpha)
         ends = [None if end is None else float(np.quantile(self.seconds, end)) for end in (low, high)]
@@ -107,9 +107,8 @@ def order_limits(effective: float, share: float, alpha: float) -> tuple[float | 
     it with a probability of at most α/2: for p99 at 95 % from m = 368 on.
     """
     m = math.floor(effective)
-    low = _count(m, share, alpha / 2) / m if m else 0.0
-    high = (_count(m, share, 1 - alpha / 2) + 1) / m if m else 2.0
-    lower = low if share**0 * (1 - share) ** m <= alpha / 2 else None
+    low, high = _count(m, share, alpha / 2) / m, (_count(m, share, 1 - alpha / 2) + 1) / m
+    lower = low if (1 - share) ** m <= alpha / 2 else None
     upper = min(high, 1.0) if share**m <= alpha / 2 else None
     return lower, upper
 
@@ -123,7 +122,7 @@ def _count(m: int, share: float, probability: float) -> int:
 BATCH = 5
 
 
-def warm_up(seconds: Array) -> int | None:
+def warm_up(seconds: Sequence[float] | Array) -> int | None:
     """How many steps to leave out so that the rest is steady; None if the steps never settle.
 
     Of all beginnings the one is cut whose removal leaves the mean of the rest best known (marginal standard error, on

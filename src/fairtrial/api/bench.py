@@ -5,26 +5,26 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from fairtrial.analyse.timing import Times, warm_up
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.train import complete_needs, surroundings
 from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY
-from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
+from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.findings import Estimate, FilledCaution
-from fairtrial.core.options import NOT_BENCHED, describe_options
+from fairtrial.core.options import not_benched
 from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.specs import FIXED_SEEDS
-from fairtrial.core.training import Observer, Watch
+from fairtrial.core.training import Observer
 from fairtrial.job import run_cell
 from fairtrial.plan.cells import resolve, spec_of
-from fairtrial.probe.phases import RESIDUAL, Breakdown, PhaseTimer, StepTimes, break_down
+from fairtrial.probe.phases import RESIDUAL, Breakdown, PhaseTimer, StepTimes, break_down, event_seconds
 from fairtrial.record.store import Store
 
 BENCH_STUDY = ".bench"
@@ -47,6 +47,7 @@ class BenchTerms:
     level: float = 0.95
     store: str | os.PathLike[str] | None = None
     tell: Callable[[str], None] = lambda _: None
+    should_stop: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
         rules = [
@@ -84,13 +85,14 @@ class Bench:
     def steady(self) -> Sequence[StepTimes]:
         return self.steps[self.warmup or 0 :]
 
-    @property
+    @cached_property
     def times(self) -> Times:
         return Times.of([each.seconds for each in self.steady])
 
-    @property
-    def breakdown(self) -> Breakdown:
-        return break_down(self.steady)
+    @cached_property
+    def breakdown(self) -> Breakdown | None:
+        """None where no step was left to take apart."""
+        return break_down(self.steady) if self.steady else None
 
     @property
     def sufficient(self) -> bool:
@@ -117,11 +119,13 @@ class Bench:
     def phase_rows(self) -> list[dict[str, Any]]:
         """Every phase with its part of the window; with the residual they are all of it."""
         found = self.breakdown
+        if found is None:
+            return []
         parts = {**dict(sorted(found.phases.items(), key=lambda item: -item[1])), RESIDUAL: found.residual}
         return [
             {
                 "phase": name, "seconds": seconds, "share": seconds / found.window if found.window else None,
-                "ms_per_step": 1000 * seconds / found.steps if found.steps else None,
+                "ms_per_step": 1000 * seconds / found.steps,
                 "near_timer": name != RESIDUAL and self.is_near_timer(name),
             }
             for name, seconds in parts.items()
@@ -140,7 +144,7 @@ class Bench:
                 **{f"p{100 * share:g}": self.quantile(share).to_dict() for share in QUANTILES},
             },
             "throughput": self.throughput.to_dict(),
-            "window_s": self.breakdown.window, "phases": self.phase_rows(),
+            "window_s": None if self.breakdown is None else self.breakdown.window, "phases": self.phase_rows(),
             "memory": {
                 "tensor_bytes": self.resources.get("tensor_bytes"),
                 "peak_tensor_bytes": self.resources.get("peak_tensor_bytes"),
@@ -167,22 +171,18 @@ def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTer
     cell = _cell(loaded, options or {}, terms, place)
     timer, limit = PhaseTimer(), _Limit(terms.batches)
     terms.tell(f"Taking {terms.batches} steps of {loaded.name} …")
-    outcome, run = _take_steps(cell, place, [timer, limit], lambda: limit.reached)
-    if outcome.status is Status.FAILED or not timer.steps:
-        raise RunsFailed(f"no step of {loaded.name} could be measured: {outcome.reason}", hint=outcome.hint)
+    outcome, run = _take_steps(cell, place, [timer, limit], lambda: limit.reached or terms.should_stop())
+    if terms.should_stop():
+        raise Interrupted("Stopped. Nothing is kept of a measurement.")
+    lost = outcome.status is Status.INTERRUPTED and not limit.reached  # a full disk, say: not what was to be measured
+    if lost or outcome.status is Status.FAILED or not timer.steps:
+        raise RunsFailed(f"{loaded.name} could not be measured: {outcome.reason}", hint=outcome.hint)
     return _measured(loaded, cell, timer.steps, terms, run, outcome)
 
 
-def excluded(recipe: LoadedRecipe) -> dict[str, str]:
-    """The options of train that bench does not take, each with the reason."""
-    infos = describe_options(recipe.options)
-    return {info.name: NOT_BENCHED[info.role] for info in infos if info.role in NOT_BENCHED}
-
-
 def _cell(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms, store: Store) -> Cell:
-    given = sorted(set(options) & set(excluded(recipe)))
-    if given:
-        problems = [f"{name}: not for bench: {excluded(recipe)[name]}" for name in given]
+    problems = [f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options]
+    if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
     quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
     resolved = resolve(recipe, {**options, **quiet}, where=f"recipe '{recipe.name}'")
@@ -195,7 +195,7 @@ def _take_steps(
 ) -> tuple[Outcome, Run]:  # fmt: skip
     paths = store.paths.run(cell.spec.study, cell.spec.run_id)
     try:
-        complete_needs(cell)
+        complete_needs(cell, should_stop=should_stop)
         outcome = run_cell(cell.request, observers=observers, should_stop=should_stop)
         run = store.run(cell.spec.study, cell.spec.run_id)
         assert run is not None
@@ -223,8 +223,7 @@ class _Limit(Observer):
 def _measured(
     recipe: LoadedRecipe, cell: Cell, steps: Sequence[StepTimes], terms: BenchTerms, run: Run, outcome: Outcome
 ) -> Bench:  # fmt: skip
-    seconds = Times.of([each.seconds for each in steps]).seconds
-    warmup = terms.warmup if terms.warmup is not None else warm_up(seconds)
+    warmup = terms.warmup if terms.warmup is not None else warm_up([each.seconds for each in steps])
     found = Bench(
         recipe.name, dict(cell.spec.options), terms.seed, steps, warmup, cell.spec.options.get("batch_size"),
         terms.level, run.metadata["resources"], event_seconds(),
@@ -238,15 +237,3 @@ def _measured(
     if outcome.status is Status.DIVERGED:
         cautions.append(BENCH_DIVERGED.fill(reason=outcome.reason))
     return replace(found, cautions=cautions)
-
-
-def event_seconds(rounds: int = 2000) -> float:
-    """What the timer takes for one event, on this machine and now."""
-    watch = Watch([PhaseTimer()])
-    watch.tell("training_started", 1, rounds)
-    start = time.perf_counter()
-    for number in range(rounds):
-        with watch.phase("forward"):
-            pass
-        watch.tell("step_ended", number)
-    return (time.perf_counter() - start) / (3 * rounds)

@@ -18,7 +18,7 @@ from fairtrial.decide.analysis import CostPerformanceAnalysis
 from fairtrial.decide.cost import CostModel, Priced
 from fairtrial.decide.frontier import Frontier, Judged, corner_of
 from fairtrial.decide.points import Reading
-from fairtrial.decide.prices import REFERENCE
+from fairtrial.decide.prices import REFERENCE, PriceTable
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,8 @@ def cost_performance(
     model = CostModel.of(gpu, gathered.table, gathered.local)
     judged = replace(gathered.judged, objectives=tuple(objectives))
     frontier = CostPerformanceAnalysis(model, judged).frontier(gathered.points, reference)
-    cautions = [*gathered.cautions, *general_cautions(model, frontier.points, gathered, today)]
+    priced = frontier.points
+    cautions = [*gathered.cautions, *price_cautions(priced, gathered.table, today), *conversion_cautions(priced)]
     large = [point.name for point in frontier.points if point.fits is False]
     if large:
         cautions.append(NOT_FITTING.fill(names=", ".join(large), card=gpu, memory=f"{model.card.memory_gb:g}"))
@@ -115,10 +116,13 @@ def _check_asked(objectives: Sequence[str], reference: Mapping[str, float] | Non
         corner_of(reference, asked)
 
 
-def general_cautions(
-    model: CostModel, points: Sequence[Priced], gathered: Points, today: date
-) -> list[FilledCaution]:  # fmt: skip
-    """What prices and converted hours rest on."""
-    cautions = list(gathered.table.cautions(model.card, today))
+def price_cautions(points: Sequence[Priced], table: PriceTable, today: date) -> list[FilledCaution]:
+    """What is to be said about the prices of the cards that these points are on, each card once."""
+    cards = {point.card.name: point.card for point in points}
+    return [caution for card in cards.values() for caution in table.cautions(card, today)]
+
+
+def conversion_cautions(points: Sequence[Priced]) -> list[FilledCaution]:
+    """On what converted hours rest, each basis once."""
     bases = {(point.card.name, point.basis) for point in points if point.basis}
-    return cautions + [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]
+    return [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]

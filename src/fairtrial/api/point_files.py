@@ -1,4 +1,4 @@
-"""Configurations in a person's own file: YAML, JSON or CSV rows become points, or everything that is wrong with them."""
+"""Configurations in a person's own file: rows of YAML, JSON or CSV become points, or all that is wrong with them."""
 
 from __future__ import annotations
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date
+from functools import partial
 from typing import Any
 
 from fairtrial.api.arms import LabTerms, check_terms
-from fairtrial.api.cost_performance import estimated, general_cautions, point_row
+from fairtrial.api.cost_performance import conversion_cautions, estimated, point_row, price_cautions
 from fairtrial.api.points import Points, Source, gather_points, parse_metric
 from fairtrial.core.cautions import (
     CHOSEN_OF_MANY,
@@ -22,15 +23,14 @@ from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.traces import likely_direction
 from fairtrial.decide.analysis import CostPerformanceAnalysis
+from fairtrial.decide.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
 from fairtrial.decide.cost import CostModel
 from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import Reading
 from fairtrial.decide.prices import REFERENCE
-from fairtrial.decide.recommend import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation, check_objective
+from fairtrial.decide.recommend import check_objective
 
 ANY = "any"
-UNKNOWN_METRIC = "metric"
-"""Of a study, until it was read."""
 NEARLY_FULL = 0.9
 
 
@@ -76,6 +76,11 @@ class Advice:
             "cautions": list(self.cautions),
         }  # fmt: skip
 
+    def rows(self) -> list[dict[str, Any]]:
+        """The recommended configuration and its alternatives."""
+        chosen = [point_row(each.priced, self.level) for each in (self.found.chosen,) if each]
+        return [*chosen, *(self._row(each) for each in self.found.alternatives)]
+
     def _recommended(self, chosen: Candidate) -> dict[str, Any]:
         return {**chosen.priced.point.settings, "name": chosen.priced.name, "card": chosen.priced.card.name}
 
@@ -106,21 +111,24 @@ def recommend(
     terms, today, constraints = terms or LabTerms(), today or date.today(), constraints or Constraints()
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY
-    metric, direction = parse_metric(source.metric)
-    usual = "accuracy" if source.configs else UNKNOWN_METRIC
-    asked = Judged(metric or usual, direction or likely_direction(metric or usual))
+    asked = _asked(source)
 
     def check() -> None:
-        all_at_once(
-            lambda: constraints.check(asked),
-            lambda: None if asked.metric == UNKNOWN_METRIC else check_objective(objective, asked),
-        )
+        known = [partial(check_objective, objective, asked)] if asked else []
+        all_at_once(partial(constraints.check, asked), *known)
 
     gathered = gather_points(source, terms, today, None if several else gpu, check)
     model = CostModel.of(next(iter(gathered.table.cards)) if several else gpu, gathered.table, gathered.local)
     cards = list(gathered.table.cards.values()) if several else [model.card]
     found = CostPerformanceAnalysis(model, gathered.judged).recommend(gathered.points, constraints, objective, cards)
     return Advice(found, gathered, terms.level, _cautions(found, gathered, today))
+
+
+def _asked(source: Source) -> Judged | None:
+    """The metric that a request is about, as far as it is known before the points are read."""
+    metric, direction = parse_metric(source.metric)
+    metric = metric or ("accuracy" if source.configs else None)
+    return None if metric is None else Judged(metric, direction or likely_direction(metric))
 
 
 def _cautions(found: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:
@@ -131,9 +139,7 @@ def _cautions(found: Recommendation, gathered: Points, today: date) -> list[Fill
         cautions.append(INERT_LIMIT.fill(limit=f"{limit:g}", memory=f"{largest:g}"))
     shown = [each.priced for each in (found.chosen, *found.alternatives) if each]
     shown += [each.candidate.priced for each in found.relaxations if each.candidate]
-    cautions += general_cautions(
-        found.cost_model.on(shown[0].card) if shown else found.cost_model, shown, gathered, today
-    )
+    cautions += [*price_cautions([*shown, *found.fits_on], gathered.table, today), *conversion_cautions(shown)]
     if found.chosen is not None:
         cautions += _of_choice(found, found.chosen)
     return cautions

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._lab import lab_terms
+from fairtrial.cli._lab import flat, interval_words, lab_terms
 from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
@@ -76,22 +76,10 @@ def points_from(
 
 def with_interval(estimate: Estimate) -> str:
     """A value, and its limits where there are any."""
-    if estimate.low is None or estimate.high is None:
-        return shown_value(estimate.value)
-    return f"{shown_value(estimate.value)} [{shown_value(estimate.low)}, {shown_value(estimate.high)}]"
+    return f"{shown_value(estimate.value)} {interval_words(estimate)}".rstrip()
 
 
-def flat_rows(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows for spreadsheets: an interval is two columns, settings are columns of their own."""
-    return [_flat(row) for row in rows]
-
-
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in row.items():
-        if name == "ci" or name.endswith("_ci"):
-            stem = name.removesuffix("ci")
-            flat[f"{stem}low"], flat[f"{stem}high"] = value or (None, None)
-        elif name != "settings":
-            flat[name] = value
-    return {**flat, **{f"setting_{name}": value for name, value in row["settings"].items()}}
+def flat_point(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A point for spreadsheets: its settings are columns of their own."""
+    plain = {name: value for name, value in row.items() if name != "settings"}
+    return flat({**plain, **{f"setting_{name}": value for name, value in row["settings"].items()}})

@@ -129,8 +129,11 @@ class Found(Protocol):
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row for spreadsheets: an interval is two columns."""
-    low, high = row["ci"] or (None, None)
-    return {**{name: value for name, value in row.items() if name != "ci"}, "low": low, "high": high}
+    plain = {name: value for name, value in row.items() if name != "ci" and not name.endswith("_ci")}
+    for name in [name for name in row if name not in plain]:
+        stem = name.removesuffix("ci")
+        plain[f"{stem}low"], plain[f"{stem}high"] = row[name] or (None, None)
+    return plain
 
 
 def interval_words(estimate: Estimate) -> str:

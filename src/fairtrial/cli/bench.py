@@ -12,8 +12,9 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
+from fairtrial.cli._signals import stopping
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
-from fairtrial.core.options import NOT_BENCHED, describe_options
+from fairtrial.core.options import not_benched
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
 from fairtrial.core.words import counted, shown_memory
@@ -44,11 +45,12 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         from fairtrial.api.bench import BenchTerms, bench
 
         out.name_store()
-        terms = BenchTerms(
-            max_batches, warmup_batches, run_validation, FIXED_SEEDS[0] if seed is None else seed, level, out.store,
-            out.say,
-        )  # fmt: skip
-        found = bench(str(recipe.file or recipe.name), given_values(recipe.options, flags), terms)
+        with stopping() as should_stop:
+            terms = BenchTerms(
+                max_batches, warmup_batches, run_validation, FIXED_SEEDS[0] if seed is None else seed, level,
+                out.store, out.say, should_stop,
+            )  # fmt: skip
+            found = bench(str(recipe.file or recipe.name), given_values(recipe.options, flags), terms)
         out.give(found.to_dict(), found.phase_rows(), lambda console: _show(console, found))
         return EXIT_OK if found.sufficient else EXIT_CHECK
 
@@ -124,7 +126,7 @@ class BenchGroup(RecipeGroup):
     own_options = OWN_OPTIONS
 
     def without(self, recipe: LoadedRecipe) -> list[str]:
-        return [info.name for info in describe_options(recipe.options) if info.role in NOT_BENCHED]
+        return list(not_benched(recipe.options))
 
 
 @click.group("bench", cls=BenchGroup, subcommand_metavar="RECIPE [OPTIONS]…")

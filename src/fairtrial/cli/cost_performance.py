@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._choice import flat_rows, points_from, with_interval, with_points
+from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import give, next_commands, plain_table
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions, show_next
@@ -44,7 +44,13 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
     reference = None if hypervolume is None else parse_reference(hypervolume)
     with points_from(out, **where) as (source, terms):
         found = cost_performance(source, gpu=gpu, objectives=names, reference=reference, terms=terms)
-    return give(out, found, flat_rows(found.rows()), lambda console: _show(console, out, found), "frontier_chart")
+    return give(
+        out,
+        found,
+        [flat_point(row) for row in found.rows()],
+        lambda console: _show(console, out, found),
+        "frontier_chart",
+    )
 
 
 def parse_reference(text: str) -> dict[str, float]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._choice import flat_rows, points_from, with_interval, with_points
+from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
@@ -42,15 +42,14 @@ def command(
     Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do.
     """
     from fairtrial.api.recommend import recommend
-    from fairtrial.decide.recommend import Constraints
+    from fairtrial.decide.choice import Constraints
 
     constraints = Constraints(max_cost, min_accuracy, max_time, max_memory, confidence)
     with points_from(out, **where) as (source, terms):
         found = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
     document = found.to_dict()
-    rows = [document["expected"], *document["alternatives"]] if found.feasible else document["relaxations"]
-    flat = flat_rows([{k: v for k, v in row.items() if k != "constraints"} for row in rows]) if found.feasible else rows
-    out.give(document, flat, lambda console: _show(console, found))
+    rows = [flat_point(row) for row in found.rows()] if found.feasible else document["relaxations"]
+    out.give(document, rows, lambda console: _show(console, found))
     return EXIT_CHECK if not found.feasible else EXIT_RUNS if found.gathered.failed else EXIT_OK
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +12,7 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
+from fairtrial.cli._signals import stopping
 from fairtrial.cli._words import best_line
 from fairtrial.core.errors import UsageError
 from fairtrial.core.registry import LoadedRecipe
@@ -70,32 +69,13 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
 def _train(out: Output, work: Callable[[Any, Callable[[], bool]], Trained]) -> None:
     out.name_store()
-    with _stopping() as should_stop:
+    with stopping() as should_stop:
         if out.live:
             with make_progress(out) as progress:
                 trained = work(observe_with(progress), should_stop)
         else:
             trained = work(observe_with(None), should_stop)
     _give(out, trained)
-
-
-@contextlib.contextmanager
-def _stopping() -> Iterator[Callable[[], bool]]:
-    """The first Ctrl-C (or SIGTERM) lets the run save and leave; the second one does not wait."""
-    asked = False
-
-    def handle(number: int, frame: Any) -> None:
-        nonlocal asked
-        if asked:
-            signal.default_int_handler(number, frame)
-        asked = True
-
-    kept = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield lambda: asked
-    finally:
-        for number, handler in kept.items():
-            signal.signal(number, handler)
 
 
 def _give(out: Output, trained: Trained) -> None:

@@ -213,6 +213,11 @@ def _names_at(model: type[BaseModel], location: Iterable[Any]) -> Iterable[str]:
     return model.model_fields
 
 
+def not_benched(model: type[Options]) -> dict[str, str]:
+    """The options of train that bench does not take, each with the reason."""
+    return {info.name: NOT_BENCHED[info.role] for info in describe_options(model) if info.role in NOT_BENCHED}
+
+
 def result_options(model: type[Options], options: Options) -> dict[str, Any]:
     """The options that can change a number: those that a fingerprint is made of."""
     values = options.to_dict()

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fairtrial.decide.choice import Constraints, Recommendation
 from fairtrial.decide.cost import CostModel, Priced
 from fairtrial.decide.frontier import Frontier, Judged, find_frontier, price_points
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import Card
-from fairtrial.decide.recommend import Constraints, Recommendation, recommend
+from fairtrial.decide.recommend import recommend
 
 
 @dataclass(frozen=True)
