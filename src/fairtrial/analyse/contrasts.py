@@ -32,7 +32,7 @@ class Interaction:
     def to_dict(self) -> dict[str, Any]:
         return {
             "components": list(self.components), "effect": self.effect.value,
-            "ci": None if self.effect.low is None else [self.effect.low, self.effect.high],
+            "ci": self.effect.limits,
             "p": self.p_value, "p_adjusted": self.adjusted_p, "n": self.effect.n, "basis": self.basis,
         }  # fmt: skip
 

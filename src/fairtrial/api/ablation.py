@@ -15,7 +15,7 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.contrasts import Interaction, interactions
 from fairtrial.analyse.families import compare_family
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.compare import STUDENT
 from fairtrial.core.cautions import IDENTICAL_ROWS
@@ -45,7 +45,7 @@ class AblationRow:
         found = self.effect
         return {
             "removed": list(self.removed), "accuracy": self.accuracy.value,
-            "delta": found.effect.value if found else None, "ci": limits(found.effect) if found else None,
+            "delta": found.effect.value if found else None, "ci": found.effect.limits if found else None,
             "p": found.p_value if found else None, "p_adjusted": found.adjusted_p if found else None,
             "verdict": found.verdict.value if found else None, "runs": self.accuracy.n,
             "identical_to": list(self.identical), "lost": len(self.lost),
@@ -77,7 +77,7 @@ class Ablation:
         return {
             "study": self.study, "metric": self.metric, "direction": self.direction,
             "baseline": {
-                "accuracy": full.value, "ci": limits(full), "runs": full.n, "options": dict(self.base),
+                "accuracy": full.value, "ci": full.limits, "runs": full.n, "options": dict(self.base),
             },
             "components": list(self.components), "rows": [row.to_dict() for row in self.rows[1:]],
             "interactions": [each.to_dict() for each in self.interactions],

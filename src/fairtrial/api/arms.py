@@ -23,9 +23,8 @@ from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
-from fairtrial.core.findings import Estimate
 from fairtrial.core.options import parse_options, result_options
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import default_store, store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity
@@ -130,7 +129,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
         first = next(iter(launched.bad), None)
         raise RunsFailed(
             f"no run of study '{study.study}' completed" + (f": {first.name}: {first.reason}" if first else ""),
-            hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{_store_words(terms)}",
+            hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{store_words(terms.store)}",
         )
     place = Store(default_store(terms.store))
     wanted = Wanted([metric] if metric else (), terms.direction)
@@ -145,10 +144,6 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     scored = sum(len(arm) for arm in numbers.values())
     cautions = list(launched.cautions) + ([MISSING_RUNS.fill(count=planned - scored)] if scored < planned else [])
     return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
-
-
-def _store_words(terms: LabTerms) -> str:
-    return f" --store {shlex.quote(str(terms.store))}" if terms.store else ""
 
 
 def mean_loss(runs: Sequence[Run], metric: str) -> float | None:
@@ -199,8 +194,3 @@ def check_terms(terms: LabTerms, confirm: int = 0) -> None:
         problems.append(f"the name of the study must have at most {LONGEST_STUDY} characters")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
-
-
-def limits(estimate: Estimate) -> list[float] | None:
-    """An interval as documents have it."""
-    return None if estimate.low is None or estimate.high is None else [estimate.low, estimate.high]

@@ -13,7 +13,7 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.families import compare_pairs, with_worst
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.sweeps import exact_mean, mean_of
-from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, mean_loss, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
@@ -52,7 +52,7 @@ class Strategy:
     def to_dict(self) -> dict[str, Any]:
         return {
             "name": self.name, "accuracy": self.accuracy.value, "loss": self.loss, "time_s": self.time_s,
-            "memory_gb": self.memory_gb, "ci": limits(self.accuracy), "runs": self.accuracy.n, "lost": len(self.lost),
+            "memory_gb": self.memory_gb, "ci": self.accuracy.limits, "runs": self.accuracy.n, "lost": len(self.lost),
         }  # fmt: skip
 
 
@@ -101,7 +101,7 @@ class StrategyComparison:
 def _pair(found: Comparison) -> dict[str, Any]:
     return {
         "better": found.candidate, "worse": found.control, "p": found.p_value, "p_adjusted": found.adjusted_p,
-        "delta": found.effect.value, "ci": limits(found.effect),
+        "delta": found.effect.value, "ci": found.effect.limits,
     }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.arms import LabTerms, check_terms, limits
+from fairtrial.api.arms import LabTerms, check_terms
 from fairtrial.api.points import Points, Source, gather_points
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
@@ -71,9 +71,9 @@ def point_row(priced: Priced, level: float) -> dict[str, Any]:
     point = priced.point
     return {
         "name": point.name, "card": priced.card.name,
-        "hours": priced.hours.value, "hours_ci": limits(estimated(priced.hours, level)),
-        "cost": priced.cost.value, "cost_ci": limits(estimated(priced.cost, level)),
-        "accuracy": point.quality.value, "ci": limits(estimated(point.quality, level)), "runs": point.quality.n or None,
+        "hours": priced.hours.value, "hours_ci": estimated(priced.hours, level).limits,
+        "cost": priced.cost.value, "cost_ci": estimated(priced.cost, level).limits,
+        "accuracy": point.quality.value, "ci": estimated(point.quality, level).limits, "runs": point.quality.n or None,
         "lost": point.lost, "memory": point.memory, "memory_basis": point.memory_basis, "fits": priced.fits,
         "device": point.device, "measured_hours": point.time.value, "estimated": priced.basis is not None,
         "basis": priced.basis or f"measured on {point.device}", "settings": dict(point.settings),

@@ -16,7 +16,7 @@ from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete,
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import default_store, store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import RunSpec
@@ -181,7 +181,7 @@ def _cautions(
 
 
 def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
-    place = "" if store.root == default_store() else f" --store {shlex.quote(str(store.root))}"
+    place = store_words(store.root)
     name = shlex.quote(study)
     failed = [run for run in runs if run.status is Status.FAILED]
     shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]

@@ -13,7 +13,7 @@ from typing import Any
 from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.analyze import analyze
-from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, limits, mean_loss, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
@@ -71,7 +71,7 @@ class Confirmation:
         found = self.analysis.comparisons[0] if self.analysis else None
         return {
             "study": self.study, "winner": self.winner, "baseline": self.baseline,
-            "accuracy": self.accuracy.value, "ci": limits(self.accuracy), "runs": self.accuracy.n,
+            "accuracy": self.accuracy.value, "ci": self.accuracy.limits, "runs": self.accuracy.n,
             "baseline_accuracy": self.baseline_accuracy.value if self.baseline_accuracy else None,
             "verdict": found.verdict.value if found else None, "sentence": str(found) if found else None,
             "comparison": found.to_dict() if found else None,
@@ -143,7 +143,7 @@ class Sweep:
 def _row(point: SweepPoint) -> dict[str, Any]:
     return {
         "accuracy": point.accuracy.value, "loss": point.loss, "std_dev": point.std_dev,
-        "ci": limits(point.accuracy), "runs": point.accuracy.n, "lost": len(point.lost), "in_set": point.alike,
+        "ci": point.accuracy.limits, "runs": point.accuracy.n, "lost": len(point.lost), "in_set": point.alike,
     }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli.launch import parse_seeds
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.findings import Estimate
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import store_words
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.words import shown_value
 
@@ -143,8 +143,7 @@ def interval_words(estimate: Estimate) -> str:
 
 
 def next_commands(out: Output, study: str) -> list[str]:
-    place = "" if default_store(out.store) == default_store() else f" --store {shlex.quote(str(out.store))}"
-    name = shlex.quote(study)
+    place, name = store_words(out.store), shlex.quote(study)
     return [f"fairtrial analyze {name}{place}", f"fairtrial runs list --study {name}{place}"]
 
 

@@ -48,6 +48,11 @@ class Estimate:
     reason: str | None = None
     cautions: Sequence[FilledCaution] = ()
 
+    @property
+    def limits(self) -> list[float] | None:
+        """The interval as documents have it."""
+        return None if self.low is None or self.high is None else [self.low, self.high]
+
     def negated(self) -> Estimate:
         """The same finding seen from the other arm."""
         value, low, high = (None if x is None else -x + 0.0 for x in (self.value, self.high, self.low))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,11 @@ LONGEST_NAME = 120
 def default_store(given: str | os.PathLike[str] | None = None) -> Path:
     """`--store`, else $FAIRTRIAL_STORE, else ./runs."""
     return Path(given or os.environ.get(STORE_VARIABLE) or "runs").expanduser().absolute()
+
+
+def store_words(given: str | os.PathLike[str] | None) -> str:
+    """What a suggested command must say about its store: nothing where it is the usual one."""
+    return "" if default_store(given) == default_store() else f" --store {shlex.quote(str(given))}"
 
 
 def check_name(kind: str, name: str) -> str:
