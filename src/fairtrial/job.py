@@ -7,8 +7,9 @@ the processes that it runs in.
 from __future__ import annotations
 
 import contextlib
+import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,13 +30,13 @@ from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Observer, Setting, Trainable, Watch
+from fairtrial.core.training import Clock, Observer, Setting, Trainable, Watch
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
-from fairtrial.train.loop import Course, course, train, train_together
+from fairtrial.train.loop import Course, course, take_steps, train, train_together
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,60 @@ def run_cell(
         leaving.enter_context(to_log(attempt.paths))
         work = attempt.begin(should_stop, Watch(observers))
         return work.conclude(work.carry_out())
+
+
+class RunAtHand:
+    """A run that takes steps when it is asked to, through the same loop as any other. It is recorded like any other.
+
+    `ended` says how it ended: None while it can go on. Whatever a recipe raises ends its run and nothing else.
+    """
+
+    def __init__(
+        self, request: Request, leaving: contextlib.ExitStack, *, observers: Sequence[Observer] = (),
+        clock: Clock = time.perf_counter, should_stop: Callable[[], bool] = lambda: False,
+    ) -> None:  # fmt: skip
+        attempt = _Attempt(request, leaving)
+        self._watch = Watch(observers, clock)
+        self._work = attempt.begin(should_stop, self._watch)
+        self.paths = attempt.paths
+        self.ended: Outcome | None = None
+        with self._ends_by_itself():
+            self.trainable = self._work.build()
+            self._work.resources |= step_expense(self.trainable, 1)
+            self._course = self._work.course(self.trainable)
+            self._due = next(self._course, None)
+
+    @property
+    def resources(self) -> Mapping[str, Any]:
+        return {**self._work.resources, "peak_process_bytes": peak_process_bytes()}
+
+    @property
+    def cautions(self) -> Sequence[Mapping[str, str]]:
+        return self._work.setting.cautions
+
+    @property
+    def streams(self) -> Streams:
+        return self._work.setting.streams
+
+    @property
+    def watch(self) -> Watch:
+        return self._watch
+
+    def advance(self, steps: int) -> None:
+        """Take some steps, fewer if the training ends."""
+        if self.ended is None:
+            with self._ends_by_itself():
+                self._watch.tell("turn_started")
+                self._due = take_steps(self.trainable, self._course, self._due, self._watch, steps)
+                if self._due is None:
+                    self.ended = Outcome(Status.COMPLETED)
+
+    @contextlib.contextmanager
+    def _ends_by_itself(self) -> Iterator[None]:
+        try:
+            yield
+        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
+            self.ended = self._work.how_it_ended(error)
 
 
 def run_stack(
@@ -247,6 +302,7 @@ class _Work:
         if isinstance(self.options, TorchOptions):
             _set_threads(self.options.threads)
         trainable = self.recipe.build(self.options, self.setting)
+        self.watch.wait_with(getattr(trainable, "synchronize", None))
         _check_best_metric(trainable, self.loop)
         return trainable
 

@@ -90,6 +90,8 @@ class Resources(_Part):
     parameters: int | None = Field(None, description="All of the model's, frozen ones included.")
     trainable_parameters: int | None = None
     flops_per_step: int | None = None
+    examples_per_step: int | None = None
+    steps_per_epoch: int | None = Field(None, description="Steps that see every example once.")
     tensor_bytes: dict[str, int] | None = Field(None, description="By kind: parameters, gradients, optimizer, …")
     peak_tensor_bytes: int | None = None
     basis: str | None = Field(None, description="How the tensor figures were come by.")

@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Any, ClassVar, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from fairtrial.core.errors import InvalidOptions, unknown
@@ -50,9 +51,16 @@ NOT_BENCHED: Mapping[Role, str] = {
 """Roles whose options `bench` does not take, with the reason."""
 
 
-def option(default: Any, help: str, *, role: Role, unit: str | None = None, **limits: Any) -> Any:  # noqa: A002
-    """Declare one option; `limits` are pydantic's (`gt`, `ge`, `le`, …)."""
-    return Field(default, description=help, json_schema_extra={"role": role.value, "unit": unit}, **limits)
+def option(
+    default: Any, help: str, *, role: Role, unit: str | None = None, newer: bool = False, **limits: Any  # noqa: A002
+) -> Any:  # fmt: skip
+    """Declare one option; `limits` are pydantic's (`gt`, `ge`, `le`, …).
+
+    `newer` marks one that a recipe got after runs of it were made: at its default, which must do what was done before,
+    it stays out of the fingerprint, so that those runs are still known.
+    """
+    extra: JsonDict = {"role": role.value, "unit": unit, "newer": newer}
+    return Field(default, description=help, json_schema_extra=extra, **limits)
 
 
 class Options(BaseModel):
@@ -124,6 +132,7 @@ class OptionInfo:
     unit: str | None
     choices: tuple[str, ...] | None
     optional: bool
+    newer: bool = False
 
     @property
     def flag(self) -> str:
@@ -156,6 +165,7 @@ def _describe(name: str, field: FieldInfo) -> OptionInfo:
         unit=str(unit) if unit else None,
         choices=choices,
         optional=optional,
+        newer=bool(extra.get("newer")),
     )
 
 
@@ -221,4 +231,8 @@ def not_benched(model: type[Options]) -> dict[str, str]:
 def result_options(model: type[Options], options: Options) -> dict[str, Any]:
     """The options that can change a number: those that a fingerprint is made of."""
     values = options.to_dict()
-    return {info.name: values[info.name] for info in describe_options(model) if info.role.affects_results}
+    return {
+        info.name: values[info.name]
+        for info in describe_options(model)
+        if info.role.affects_results and not (info.newer and values[info.name] == info.default)
+    }

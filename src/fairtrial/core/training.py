@@ -18,6 +18,15 @@ A recipe whose runs can be stepped together says which with `stack_key(options) 
 share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. One that can be
 confirmed on fresh data says how with `fresh_report(options, number) -> {option: value} | None`. `COMPONENTS` maps
 what an ablation can take away to the option values that do so.
+
+A trainable may say more about itself, and `bench` then has more to tell:
+
+    tensor_groups()          the tensors that training keeps, by kind
+    examples_per_step        how many examples a step learns from
+    steps_per_epoch          how many steps see every example once
+    synchronize()            waits until the device has done what was asked of it; None where it always has
+    batch_gradients(draw)    the gradient on a batch that `draw`, a NumPy generator, chooses with replacement, and the
+                             number of examples in that batch
 """
 
 from __future__ import annotations
@@ -44,6 +53,9 @@ class Observer:
     a random generator, the model, or the mappings that it is shown.
     """
 
+    borders: Literal["none", "steps", "phases"] = "none"
+    """Where a device that works behind the program's back must be waited for, so that times mean what they say."""
+
     def training_started(self, first_step: int, steps: int, now: float) -> None: ...
 
     def phase_started(self, name: str, now: float) -> None: ...
@@ -52,9 +64,17 @@ class Observer:
 
     def step_ended(self, step: int, now: float) -> None: ...
 
+    def turn_started(self, now: float) -> None:
+        """This run goes on after others in its process had their turn: the time in between is not its own."""
+
     def evaluated(self, step: int, metrics: Mapping[str, float], now: float) -> None: ...
 
     def training_ended(self, now: float) -> None: ...
+
+
+PHASE_EVENTS = frozenset({"phase_started", "phase_ended"})
+STEP_EVENTS = frozenset({"training_started", "turn_started", "step_ended"})
+EVENTS = PHASE_EVENTS | STEP_EVENTS | {"evaluated", "training_ended"}
 
 
 class Watch:
@@ -64,16 +84,36 @@ class Watch:
         self.observers = tuple(observers)
         self.clock = clock
         self._idle: AbstractContextManager[None] = nullcontext()
+        self._hear = {event: [getattr(each, event) for each in observers if _hears(each, event)] for event in EVENTS}
+        self._phases = any(self._hear[event] for event in PHASE_EVENTS)
+        self._settle: Callable[[], object] | None = None
+        self._waits: frozenset[str] = frozenset()
+
+    def wait_with(self, settle: Callable[[], object] | None) -> None:
+        """From now on the device is waited for wherever an observer needs it, and nowhere else."""
+        needs = {each.borders for each in self.observers} if settle else set()
+        self._settle = settle
+        self._waits = (
+            STEP_EVENTS | PHASE_EVENTS if "phases" in needs else STEP_EVENTS if needs - {"none"} else frozenset()
+        )
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A named slice of a step: `with watch.phase("forward"): …`. Phases may nest."""
-        return _Phase(self, name) if self.observers else self._idle
+        return _Phase(self, name) if self._phases else self._idle
 
     def tell(self, event: str, *details: Any) -> None:
-        if self.observers:
+        hear = self._hear[event]
+        if hear:
+            if self._settle is not None and event in self._waits:
+                self._settle()
             now = self.clock()
-            for observer in self.observers:
-                getattr(observer, event)(*details, now)
+            for told in hear:
+                told(*details, now)
+
+
+def _hears(observer: Observer, event: str) -> bool:
+    """Whether an observer does anything about an event."""
+    return getattr(type(observer), event) is not getattr(Observer, event)
 
 
 class _Phase(AbstractContextManager[None]):

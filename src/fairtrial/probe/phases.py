@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.training import Observer, Watch
@@ -16,6 +17,7 @@ from fairtrial.core.training import Observer, Watch
 RESIDUAL = "residual"
 BETWEEN = ("evaluation", "checkpoint")
 """Phases that are not part of a step."""
+EVENTS_PER_PHASE = 2
 SLACK = 1e-6
 """Seconds by which sums of many times may differ from the time that passed, by rounding alone."""
 
@@ -24,14 +26,17 @@ class ClockError(FairtrialError):
     """The clock went back, or phases were closed in another order than they were opened."""
 
 
-@dataclass(frozen=True)
-class StepTimes:
-    """One step: when it ended, and the seconds of each phase in it. `between` is what came after it."""
+class StepTimes(NamedTuple):
+    """One step: when it began and ended, the seconds of each phase in it, and how often each was entered.
+
+    `between` is what came after it. A tuple, because one is made in every step that is timed.
+    """
 
     step: int
     begun: float
     ended: float
     phases: Mapping[str, float]
+    counts: Mapping[str, int]
     between: Mapping[str, float]
 
     @property
@@ -39,24 +44,37 @@ class StepTimes:
         return self.ended - self.begun
 
 
-@dataclass
 class PhaseTimer(Observer):
-    """Collects the phases of every step."""
+    """Collects the phases of every step; with `whole_steps` only the steps, for which a device is waited for less."""
 
-    steps: list[StepTimes] = field(default_factory=list)
-    _open: list[str] = field(default_factory=list)
-    _inside: dict[str, float] = field(default_factory=dict)
-    _begun: float = 0.0
-    _mark: float = 0.0
+    def __init__(self, *, whole_steps: bool = False) -> None:
+        self.steps: list[StepTimes] = []
+        self.borders: Literal["steps", "phases"] = "steps" if whole_steps else "phases"
+        self._whole = whole_steps
+        self._open: list[str] = []
+        self._inside: dict[str, float] = {}
+        self._counts: dict[str, int] = {}
+        self._begun = 0.0
+        self._mark = 0.0
 
     def training_started(self, first_step: int, steps: int, now: float) -> None:  # noqa: ARG002
-        self._begun, self._mark = now, now
+        self._begun = self._mark = now
+
+    def turn_started(self, now: float) -> None:
+        self._set_between_apart()
+        self._inside = {}
+        self._begun = self._mark = now
 
     def phase_started(self, name: str, now: float) -> None:
+        if self._whole and name not in BETWEEN:
+            return
         self._pass(now)
         self._open.append(name)
+        self._counts[name] = self._counts.get(name, 0) + 1
 
     def phase_ended(self, name: str, now: float) -> None:
+        if self._whole and name not in BETWEEN:
+            return
         self._pass(now)
         if not self._open or self._open.pop() != name:
             raise ClockError(f"phase '{name}' ended, but it was not the one that began last")
@@ -65,20 +83,28 @@ class PhaseTimer(Observer):
         self._pass(now)
         if self._open:
             raise ClockError(f"step {step} ended within phase '{self._open[-1]}'")
-        begun = self._begun
-        between = {name: self._inside.pop(name) for name in BETWEEN if name in self._inside}
-        if between and self.steps:  # it came after the step before, and did not delay the computing of this one
-            self.steps[-1] = replace(self.steps[-1], between=between)
-            begun += sum(between.values())
-        self.steps.append(StepTimes(step, begun, now, self._inside, {}))
-        self._inside, self._begun = {}, now
+        begun = self._begun + self._set_between_apart()
+        self.steps.append(StepTimes(step, begun, now, self._inside, self._counts, {}))
+        self._inside, self._counts, self._begun = {}, {}, now
+
+    def _set_between_apart(self) -> float:
+        """What came after the step before did not delay the computing of the next; returns its seconds."""
+        inside = self._inside
+        between = {name: inside.pop(name) for name in BETWEEN if name in inside}
+        if not between or not self.steps:
+            return 0.0
+        for name in between:
+            self._counts.pop(name, None)
+        self.steps[-1] = self.steps[-1]._replace(between=between)
+        return sum(between.values())
 
     def _pass(self, now: float) -> None:
         """The time since the last event belongs to the innermost open phase."""
-        if now < self._mark:
-            raise ClockError(f"the clock went back by {self._mark - now:g} s")
+        passed = now - self._mark
+        if passed < 0:
+            raise ClockError(f"the clock went back by {-passed:g} s")
         name = self._open[-1] if self._open else RESIDUAL
-        self._inside[name] = self._inside.get(name, 0.0) + now - self._mark
+        self._inside[name] = self._inside.get(name, 0.0) + passed
         self._mark = now
 
 
@@ -90,18 +116,26 @@ class Breakdown:
     phases: Mapping[str, float]
     residual: float
     steps: int
+    batches: float
+    """Batches per step: more than one where gradients are accumulated."""
 
 
 def break_down(steps: Sequence[StepTimes]) -> Breakdown:
-    """Add up the phases of consecutive steps, one or more. The window ends with the last: what follows is not in it."""
+    """Add up the phases of steps, one or more. The window ends with the last: what follows is not in it."""
     parts = [each.phases for each in steps] + [each.between for each in steps[:-1]]
     names = dict.fromkeys(name for part in parts for name in part if name != RESIDUAL)
     phases = {name: sum(part.get(name, 0.0) for part in parts) for name in names}
-    window = steps[-1].ended - steps[0].begun
+    window = sum(each.seconds for each in steps) + sum(sum(each.between.values()) for each in steps[:-1])
     residual = window - sum(phases.values())
     if residual < -SLACK * len(steps):
         raise ClockError(f"the phases add up to {-residual:g} s more than the time that passed")
-    return Breakdown(window, phases, max(residual, 0.0), len(steps))
+    return Breakdown(window, phases, max(residual, 0.0), len(steps), _batches(steps))
+
+
+def _batches(steps: Sequence[StepTimes]) -> float:
+    """Backward passes per update, as they were seen to happen."""
+    backward, updates = (sum(each.counts.get(name, 0) for each in steps) for name in ("backward", "optimizer"))
+    return backward / updates if backward and updates else 1.0
 
 
 def event_seconds(rounds: int = 2000) -> float:

@@ -27,8 +27,9 @@ def children_cpu_seconds() -> float:
 
 def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     """Parameters, FLOPs and tensor memory of one step; null where a trainable has no tensors to count."""
+    known = {name: getattr(trainable, name, None) for name in ("examples_per_step", "steps_per_epoch")}
     if not hasattr(trainable, "tensor_groups"):
-        return dict.fromkeys(
+        return known | dict.fromkeys(
             ("parameters", "trainable_parameters", "flops_per_step", "tensor_bytes", "peak_tensor_bytes")
         )
     snapshot = trainable.state()
@@ -42,7 +43,7 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
     counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()} | kept
     trained, frozen = (sum(tensor.numel() for tensor in groups.get(name, ())) for name in ("parameters", "frozen"))
     trainable.load_state(snapshot)
-    return {
+    return known | {
         "parameters": trained + frozen,
         "trainable_parameters": trained,
         "flops_per_step": flops,

@@ -11,7 +11,7 @@ with a, b, c and T of each run's own. The loss itself is computed only when some
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,7 +22,15 @@ from torch.nn.functional import log_softmax, one_hot
 
 from fairtrial.core.training import Setting, Split, Watch
 from fairtrial.recipes._adamw import update
-from fairtrial.recipes._supervised import CLASSES, Batches, SupervisedOptions, learning_rate, load_split, score
+from fairtrial.recipes._supervised import (
+    CLASSES,
+    Batches,
+    SupervisedOptions,
+    learning_rate,
+    load_split,
+    score,
+    waiting_for,
+)
 from fairtrial.recipes.models import stack_model
 from fairtrial.recipes.models.stacked import Affine, Layout, aligned
 
@@ -95,6 +103,22 @@ class StackedRun:
         self.values.copy_(self.layout.pack({**state["module"], **state[PROJECTIONS]}))
         self.averages.copy_(state["optimizer"]["exp_avg"])
         self.squares.copy_(state["optimizer"]["exp_avg_sq"])
+
+    def batch_gradients(self, draw: numpy.random.Generator) -> tuple[Sequence[Tensor], int]:
+        chosen = self.batches.drawn(draw)
+        return [self.stack.engine.gradients_on(chosen)], len(chosen)
+
+    @property
+    def examples_per_step(self) -> int:
+        return self.options.batch_size
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.batches.per_epoch
+
+    @property
+    def synchronize(self) -> Callable[[], object] | None:
+        return waiting_for(self.device)
 
     def flops_per_step(self) -> int:
         """Counted by hand: torch's counter would bring seconds of imports into a process that needs none of them."""
@@ -189,18 +213,31 @@ class Engine:
     def step(self, steps: Sequence[int], watch: Watch) -> None:
         self._losses = None
         with watch.phase("data"):
-            x, asked = self._fetch(steps)
+            chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
+            x, asked = self._fetch(chosen)
         with watch.phase("forward"):
-            self.logits, layers = self.model.forward(x)
-            self._gaps = self._compare_layers(layers, steps)
+            self._forward(x, steps)
         with watch.phase("backward"):
-            torch.sub(self._pull_logits(), asked, out=self._logits_gradient)
-            self.model.backward(self._logits_gradient, self._pull_layers())
+            self._backward(asked)
         with watch.phase("optimizer"):
             self._update(steps)
 
-    def _fetch(self, steps: Sequence[int]) -> tuple[Tensor, Tensor]:
-        chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
+    def gradients_on(self, chosen: Any) -> Tensor:
+        """The gradient of the only run of this stack on these examples; nothing is learnt from them."""
+        x, asked = self._fetch(chosen[None])
+        self._forward(x, [1])
+        self._backward(asked)
+        return self.gradients[0].clone()
+
+    def _forward(self, x: Tensor, steps: Sequence[int]) -> None:
+        self.logits, layers = self.model.forward(x)
+        self._gaps = self._compare_layers(layers, steps)
+
+    def _backward(self, asked: Tensor) -> None:
+        torch.sub(self._pull_logits(), asked, out=self._logits_gradient)
+        self.model.backward(self._logits_gradient, self._pull_layers())
+
+    def _fetch(self, chosen: Any) -> tuple[Tensor, Tensor]:
         self.chosen = torch.from_numpy(chosen).to(self.offsets.device)
         if self._inputs.is_contiguous():
             torch.index_select(self.x, 0, self.chosen.flatten(), out=self._inputs.view(-1, self.x.shape[1]))

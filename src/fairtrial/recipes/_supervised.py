@@ -7,7 +7,7 @@ import functools
 import importlib
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
@@ -21,6 +21,7 @@ from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName
 from fairtrial.recipes.models import STACKED
 
 if TYPE_CHECKING:
+    import numpy
     import torch
     from torch import Tensor
 
@@ -43,6 +44,9 @@ class SupervisedOptions(TorchOptions):
         le=MOST_SETS,
     )
     batch_size: int = option(100, "Examples per step.", role=Role.TRAINING, unit="examples", ge=1)
+    accumulate: int = option(
+        1, "Batches whose gradients are averaged before a step.", role=Role.TRAINING, unit="batches", ge=1, newer=True
+    )
     learning_rate: float = option(1e-2, "Learning rate of AdamW.", role=Role.TRAINING, gt=0)
     weight_decay: float = option(0.0, "Decoupled weight decay.", role=Role.TRAINING, ge=0)
     schedule: Literal["constant", "cosine"] = option(
@@ -78,8 +82,18 @@ class Batches:
         self._batch_size = batch_size
         self._epoch = -1
 
-    def at(self, step: int) -> Any:
-        epoch, batch = divmod(step - 1, self._chosen // self._batch_size)
+    @property
+    def per_epoch(self) -> int:
+        return self._chosen // self._batch_size
+
+    def drawn(self, draw: numpy.random.Generator) -> Any:
+        """A batch of examples chosen with replacement."""
+        places = draw.integers(0, self._chosen, self._batch_size)
+        return places if self._subset is None else self._subset[places]
+
+    def at(self, number: int) -> Any:
+        """The batch of this number, counted from 1 over all epochs."""
+        epoch, batch = divmod(number - 1, self.per_epoch)
         if epoch != self._epoch:
             order = self._streams.numpy("order", epoch).permutation(self._chosen)
             self._order = order if self._subset is None else self._subset[order]
@@ -139,16 +153,50 @@ class Supervised:
     def step(self, step: int, watch: Watch) -> Mapping[str, Tensor]:
         import torch
 
-        with watch.phase("data"):
-            chosen = torch.from_numpy(self.batches.at(step)).to(self.device)
-        with watch.phase("forward"):
-            loss = self.loss(chosen, step)
-        with watch.phase("backward"):
-            gradients = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+        count = self.options.accumulate
+        losses: list[Tensor] = []
+        total: Sequence[Tensor] = ()
+        for number in range((step - 1) * count + 1, step * count + 1):
+            chosen = self._fetch(number, watch)
+            with watch.phase("forward"):
+                loss = self.loss(chosen, step)
+            with watch.phase("backward"):
+                found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+                total = [a + b for a, b in zip(total, found, strict=True)] if total else found
+            losses.append(loss.detach())
         with watch.phase("optimizer"):
             rate, decay = learning_rate(self.options, step), self.options.weight_decay
-            update(self.parameters, gradients, self.averages, self.squares, step=step, rate=rate, decay=decay)
-        return {"loss": loss.detach()}
+            mean = total if count == 1 else [each / count for each in total]
+            update(self.parameters, mean, self.averages, self.squares, step=step, rate=rate, decay=decay)
+        return {"loss": losses[0] if count == 1 else torch.stack(losses).mean()}
+
+    def _fetch(self, number: int, watch: Watch) -> Tensor:
+        import torch
+
+        with watch.phase("data"):
+            chosen = torch.from_numpy(self.batches.at(number))
+        if self.device.type == "cpu":
+            return chosen
+        with watch.phase("transfer"):
+            return chosen.to(self.device)
+
+    def batch_gradients(self, draw: numpy.random.Generator) -> tuple[Sequence[Tensor], int]:
+        import torch
+
+        chosen = torch.from_numpy(self.batches.drawn(draw)).to(self.device)
+        return torch.autograd.grad(self.loss(chosen, 1), self.parameters, materialize_grads=True), len(chosen)
+
+    @property
+    def examples_per_step(self) -> int:
+        return self.options.batch_size * self.options.accumulate
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-self.batches.per_epoch // self.options.accumulate)
+
+    @property
+    def synchronize(self) -> Callable[[], object] | None:
+        return waiting_for(self.device)
 
     def evaluate(self, split: Split) -> Mapping[str, Tensor]:
         import torch
@@ -180,9 +228,23 @@ class Supervised:
         }
 
 
+def waiting_for(device: torch.device) -> Callable[[], object] | None:
+    """How to wait for a device that computes while the program goes on; None for one that does not."""
+    import torch
+
+    if device.type == "cuda":
+        return functools.partial(torch.cuda.synchronize, device)
+    return torch.mps.synchronize if device.type == "mps" else None
+
+
+def is_stacked(options: SupervisedOptions, model: str) -> bool:
+    """Whether a run's arithmetic is that of stacks, which know one batch per step."""
+    return model in STACKED and options.accumulate == 1
+
+
 def shapes_of(options: SupervisedOptions, model: str, *others: object) -> str | None:
     """What must agree for runs to share a stack; None for a run that is made without one."""
-    if model not in STACKED or options.threads > 1:
+    if not is_stacked(options, model) or options.threads > 1:
         return None
     return " ".join(map(str, (model, options.data, options.batch_size, options.device, *others)))
 

@@ -12,12 +12,13 @@ from fairtrial.recipes._supervised import (
     Supervised,
     SupervisedOptions,
     fresh_report_set,
+    is_stacked,
     shapes_of,
     stack_runs,
     warm_up,
 )
 from fairtrial.recipes.data import load_data
-from fairtrial.recipes.models import STACKED, ModelName, build_model
+from fairtrial.recipes.models import ModelName, build_model
 
 SUMMARY = "Classify small signals with a linear model, MLP, CNN, GRU or transformer."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
@@ -58,7 +59,7 @@ def stack_key(options: Options) -> str | None:
 
 def build(options: Options, setting: Setting) -> Trainable:
     module = make_module(options.model, options.width, setting)
-    if options.model in STACKED:
+    if is_stacked(options, options.model):
         from fairtrial.recipes._stacked import Lesson, StackedRun
 
         return StackedRun(options.model, module, options, setting, Lesson())

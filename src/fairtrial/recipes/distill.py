@@ -30,6 +30,7 @@ from fairtrial.recipes._supervised import (
     Supervised,
     SupervisedOptions,
     fresh_report_set,
+    is_stacked,
     shapes_of,
     stack_runs,
     warm_up,
@@ -37,7 +38,7 @@ from fairtrial.recipes._supervised import (
 from fairtrial.recipes._weights import load_weights
 from fairtrial.recipes.classify import make_module
 from fairtrial.recipes.data import load_data, save_arrays
-from fairtrial.recipes.models import STACKED, WITH_LAYERS, WITH_MAPS, ModelName
+from fairtrial.recipes.models import WITH_LAYERS, WITH_MAPS, ModelName
 
 if TYPE_CHECKING:
     import torch
@@ -166,7 +167,7 @@ def build(options: Options, setting: Setting) -> Trainable:
     student = make_module(options.student, options.student_width, setting)
     setting.cautions.extend(_inert(options, active_terms(options)))
     teaching = _teach(student, options, setting) if active_terms(options) else None
-    if options.student in STACKED:
+    if is_stacked(options, options.student):
         from fairtrial.recipes._stacked import Lesson, StackedRun
 
         lesson = teaching.lesson(options) if teaching else Lesson()

@@ -32,12 +32,21 @@ def train(
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
     watch = watch or Watch()
     run = course(trainable, options, journal, done=done, watch=watch, should_stop=should_stop)
-    step = next(run, None)
-    while step is not None:
+    take_steps(trainable, run, next(run, None), watch)
+
+
+def take_steps(
+    trainable: Trainable, run: Course, step: int | None, watch: Watch, most: int | None = None
+) -> int | None:  # fmt: skip
+    """Take the step that is due and those after it, all of them or the `most`. Returns the one that is due then."""
+    left = -1 if most is None else most
+    while step is not None and left != 0:
+        left -= 1
         try:
             step = run.send(trainable.step(step, watch))
         except StopIteration:
             step = None
+    return step
 
 
 def train_together(stack: Stack, runs: Sequence[Course], ended: Callable[[int, Exception | None], None]) -> None:
@@ -89,7 +98,8 @@ def _after_step(
     watch.tell("step_ended", step)
     if _is_due(step, options.eval_every, options.steps):
         values = _evaluate(trainable, "eval", watch)
-        journal.evaluated(step, values, trainable.state)
+        with watch.phase("checkpoint"):  # the best so far is kept
+            journal.evaluated(step, values, trainable.state)
         watch.tell("evaluated", step, values)
         _refuse_infinite(step, values)
     if options.checkpoint_every and _is_due(step, options.checkpoint_every, options.steps):

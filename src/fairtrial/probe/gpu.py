@@ -1,0 +1,49 @@
+"""What the graphics cards do, asked of the driver; where there is none, the reason is the answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class GpuReading:
+    """One card at one moment."""
+
+    name: str
+    load_percent: float
+    memory_bytes: int
+    memory_total_bytes: int
+
+
+class Gpus:
+    """The cards of this machine. `unavailable` says why there are none."""
+
+    def __init__(self) -> None:
+        self.unavailable: str | None = None
+        self._handles: list[Any] = []
+        self._nvml: Any = None
+        try:
+            import pynvml
+        except ImportError:
+            self.unavailable = "the package nvidia-ml-py is not installed"
+            return
+        try:
+            pynvml.nvmlInit()
+            self._handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        except pynvml.NVMLError as error:
+            self.unavailable = f"no NVIDIA driver answers ({error})"
+            return
+        self._nvml = pynvml
+        if not self._handles:
+            self.unavailable = "the driver knows no card"
+
+    def read(self) -> list[GpuReading]:
+        return [self._reading(handle) for handle in self._handles]
+
+    def _reading(self, handle: Any) -> GpuReading:
+        nvml = self._nvml
+        memory, name = nvml.nvmlDeviceGetMemoryInfo(handle), nvml.nvmlDeviceGetName(handle)
+        load = float(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+        text = name.decode() if isinstance(name, bytes) else str(name)
+        return GpuReading(text, load, int(memory.used), int(memory.total))

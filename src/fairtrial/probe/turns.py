@@ -1,0 +1,37 @@
+"""Who is timed when: in turns, so that a machine whose speed drifts is as unkind to one side as to the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+Block = Callable[[], float]
+Key = TypeVar("Key")
+
+
+def abba(first: Block, second: Block, rounds: int, told: Callable[[int], None] = lambda _: None) -> list[list[float]]:
+    """Seconds per round of both: A B B A, then B A A B, and so on. A steady drift is the same for both in a round."""
+    times: list[list[float]] = [[], []]
+    sides = (first, second)
+    for number in range(rounds):
+        order = (0, 1, 1, 0) if number % 2 == 0 else (1, 0, 0, 1)
+        taken = [0.0, 0.0]
+        for side in order:
+            taken[side] += sides[side]()
+        for side in (0, 1):
+            times[side].append(taken[side])
+        told(number + 1)
+    return times
+
+
+def shuffled(contestants: Mapping[Key, Block], rounds: int, seed: int) -> list[dict[Key, float]]:
+    """Every contestant once per round, in an order drawn anew each time; seconds by contestant for every round."""
+    shuffle = random.Random(seed).shuffle  # noqa: S311 — an order, not a secret
+    found = []
+    for _ in range(rounds):
+        order: Sequence[Key] = list(contestants)
+        shuffle(order)  # type: ignore[arg-type]
+        taken = {name: contestants[name]() for name in order}
+        found.append({name: taken[name] for name in contestants})
+    return found
