@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
     from fairtrial.api.arms import LabTerms
-    from fairtrial.api.bench import Bench, BenchTerms, bench
+    from fairtrial.api.bench import Bench, bench
+    from fairtrial.api.bench_pairs import bench_revisions, bench_variants
+    from fairtrial.api.bench_runs import BenchTerms
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.launch import Launched, LaunchTerms, launch
@@ -71,7 +73,9 @@ _HOMES = {
     "power": "fairtrial.api.power",
     "bench": "fairtrial.api.bench",
     "Bench": "fairtrial.api.bench",
-    "BenchTerms": "fairtrial.api.bench",
+    "BenchTerms": "fairtrial.api.bench_runs",
+    "bench_variants": "fairtrial.api.bench_pairs",
+    "bench_revisions": "fairtrial.api.bench_pairs",
     "cost_performance": "fairtrial.api.cost_performance",
     "CostPerformance": "fairtrial.api.cost_performance",
     "recommend": "fairtrial.api.recommend",
@@ -98,6 +102,7 @@ __all__ = [
     "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms",
     "LaunchTerms", "Launched", "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep",
     "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
+    "bench_revisions", "bench_variants",
     "compare", "compare_samples", "cost_performance", "export_runs", "launch", "list_runs", "power", "query",
     "read_study", "recommend", "resume", "run", "show_run", "sweep", "temperature", "temperature_sweep", "train",
     "variance",

@@ -120,8 +120,13 @@ class RunAtHand:
         return self._work.setting.streams
 
     @property
-    def watch(self) -> Watch:
-        return self._watch
+    def steps(self) -> int:
+        """How many it has from beginning to end."""
+        return self._work.loop.steps
+
+    @property
+    def taken(self) -> int:
+        return self.steps if self._due is None else self._due - 1
 
     def advance(self, steps: int) -> None:
         """Take some steps, fewer if the training ends."""

@@ -71,6 +71,20 @@ class Times:
         high = None if mean.low is None or mean.low <= 0 else per_step / mean.low
         return Estimate(value, low, high, mean.level, mean.method, self.n, unit, reason=mean.reason)
 
+    def total(self, steps: int, alpha: float = 0.05) -> Estimate:
+        """What so many further steps will take: the mean is not known exactly, and those steps scatter as well."""
+        level, method = 1 - alpha, "prediction, t on effective steps"
+        mean = self.mean(alpha)
+        if mean.value is None or mean.low is None or self.effective is None or self.correlation is None:
+            return Estimate(
+                mean.value and steps * mean.value, None, None, level, method, self.n, "s", reason=mean.reason
+            )
+        error = float(standard_error(self.seconds[None], np.array([self.effective]))[0])
+        own = error * math.sqrt(self.effective / max(1.0, steps * (1 - self.correlation) / (1 + self.correlation)))
+        reach = float(-special.stdtrit(self.effective - 1, alpha / 2)) * steps * math.hypot(error, own)
+        value = steps * mean.value
+        return Estimate(value, max(0.0, value - reach), value + reach, level, method, self.n, "s")
+
     def quantile(self, share: float, alpha: float = 0.05) -> Estimate:
         """A quantile of the steps, between order statistics; a limit that so few steps cannot give is None."""
         level, method = 1 - alpha, "order statistics on effective steps"

@@ -1,67 +1,57 @@
-"""bench: what does a training step cost, and where does it go? The same options and the same loop as train."""
+"""bench: what does a training step cost, and where does it go? The same options and the same loop as train.
+
+take steps → find the steady ones → trace, noise scale, batch sizes, learning rates, where asked → say what would help
+"""
 
 from __future__ import annotations
 
-import contextlib
-import os
-import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from fairtrial.analyse.timing import Times, warm_up
-from fairtrial.api.cells import Cell, load_checked_recipe, prepare
-from fairtrial.api.train import complete_needs, surroundings
-from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY
-from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
+from fairtrial.api.bench_noise import NoiseScale, measure_noise_scale
+from fairtrial.api.bench_rates import LearningRates, try_learning_rates
+from fairtrial.api.bench_runs import BATCHES, BenchTerms, HiddenRuns, Progress, hidden_runs, refuse
+from fairtrial.api.bench_sizes import BatchSizes, measure_batch_sizes
+from fairtrial.api.bench_trials import Suggestion, suggest
+from fairtrial.api.devices import calibration, recalibrated
+from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY, PUSHED_ASIDE
+from fairtrial.core.devices import Calibration
+from fairtrial.core.errors import FairtrialError
 from fairtrial.core.findings import Estimate, FilledCaution
-from fairtrial.core.options import not_benched
-from fairtrial.core.paths import default_store
-from fairtrial.core.registry import LoadedRecipe
-from fairtrial.core.runs import Outcome, Run, Status
-from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.options import TorchOptions
+from fairtrial.core.runs import Status
 from fairtrial.core.training import Observer
-from fairtrial.job import run_cell
-from fairtrial.plan.cells import resolve, spec_of
-from fairtrial.probe.phases import RESIDUAL, Breakdown, PhaseTimer, StepTimes, break_down, event_seconds
-from fairtrial.record.store import Store
+from fairtrial.probe.monitor import Monitored, ResourceMonitor
+from fairtrial.probe.phases import (
+    EVENTS_PER_PHASE,
+    RESIDUAL,
+    Breakdown,
+    PhaseTimer,
+    StepTimes,
+    break_down,
+    event_seconds,
+)
+from fairtrial.probe.trace import TorchTrace, check_folder, free_name
 
-BENCH_STUDY = ".bench"
-"""Hidden from every list, and emptied when the measurement is over."""
-BATCHES = 200
 QUANTILES = (0.5, 0.95, 0.99)
 TIMES_THE_TIMER = 10
 """A phase that takes less than this many times what timing it takes is flagged."""
+TRACED = 5
+"""Steps in a trace: enough to see a rhythm, few enough to open."""
+MOST_PUSHED = 0.1
+"""Times per step that the machine took the processor away, above which it is said."""
 
 
-@dataclass(frozen=True)
-class BenchTerms:
-    """How to measure: all that is not about what is trained."""
+RECALIBRATIONS = 3
 
-    batches: int = BATCHES
-    warmup: int | None = None
-    """Steps to leave out; None: as many as it takes to be steady."""
-    validation: bool = False
-    seed: int = FIXED_SEEDS[0]
-    level: float = 0.95
-    store: str | os.PathLike[str] | None = None
-    tell: Callable[[str], None] = lambda _: None
-    should_stop: Callable[[], bool] = lambda: False
 
-    def check(self) -> None:
-        rules = [
-            (self.batches >= 1, f"max_batches must be at least 1, not {self.batches}"),
-            (self.warmup is None or self.warmup >= 0, f"warmup_batches must be at least 0, not {self.warmup}"),
-            (
-                self.warmup is None or self.warmup < self.batches,
-                f"warmup_batches: {self.warmup} of {self.batches} steps leave none to measure",
-            ),
-            (0.5 < self.level < 1, f"level must lie between 0.5 and 1, not {self.level:g}"),
-        ]
-        problems = [told for holds, told in rules if not holds]
-        if problems:
-            raise InvalidOptions(problems[0], problems=problems[1:])
+class ImpossibleFigure(FairtrialError):
+    """A figure that cannot be: something that it was made from is wrong."""
 
 
 @dataclass(frozen=True)
@@ -74,12 +64,21 @@ class Bench:
     steps: Sequence[StepTimes]
     warmup: int | None
     """Steps that were left out; None: the times never became steady, and nothing was."""
-    examples: int | None
     level: float
     resources: Mapping[str, Any]
     event_seconds: float
     """What one event of the timer costs; a phase has two."""
     cautions: Sequence[FilledCaution] = ()
+    validation: bool = False
+    whole_steps: bool = False
+    peak: Calibration | None = None
+    monitored: Monitored | None = None
+    trace: Path | None = None
+    traced: Sequence[int] = ()
+    noise: NoiseScale | None = None
+    sizes: BatchSizes | None = None
+    rates: LearningRates | None = None
+    suggestions: Sequence[Suggestion] = field(default_factory=tuple)
 
     @property
     def steady(self) -> Sequence[StepTimes]:
@@ -103,18 +102,36 @@ class Bench:
         return round(1 - self.level, 12)
 
     @property
+    def examples(self) -> int | None:
+        return self.resources.get("examples_per_step")
+
+    @property
     def throughput(self) -> Estimate:
         unit = "steps/s" if self.examples is None else "examples/s"
         return self.times.rate(self.examples or 1, unit, self.alpha)
+
+    @property
+    def epoch(self) -> Estimate | None:
+        """What all steps that see every example once will take, evaluation not counted."""
+        steps = self.resources.get("steps_per_epoch")
+        return None if steps is None else self.times.total(steps, self.alpha)
+
+    @property
+    def utilisation(self) -> Estimate | None:
+        """Arithmetic that was done, as a part of what the device was seen to be capable of."""
+        flops = self.resources.get("flops_per_step")
+        if not flops or self.peak is None:
+            return None
+        return self.times.rate(flops / (1e9 * self.peak.best), "of the calibrated peak", self.alpha)
 
     def quantile(self, share: float) -> Estimate:
         return self.times.quantile(share, self.alpha)
 
     def is_near_timer(self, name: str) -> bool:
         """Whether timing a phase takes a good part of what it seems to take."""
-        found = [each.phases[name] for each in self.steady if name in each.phases]
-        mean = sum(found) / len(found) if found else 0.0
-        return bool(found) and mean < TIMES_THE_TIMER * 2 * self.event_seconds
+        seconds = sum(each.phases.get(name, 0.0) for each in self.steady)
+        entered = sum(each.counts.get(name, 0) for each in self.steady)
+        return bool(entered) and seconds / entered < TIMES_THE_TIMER * EVENTS_PER_PHASE * self.event_seconds
 
     def phase_rows(self) -> list[dict[str, Any]]:
         """Every phase with its part of the window; with the residual they are all of it."""
@@ -126,114 +143,181 @@ class Bench:
             {
                 "phase": name, "seconds": seconds, "share": seconds / found.window if found.window else None,
                 "ms_per_step": 1000 * seconds / found.steps,
+                "ms_per_batch": 1000 * seconds / (found.steps * found.batches),
                 "near_timer": name != RESIDUAL and self.is_near_timer(name),
             }
             for name, seconds in parts.items()
         ]  # fmt: skip
 
     def to_dict(self) -> dict[str, Any]:
-        times = self.times
+        times, found, resources = self.times, self.breakdown, self.resources
         return {
             "recipe": self.recipe, "options": dict(self.options), "seed": self.seed, "sufficient": self.sufficient,
             "steps": {
                 "taken": len(self.steps), "warmup": self.warmup, "steady": len(self.steady),
                 "effective": times.effective, "correlation": times.correlation,
+                "batches_per_step": None if found is None else found.batches,
             },
             "step_time": {
                 "mean": times.mean(self.alpha).to_dict(),
                 **{f"p{100 * share:g}": self.quantile(share).to_dict() for share in QUANTILES},
             },
             "throughput": self.throughput.to_dict(),
-            "window_s": None if self.breakdown is None else self.breakdown.window, "phases": self.phase_rows(),
+            "epoch": _plain(self.epoch),
+            "window_s": None if found is None else found.window, "phases": self.phase_rows(),
             "memory": {
-                "tensor_bytes": self.resources.get("tensor_bytes"),
-                "peak_tensor_bytes": self.resources.get("peak_tensor_bytes"),
-                "peak_process_bytes": self.resources.get("peak_process_bytes"),
-                "basis": self.resources.get("basis"),
+                "tensor_bytes": resources.get("tensor_bytes"), "peak_tensor_bytes": resources.get("peak_tensor_bytes"),
+                "peak_process_bytes": resources.get("peak_process_bytes"), "basis": resources.get("basis"),
             },
-            "parameters": self.resources.get("parameters"),
-            "trainable_parameters": self.resources.get("trainable_parameters"),
-            "flops_per_step": self.resources.get("flops_per_step"),
+            "parameters": resources.get("parameters"),
+            "trainable_parameters": resources.get("trainable_parameters"),
+            "flops_per_step": resources.get("flops_per_step"),
+            "utilisation": _plain(self.utilisation), "peak": _plain(self.peak),
+            "resources": _plain(self.monitored),
             "timer": {"event_s": self.event_seconds},
+            "trace": None if self.trace is None else {"path": str(self.trace), "steps": list(self.traced)},
+            "noise_scale": _plain(self.noise), "batch_sizes": _plain(self.sizes), "learning_rates": _plain(self.rates),
+            "recommendations": [each.to_dict() for each in self.suggestions],
             "cautions": list(self.cautions),
         }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return None if value is None else value.to_dict()
 
 
 def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None) -> Bench:
     """Take real training steps and say what they cost. Nothing is kept of the run."""
     terms = terms or BenchTerms()
-    terms.check()
-    loaded = load_checked_recipe(recipe)
-    if loaded.execute is not None:
-        raise UserError(f"recipe '{loaded.name}' runs a program of its own, whose steps cannot be seen from here")
-    place = Store(default_store(terms.store))
-    place.check_writable()
-    cell = _cell(loaded, options or {}, terms, place)
-    timer, limit = PhaseTimer(), _Limit(terms.batches)
-    terms.tell(f"Taking {terms.batches} steps of {loaded.name} …")
-    outcome, run = _take_steps(cell, place, [timer, limit], lambda: limit.reached or terms.should_stop())
-    if terms.should_stop():
-        raise Interrupted("Stopped. Nothing is kept of a measurement.")
-    lost = outcome.status is Status.INTERRUPTED and not limit.reached  # a full disk, say: not what was to be measured
-    if lost or outcome.status is Status.FAILED or not timer.steps:
-        raise RunsFailed(f"{loaded.name} could not be measured: {outcome.reason}", hint=outcome.hint)
-    return _measured(loaded, cell, timer.steps, terms, run, outcome)
+    if terms.trace_dir is not None:
+        check_folder(terms.trace_dir)
+    with hidden_runs(recipe, options, terms) as runs:
+        _check_asked(runs)
+        found = _Measurement(runs).carry_out()
+        runs.require(None)  # whoever pressed Ctrl-C is told so, and gets no half of an answer
+    return found
 
 
-def _cell(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms, store: Store) -> Cell:
-    problems = [f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options]
-    if problems:
-        raise InvalidOptions(problems[0], problems=problems[1:])
-    quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
-    resolved = resolve(recipe, {**options, **quiet}, where=f"recipe '{recipe.name}'")
-    spec = spec_of(recipe, resolved, study=BENCH_STUDY, variant=f"bench-{os.getpid()}", seed=terms.seed)
-    return prepare([spec], store, surroundings(), terms.tell)[0]
+def _check_asked(runs: HiddenRuns) -> None:
+    """Refuse before the first step what the recipe cannot be asked for."""
+    names, terms = runs.recipe.options.model_fields, runs.terms
+    asked = {"batch_size": bool(terms.batch_sizes), "learning_rate": bool(terms.learning_rates)}
+    refuse([f"recipe '{runs.recipe.name}' has no option {name}" for name, is_asked in asked.items()
+            if is_asked and name not in names])  # fmt: skip
 
 
-def _take_steps(
-    cell: Cell, store: Store, observers: Sequence[Observer], should_stop: Callable[[], bool]
-) -> tuple[Outcome, Run]:  # fmt: skip
-    paths = store.paths.run(cell.spec.study, cell.spec.run_id)
-    try:
-        complete_needs(cell, should_stop=should_stop)
-        outcome = run_cell(cell.request, observers=observers, should_stop=should_stop)
-        run = store.run(cell.spec.study, cell.spec.run_id)
-        assert run is not None
-        return outcome, run
-    finally:
-        shutil.rmtree(paths.root, ignore_errors=True)
-        with contextlib.suppress(OSError):  # others may be measuring
-            paths.root.parent.rmdir()
+class _Measurement:
+    """One run that is measured, and what is tried beside it."""
+
+    def __init__(self, runs: HiddenRuns) -> None:
+        self.runs, self.terms = runs, runs.terms
+        self.timer = PhaseTimer(whole_steps=self.terms.whole_steps)
+        self.monitor = ResourceMonitor() if self.terms.monitor else None
+        self.tracer = TorchTrace() if self.terms.trace_dir else None
+        progress = Progress("steps", self.terms.batches or BATCHES, self.terms.show)
+        watching: list[Observer | None] = [self.timer, self.monitor, self.tracer, progress]
+        self.cell = runs.cell()
+        self.run = runs.at_hand(self.cell, [each for each in watching if each is not None])
+        runs.require(self.run.ended)
+
+    def carry_out(self) -> Bench:
+        steps = self._take_steps()
+        cost = event_seconds()
+        trace = self._trace()
+        found = self._measured(steps, cost)
+        found = replace(found, peak=self._peak(found), trace=trace, traced=self.tracer.steps if self.tracer else ())
+        found = replace(found, noise=self._noise(), sizes=self._sizes(), rates=self._rates())
+        if self.terms.trials and found.sufficient:
+            found = replace(found, suggestions=suggest(self.runs, steady=found.steady, sizes=found.sizes))
+        return replace(found, cautions=[*found.cautions, *self._told_by_parts(found)])
+
+    def _take_steps(self) -> Sequence[StepTimes]:
+        wanted = self._wanted()
+        self.terms.tell(f"Taking {wanted} steps of {self.runs.recipe.name} …")
+        try:
+            self.run.advance(wanted)
+        finally:
+            if self.monitor:
+                self.monitor.stop()
+        if self.run.ended is None or self.run.ended.status is not Status.DIVERGED:
+            self.runs.require(self.run.ended)
+        return list(self.timer.steps)
+
+    def _wanted(self) -> int:
+        """Steps of the window. If the training is too short for a trace after it, its last steps are traced."""
+        steps, wanted = self.run.steps, self.terms.batches or BATCHES
+        if self.terms.sample_ratio is not None:
+            epoch = self.run.resources.get("steps_per_epoch")
+            if epoch is None:
+                refuse([f"sample_ratio: recipe '{self.runs.recipe.name}' does not say how many steps an epoch has"])
+            wanted = max(1, math.ceil(self.terms.sample_ratio * int(epoch or 0)))
+        traced = min(TRACED, steps) if self.tracer else 0
+        return max(0, min(wanted, steps - traced))
+
+    def _trace(self) -> Path | None:
+        if self.tracer is None or self.terms.trace_dir is None or self.run.ended is not None:
+            return None
+        path = free_name(self.terms.trace_dir, f"{Path(self.runs.recipe.name).stem}-trace")
+        self.tracer.begin()
+        self.run.advance(TRACED)
+        self.tracer.write(path)
+        return path
+
+    def _measured(self, steps: Sequence[StepTimes], cost: float) -> Bench:
+        terms = self.terms
+        warmup = terms.warmup if terms.warmup is not None else warm_up([each.seconds for each in steps])
+        found = Bench(
+            self.runs.recipe.name, dict(self.cell.spec.options), terms.seed, steps, warmup, terms.level,
+            self.run.resources, cost, validation=terms.validation, whole_steps=terms.whole_steps,
+            monitored=self.monitor.result() if self.monitor else None,
+        )  # fmt: skip
+        return replace(found, cautions=[*self.run.cautions, *self._cautions(found)])
+
+    def _cautions(self, found: Bench) -> list[FilledCaution]:
+        cautions: list[FilledCaution] = []
+        if not found.sufficient:
+            cautions.append(NOT_STEADY.fill(steps=len(found.steps)))
+        near = [row["phase"] for row in found.phase_rows() if row["near_timer"]]
+        if near:
+            cautions.append(NEAR_TIMER.fill(phases=", ".join(near), times=TIMES_THE_TIMER))
+        if self.run.ended is not None and self.run.ended.status is Status.DIVERGED:
+            cautions.append(BENCH_DIVERGED.fill(reason=self.run.ended.reason))
+        monitored = found.monitored
+        if monitored and monitored.steps and monitored.involuntary_switches > MOST_PUSHED * monitored.steps:
+            cautions.append(PUSHED_ASIDE.fill(times=monitored.involuntary_switches, steps=monitored.steps))
+        return cautions
+
+    @staticmethod
+    def _told_by_parts(found: Bench) -> list[FilledCaution]:
+        parts = (found.noise, found.sizes, found.rates)
+        return [caution for part in parts if part is not None for caution in part.cautions]
+
+    def _peak(self, found: Bench) -> Calibration | None:
+        """What the device can do, if there is arithmetic to hold against it."""
+        options = self.runs.resolved
+        if not found.resources.get("flops_per_step") or not isinstance(options, TorchOptions) or not found.steady:
+            return None
+        peak = calibration(self.runs.store, options.device, options.threads)
+        for _ in range(RECALIBRATIONS):
+            if _is_impossible(replace(found, peak=peak)):  # it may have been taken while the machine was busy
+                peak = max(peak, recalibrated(options.device, options.threads), key=lambda each: each.best)
+        if _is_impossible(replace(found, peak=peak)):
+            raise ImpossibleFigure(
+                f"the arithmetic counted is more than {peak.best:.0f} GFLOP/s, which is all that this device can do",
+                hint="The recipe counts FLOPs that it does not do, or the clock is not to be trusted here.",
+            )
+        return peak
+
+    def _noise(self) -> NoiseScale | None:
+        return measure_noise_scale(self.runs, self.run) if self.terms.noise_scale else None
+
+    def _sizes(self) -> BatchSizes | None:
+        return measure_batch_sizes(self.runs) if self.terms.batch_sizes else None
+
+    def _rates(self) -> LearningRates | None:
+        return try_learning_rates(self.runs) if self.terms.learning_rates else None
 
 
-class _Limit(Observer):
-    """Knows when enough steps were taken."""
-
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    @property
-    def reached(self) -> bool:
-        return self._left <= 0
-
-    def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
-        self._left -= 1
-
-
-def _measured(
-    recipe: LoadedRecipe, cell: Cell, steps: Sequence[StepTimes], terms: BenchTerms, run: Run, outcome: Outcome
-) -> Bench:  # fmt: skip
-    warmup = terms.warmup if terms.warmup is not None else warm_up([each.seconds for each in steps])
-    found = Bench(
-        recipe.name, dict(cell.spec.options), terms.seed, steps, warmup, cell.spec.options.get("batch_size"),
-        terms.level, run.metadata["resources"], event_seconds(),
-    )  # fmt: skip
-    cautions: list[FilledCaution] = list(run.metadata["cautions"])
-    if not found.sufficient:
-        cautions.append(NOT_STEADY.fill(steps=len(steps)))
-    near = [row["phase"] for row in found.phase_rows() if row["near_timer"]]
-    if near:
-        cautions.append(NEAR_TIMER.fill(phases=", ".join(near), times=TIMES_THE_TIMER))
-    if outcome.status is Status.DIVERGED:
-        cautions.append(BENCH_DIVERGED.fill(reason=outcome.reason))
-    return replace(found, cautions=cautions)
+def _is_impossible(found: Bench) -> bool:
+    part = found.utilisation
+    return part is not None and part.value is not None and part.value > 1

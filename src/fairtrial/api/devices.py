@@ -30,16 +30,26 @@ def measured_on(store: Store, facts: Sequence[Mapping[str, Any]], hint: str = HI
         raise UserError("the runs do not say on what device and with how many threads they computed", hint=hint)
     if device != "cpu":
         raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
-    return LOCAL, _calibration(store, cpu or "unknown", int(threads), hint)
+    return LOCAL, calibration(store, device, int(threads), cpu or "unknown", hint)
 
 
-def _calibration(store: Store, cpu: str, threads: int, hint: str) -> Calibration:
-    """Measured once per store and kind of machine, and kept there."""
+def calibration(store: Store, device: str, threads: int, cpu: str | None = None, hint: str = HINT) -> Calibration:
+    """Of this machine, or of runs that were made on one like it. Measured once per store and kind, and kept there."""
+    name = cpu or _name(device)
 
     def make(_: Path) -> Mapping[str, Any]:
-        if cpu != cpu_name():
+        if cpu is not None and cpu != cpu_name():
             raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
-        return {"calibration": vars(calibrate(cpu, threads))}
+        return {"calibration": vars(recalibrated(device, threads))}
 
-    entry = store.cache.entry("calibration", {"name": cpu, "threads": threads, "version": 1}, make)
+    entry = store.cache.entry("calibration", {"name": name, "threads": threads, "version": 2}, make)
     return Calibration(**entry.manifest["calibration"])
+
+
+def recalibrated(device: str, threads: int) -> Calibration:
+    """Measured here and now."""
+    return calibrate(_name(device), threads, device)
+
+
+def _name(device: str) -> str:
+    return (cpu_name() or "unknown") if device == "cpu" else device

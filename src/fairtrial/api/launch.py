@@ -215,11 +215,20 @@ def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> lis
 
 def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:
     """The `train` command that makes this very cell."""
-    words = ["fairtrial", "train", str(recipe.file or recipe.name)]
-    defaults = recipe.options.model_construct().model_dump(mode="json")
+    given, trailing = option_words(spec.options, recipe)
+    words = ["fairtrial", "train", str(recipe.file or recipe.name), *given]
+    words += ["--seed", str(spec.seed), "--study", spec.study, "--variant", spec.variant]
+    words += ["--store", str(store)] if store else []
+    return shlex.join(words + trailing)
+
+
+def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list[str], list[str]]:
+    """Options that are not the default, as a person would type them: flags, and what comes at the very end."""
+    words: list[str] = []
     trailing: list[str] = []
+    defaults = recipe.options.model_construct().model_dump(mode="json")
     for info in describe_options(recipe.options):
-        value = spec.options[info.name]
+        value = options.get(info.name, defaults.get(info.name))
         if value == defaults.get(info.name):
             continue
         if info.type_name == "list":
@@ -230,9 +239,7 @@ def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[s
             words += [part for key, item in value.items() for part in (info.flag, f"{key}={item}")]
         else:
             words += [info.flag, str(value)]
-    words += ["--seed", str(spec.seed), "--study", spec.study, "--variant", spec.variant]
-    words += ["--store", str(store)] if store else []
-    return shlex.join(words + trailing)
+    return words, trailing
 
 
 def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:

@@ -2,121 +2,172 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._progress import make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
 from fairtrial.cli._signals import stopping
-from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.cli.launch import parse_variants
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.options import not_benched
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
-from fairtrial.core.words import counted, shown_memory
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from fairtrial.api.bench_pairs import SpeedPair
+    from fairtrial.api.bench_runs import BenchTerms, Show
 
-    from fairtrial.api.bench import Bench
-    from fairtrial.core.findings import Estimate
+Number = TypeVar("Number", int, float)
 
 OWN_OPTIONS = (
-    click.Option(["--max-batches"], type=int, default=200, show_default=True, help="Training steps to take."),
+    click.Option(["--max-batches"], type=int, help="Training steps to take.  [default: 200]"),
     click.Option(["--warmup-batches"], type=int, help="Steps to leave out first.  [default: until they are steady]"),
     click.Option(["--run-validation"], is_flag=True, help="Evaluate as training does; else only steps are taken."),
+    click.Option(
+        ["--sample-ratio"], type=float, help="Take this part of an epoch (0.01 to 1) and say what a whole one takes."
+    ),
+    click.Option(["--enable-profiling"], is_flag=True, help="Also trace a few steps, for Perfetto."),
+    click.Option(
+        ["--trace-dir"], type=click.Path(path_type=Path), metavar="FOLDER", help="Where traces go.  [default: traces]"
+    ),
+    click.Option(["--enable-resource-monitoring"], is_flag=True, help="Also watch processor, memory, switches, GPU."),
+    click.Option(["--batch-sizes"], metavar="N,N,…", help="Also time these batch sizes, in turns."),
+    click.Option(["--learning-rates"], metavar="X,X,…", help="Also try these learning rates on three seeds."),
+    click.Option(["--estimate-noise-scale"], is_flag=True, help="Also measure the gradient noise scale."),
+    click.Option(["--whole-steps"], is_flag=True, help="Time steps, not phases: a GPU is waited for less often."),
+    click.Option(["--trials/--no-trials"], default=True, help="Try what would be faster.  [default: on]"),
+    click.Option(["--save"], type=click.Path(path_type=Path), metavar="FILE", help="Keep this measurement."),
+    click.Option(
+        ["--baseline"], type=click.Path(path_type=Path), metavar="FILE",
+        help="Compare with a measurement that was kept; exit 3 if this one is slower.",
+    ),
+    click.Option(
+        ["--ab"], nargs=2, metavar="REV REV", help="Instead, time two git revisions in turns; exit 3 if B is slower."
+    ),
+    click.Option(
+        ["--variant", "variants"], multiple=True, metavar="NAME:KEY=VALUE,…",
+        help="Instead, time two variants in turns: give it twice.",
+    ),
+    click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
+    click.Option(
+        ["--margin"], type=float, default=0.05, show_default=True, help="A difference in time that does not matter."
+    ),
     click.Option(
         ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
     ),
     click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level of intervals."),
-)
+)  # fmt: skip
+
+MEASURING = (
+    "warmup_batches", "run_validation", "sample_ratio", "enable_profiling", "trace_dir", "enable_resource_monitoring",
+    "batch_sizes", "learning_rates", "estimate_noise_scale", "save", "baseline",
+)  # fmt: skip
+"""Flags about one measurement, which a comparison in turns does not take."""
 
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
     @with_output
-    def bench_recipe(
-        out: Output, *, max_batches: int, warmup_batches: int | None, run_validation: bool, seed: int | None,
-        level: float, **flags: Any,
-    ) -> int:  # fmt: skip
-        from fairtrial.api.bench import BenchTerms, bench
-
+    def bench_recipe(out: Output, **flags: Any) -> int:
+        _check(flags)
+        word, options = str(recipe.file or recipe.name), given_values(recipe.options, flags)
         out.name_store()
-        with stopping() as should_stop:
-            terms = BenchTerms(
-                max_batches, warmup_batches, run_validation, FIXED_SEEDS[0] if seed is None else seed, level,
-                out.store, out.say, should_stop,
-            )  # fmt: skip
-            found = bench(str(recipe.file or recipe.name), given_values(recipe.options, flags), terms)
-        out.give(found.to_dict(), found.phase_rows(), lambda console: _show(console, found))
-        return EXIT_OK if found.sufficient else EXIT_CHECK
+        with stopping() as should_stop, _progress(out) as show:
+            terms = _terms(out, flags, should_stop, show)
+            if flags["ab"] or flags["variants"]:
+                return _compare(out, word, options, terms, flags)
+            return _measure(out, word, options, terms, flags)
 
     return bench_recipe
 
 
-def _show(console: Console, found: Bench) -> None:
-    from rich.text import Text
-
-    console.print(_headline(found), style="bold", markup=False)
-    console.print(f"Step time: {', '.join(_times(found))}.", markup=False)
-    console.print()
-    table = plain_table("Phase", "ms per step", "Share", "")
-    for row in found.phase_rows():
-        share = "" if row["share"] is None else f"{100 * row['share']:.1f} %"
-        near = "near the timer" if row["near_timer"] else ""
-        table.add_row(*(Text(cell) for cell in (row["phase"], f"{row['ms_per_step']:.3f}", share, near)))
-    console.print(table)
-    console.print()
-    for line in _expenses(found):
-        console.print(line, markup=False)
-    show_cautions(console, found.cautions)
-
-
-def _headline(found: Bench) -> str:
-    rate = found.throughput
-    if rate.value is None or not found.sufficient:
-        return f"Insufficient: {counted(len(found.steps), 'step')} of {found.recipe} were too few to measure."
-    return f"{found.recipe}: {rate.value:,.0f} {rate.unit}{_limits(rate, 0)}, {len(found.steady)} steady steps."
+def _check(flags: Mapping[str, Any]) -> None:
+    in_turns = [name for name in ("ab", "variants") if flags[name]]
+    if len(in_turns) == 2:
+        raise UsageError("--ab and --variant exclude each other")
+    given = [name for name in MEASURING if flags[name]]
+    if in_turns and given:
+        flag = given[0].replace("_", "-")
+        raise UsageError(f"--{flag} is about one measurement, and two are compared here", hint="Leave one of them out.")
+    if flags["rounds"] is not None and not in_turns:
+        raise UsageError("--rounds is about --ab and --variant")
+    if flags["trace_dir"] and not flags["enable_profiling"]:
+        raise UsageError("--trace-dir says where --enable-profiling writes, and that is not given")
+    for name in ("save", "baseline"):
+        if flags[name] is not None and not flags[name].absolute().parent.is_dir():
+            raise UserError(f"cannot use {flags[name]}: no such folder", hint=f"Choose another --{name}.")
 
 
-def _limits(estimate: Estimate, decimals: int, factor: float = 1.0) -> str:
-    if estimate.low is None and estimate.high is None:
-        return ""
-    ends = ["…" if end is None else f"{factor * end:,.{decimals}f}" for end in (estimate.low, estimate.high)]
-    return f" [{ends[0]}, {ends[1]}]"
+def _terms(out: Output, flags: Mapping[str, Any], should_stop: Callable[[], bool], show: Show) -> BenchTerms:
+    from fairtrial.api.bench_runs import BenchTerms
+
+    return BenchTerms(
+        batches=flags["max_batches"], warmup=flags["warmup_batches"], validation=flags["run_validation"],
+        whole_steps=flags["whole_steps"], sample_ratio=flags["sample_ratio"],
+        trace_dir=(flags["trace_dir"] or Path("traces")) if flags["enable_profiling"] else None,
+        monitor=flags["enable_resource_monitoring"], noise_scale=flags["estimate_noise_scale"],
+        batch_sizes=_numbers("batch-sizes", flags["batch_sizes"], int),
+        learning_rates=_numbers("learning-rates", flags["learning_rates"], float), trials=flags["trials"],
+        seed=FIXED_SEEDS[0] if flags["seed"] is None else flags["seed"], level=flags["level"], store=out.store,
+        tell=out.say, show=show, should_stop=should_stop,
+    )  # fmt: skip
 
 
-def _times(found: Bench) -> list[str]:
-    quantiles = {f"p{100 * share:g}": found.quantile(share) for share in (0.5, 0.95, 0.99)}
-    named = {"mean": found.times.mean(found.alpha), **quantiles}
-    return [
-        f"{name} {1000 * each.value:.3f} ms{_limits(each, 3, 1000)}"
-        for name, each in named.items()
-        if each.value is not None
-    ]
+def _numbers(flag: str, text: str | None, kind: type[Number]) -> list[Number]:
+    try:
+        return [kind(word) for word in (text or "").split(",") if word.strip()]
+    except ValueError:
+        raise UsageError(f"--{flag}: '{text}' is not a list of numbers such as 1,2,3") from None
 
 
-def _expenses(found: Bench) -> list[str]:
-    resources = found.resources
-    lines = []
-    if resources.get("tensor_bytes"):
-        kinds = ", ".join(
-            f"{name} {shown_memory(size / 1e9)}" for name, size in resources["tensor_bytes"].items() if size
-        )
-        lines.append(f"Memory of tensors: {shown_memory(resources['peak_tensor_bytes'] / 1e9)} ({kinds}).")
-    if resources.get("peak_process_bytes"):
-        lines.append(f"Memory of the process: {shown_memory(resources['peak_process_bytes'] / 1e9)} at most.")
-    if resources.get("flops_per_step"):
-        mean = found.times.mean(found.alpha).value
-        rate = f", {resources['flops_per_step'] / mean / 1e9:.3g} GFLOP/s" if mean else ""
-        lines.append(f"Arithmetic: {resources['flops_per_step'] / 1e6:,.3g} MFLOP per step{rate}.")
-    if resources.get("parameters"):
-        lines.append(f"Parameters: {resources['parameters']:,}.")
-    lines.append(f"Timer: {1e6 * found.event_seconds:.2f} µs per event.")
-    return lines
+@contextlib.contextmanager
+def _progress(out: Output) -> Iterator[Show]:
+    """A bar for whoever watches, renamed as the work goes on."""
+    if not out.live:
+        yield lambda *_: None
+        return
+    with make_progress(out) as progress:
+        bar = progress.add_task("bench", total=None, unit="")
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
+
+
+def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
+    from fairtrial.api.baselines import compare_with, read_baseline, save_baseline
+    from fairtrial.api.bench import bench
+    from fairtrial.cli._bench_text import show_bench
+
+    earlier = read_baseline(flags["baseline"]) if flags["baseline"] else None
+    found = bench(recipe, options, terms)
+    against = compare_with(earlier, found, flags["margin"]) if earlier else None
+    document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
+    if against:
+        document["cautions"] = [*document["cautions"], *against.cautions]
+    out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
+    if flags["save"]:
+        save_baseline(found, flags["save"])
+        out.say(f"Wrote {flags['save']}")
+    return EXIT_OK if found.sufficient and not (against and against.regressed) else EXIT_CHECK
+
+
+def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
+    from fairtrial.analyse.speed import Speed
+    from fairtrial.api.bench_pairs import bench_revisions, bench_variants
+    from fairtrial.cli._bench_text import show_pair
+
+    rounds = {} if flags["rounds"] is None else {"rounds": flags["rounds"]}
+    if flags["ab"]:
+        found: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, margin=flags["margin"], **rounds)
+    else:
+        variants = parse_variants(flags["variants"])
+        found = bench_variants(recipe, variants, options, terms, margin=flags["margin"], **rounds)
+    out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
+    return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
 
 
 class BenchGroup(RecipeGroup):

@@ -323,6 +323,52 @@ BENCH_DIVERGED = Caution(
     "The training diverged while it was measured: {reason}. Steps up to there were timed.",
     "Measure with settings that train.",
 )
+PUSHED_ASIDE = Caution(
+    "pushed aside",
+    "The processor was taken away {times} times in {steps} steps: others were using this machine, and times are longer "
+    "for it.",
+    "Measure when it is quiet, or compare in turns with --ab.",
+)
+TWO_SESSIONS = Caution(
+    "two sessions",
+    "The baseline was measured at another time: what the machine did differently since then is in the ratio.",
+    "Where both can be run now, compare them in turns with --ab; `fairtrial doctor --aa` shows this machine's noise.",
+)
+OTHER_VERSIONS = Caution(
+    "other versions",
+    "The baseline was measured with other versions: {versions}.",
+    "Read the ratio as one of these versions too.",
+)
+RATE_NOT_APPLIED = Caution(
+    "rate not applied",
+    "The first update does not grow with the learning rate as it should: {rates} seem not to reach the optimizer.",
+    "Check how the recipe uses learning_rate.",
+)
+SHORT_RATES = Caution(
+    "short runs",
+    "Losses after {steps} steps tell which rates diverge (end above where they began), not which train best at last.",
+    "Choose with: fairtrial sweep {recipe} --param learning_rate=log:…",
+)
+WEIGHTS_OF_NOW = Caution(
+    "noise of these weights",
+    "The noise scale is that of the weights after {steps} steps; it usually grows as training goes on.",
+    "Measure again later in training: more --max-batches.",
+)
+NOT_A_LINE = Caution(
+    "not a line",
+    "Step times lie up to {percent} % away from a fixed cost and a cost per example: the knee is a rough figure.",
+    "Give sizes that lie closer together.",
+)
+SIZE_NOT_MEASURED = Caution(
+    "size not measured",
+    "Batch size {size} was not measured: {reason}.",
+    "Leave it out, or make room for it.",
+)
+DIRTY_TREE = Caution(
+    "changes left out",
+    "The working tree has changes that are in neither revision.",
+    "Commit them to have them measured.",
+)
 INERT_LIMIT = Caution(
     "inert limit",
     "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",

@@ -21,6 +21,8 @@ class Calibration:
     high: float
     repeats: int
     size: int
+    best: float
+    """Of the fastest repetition: what the device was seen to be capable of."""
 
     @property
     def performance(self) -> float:

@@ -72,9 +72,8 @@ class Observer:
     def training_ended(self, now: float) -> None: ...
 
 
-PHASE_EVENTS = frozenset({"phase_started", "phase_ended"})
 STEP_EVENTS = frozenset({"training_started", "turn_started", "step_ended"})
-EVENTS = PHASE_EVENTS | STEP_EVENTS | {"evaluated", "training_ended"}
+EVENTS = STEP_EVENTS | {"phase_started", "phase_ended", "evaluated", "training_ended"}
 
 
 class Watch:
@@ -84,28 +83,33 @@ class Watch:
         self.observers = tuple(observers)
         self.clock = clock
         self._idle: AbstractContextManager[None] = nullcontext()
+        self._known: dict[str, AbstractContextManager[None]] = {}
         self._hear = {event: [getattr(each, event) for each in observers if _hears(each, event)] for event in EVENTS}
-        self._phases = any(self._hear[event] for event in PHASE_EVENTS)
-        self._settle: Callable[[], object] | None = None
-        self._waits: frozenset[str] = frozenset()
+        self._phases = bool(self._hear["phase_started"] or self._hear["phase_ended"])
+        self.settle_phases: Callable[[], object] | None = None
+        self._settle_steps: Callable[[], object] | None = None
 
     def wait_with(self, settle: Callable[[], object] | None) -> None:
         """From now on the device is waited for wherever an observer needs it, and nowhere else."""
-        needs = {each.borders for each in self.observers} if settle else set()
-        self._settle = settle
-        self._waits = (
-            STEP_EVENTS | PHASE_EVENTS if "phases" in needs else STEP_EVENTS if needs - {"none"} else frozenset()
-        )
+        needs = {each.borders for each in self.observers}
+        self.settle_phases = settle if "phases" in needs else None
+        self._settle_steps = settle if needs - {"none"} else None
+        self._known.clear()
+
+    def heard_by(self, event: str) -> Sequence[Callable[..., None]]:
+        return self._hear[event]
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A named slice of a step: `with watch.phase("forward"): …`. Phases may nest."""
-        return _Phase(self, name) if self._phases else self._idle
+        if not self._phases:
+            return self._idle
+        return self._known.get(name) or self._known.setdefault(name, _Phase(self, name))
 
     def tell(self, event: str, *details: Any) -> None:
         hear = self._hear[event]
         if hear:
-            if self._settle is not None and event in self._waits:
-                self._settle()
+            if self._settle_steps is not None and event in STEP_EVENTS:
+                self._settle_steps()
             now = self.clock()
             for told in hear:
                 told(*details, now)
@@ -116,16 +120,28 @@ def _hears(observer: Observer, event: str) -> bool:
     return getattr(type(observer), event) is not getattr(Observer, event)
 
 
-class _Phase(AbstractContextManager[None]):
+class _Phase:
+    """One name, entered as often as it happens. Times of steps contain what is done here, so little is."""
+
+    __slots__ = ("_clock", "_ended", "_name", "_settle", "_started")
+
     def __init__(self, watch: Watch, name: str) -> None:
-        self.watch = watch
-        self.name = name
+        self._name, self._clock, self._settle = name, watch.clock, watch.settle_phases
+        self._started, self._ended = watch.heard_by("phase_started"), watch.heard_by("phase_ended")
 
     def __enter__(self) -> None:
-        self.watch.tell("phase_started", self.name)
+        if self._settle is not None:
+            self._settle()
+        now = self._clock()
+        for told in self._started:
+            told(self._name, now)
 
     def __exit__(self, *_: object) -> None:
-        self.watch.tell("phase_ended", self.name)
+        if self._settle is not None:
+            self._settle()
+        now = self._clock()
+        for told in self._ended:
+            told(self._name, now)
 
 
 class Trainable(Protocol):

@@ -61,10 +61,10 @@ class Monitored:
             "switches": {"voluntary": self.voluntary_switches, "involuntary": self.involuntary_switches},
             "major_faults": self.major_faults, "steps": self.steps,
             "rss_bytes": {"mean": sum(rss) / len(rss), "max": max(rss), "samples": len(rss)} if rss else None,
-            "gpu": {"unavailable": self.gpu_unavailable} if self.gpu_unavailable else self._cards(),
+            "gpu": {"unavailable": self.gpu_unavailable} if self.gpu_unavailable else self.cards(),
         }  # fmt: skip
 
-    def _cards(self) -> list[dict[str, Any]]:
+    def cards(self) -> list[dict[str, Any]]:
         return [
             {
                 "name": card[0].name,

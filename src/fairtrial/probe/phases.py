@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.training import Observer, Watch
@@ -29,7 +29,7 @@ class ClockError(FairtrialError):
 class StepTimes(NamedTuple):
     """One step: when it began and ended, the seconds of each phase in it, and how often each was entered.
 
-    `between` is what came after it. A tuple, because one is made in every step that is timed.
+    `between` is what came after it.
     """
 
     step: int
@@ -45,41 +45,81 @@ class StepTimes(NamedTuple):
 
 
 class PhaseTimer(Observer):
-    """Collects the phases of every step; with `whole_steps` only the steps, for which a device is waited for less."""
+    """Notes when phases and steps begin and end; with `whole_steps` only steps, for which a device is waited for less.
+
+    It does nothing but note, because whatever it does is in the times. Sums are made when they are asked for.
+    """
 
     def __init__(self, *, whole_steps: bool = False) -> None:
-        self.steps: list[StepTimes] = []
         self.borders: Literal["steps", "phases"] = "steps" if whole_steps else "phases"
         self._whole = whole_steps
+        # Three lists, because tuples in one would keep waking the garbage collector up.
+        self._kinds: list[str] = []
+        self._things: list[Any] = []
+        self._times: list[float] = []
+        self._read = 0
+        self._replay = _Replay()
+
+    @property
+    def steps(self) -> list[StepTimes]:
+        """All that were noted so far."""
+        while self._read < len(self._kinds):
+            at = self._read
+            self._read += 1
+            getattr(self._replay, self._kinds[at])(self._things[at], self._times[at])
+        return self._replay.steps
+
+    def training_started(self, first_step: int, steps: int, now: float) -> None:  # noqa: ARG002
+        self._note("begin", None, now)
+
+    def turn_started(self, now: float) -> None:
+        self._note("begin", None, now)
+
+    def phase_started(self, name: str, now: float) -> None:
+        if not self._whole or name in BETWEEN:
+            self._note("open", name, now)
+
+    def phase_ended(self, name: str, now: float) -> None:
+        if not self._whole or name in BETWEEN:
+            self._note("close", name, now)
+
+    def step_ended(self, step: int, now: float) -> None:
+        self._note("end_step", step, now)
+
+    def _note(self, kind: str, thing: Any, now: float) -> None:
+        self._kinds.append(kind)
+        self._things.append(thing)
+        self._times.append(now)
+
+
+class _Replay:
+    """Goes through what was noted and gives every moment to the phase that it belongs to."""
+
+    def __init__(self) -> None:
+        self.steps: list[StepTimes] = []
         self._open: list[str] = []
         self._inside: dict[str, float] = {}
         self._counts: dict[str, int] = {}
         self._begun = 0.0
         self._mark = 0.0
 
-    def training_started(self, first_step: int, steps: int, now: float) -> None:  # noqa: ARG002
-        self._begun = self._mark = now
-
-    def turn_started(self, now: float) -> None:
+    def begin(self, _: object, now: float) -> None:
+        """Steps begin here: what passed before is nobody's."""
         self._set_between_apart()
         self._inside = {}
         self._begun = self._mark = now
 
-    def phase_started(self, name: str, now: float) -> None:
-        if self._whole and name not in BETWEEN:
-            return
+    def open(self, name: str, now: float) -> None:
         self._pass(now)
         self._open.append(name)
         self._counts[name] = self._counts.get(name, 0) + 1
 
-    def phase_ended(self, name: str, now: float) -> None:
-        if self._whole and name not in BETWEEN:
-            return
+    def close(self, name: str, now: float) -> None:
         self._pass(now)
         if not self._open or self._open.pop() != name:
             raise ClockError(f"phase '{name}' ended, but it was not the one that began last")
 
-    def step_ended(self, step: int, now: float) -> None:
+    def end_step(self, step: int, now: float) -> None:
         self._pass(now)
         if self._open:
             raise ClockError(f"step {step} ended within phase '{self._open[-1]}'")

@@ -54,24 +54,52 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
 
 
 def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
-    """FLOPs of one step, and the bytes that its backward pass had to keep."""
+    """FLOPs of one step, and the most bytes that its backward passes had to keep at one time."""
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
     groups = trainable.tensor_groups()  # type: ignore[attr-defined]
-    known = {tensor.untyped_storage().data_ptr() for tensors in groups.values() for tensor in tensors}
-    saved: dict[int, int] = {}
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        storage = tensor.untyped_storage()
-        if storage.data_ptr() not in known:
-            saved[storage.data_ptr()] = storage.nbytes()
-        return tensor
-
-    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+    kept = _Kept({tensor.untyped_storage().data_ptr() for tensors in groups.values() for tensor in tensors})
+    with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda held: held.tensor):
         trainable.step(step, Watch())
-    trained = dict(saved)
     counter = FlopCounterMode(display=False)
     with counter:
         trainable.step(step, Watch())
-    return counter.get_total_flops(), sum(trained.values())
+    return counter.get_total_flops(), kept.most
+
+
+class _Kept:
+    """Adds up storages that are kept for a backward pass, each once, for as long as they are."""
+
+    def __init__(self, known: set[int]) -> None:
+        self._known = known
+        self._holders: dict[int, int] = {}
+        self._now = 0
+        self.most = 0
+
+    def pack(self, tensor: Any) -> _Held:
+        return _Held(tensor, self)
+
+    def add(self, place: int, size: int) -> None:
+        self._holders[place] = self._holders.get(place, 0) + 1
+        if self._holders[place] == 1 and place not in self._known:
+            self._now += size
+            self.most = max(self.most, self._now)
+
+    def drop(self, place: int, size: int) -> None:
+        self._holders[place] -= 1
+        if self._holders[place] == 0 and place not in self._known:
+            self._now -= size
+
+
+class _Held:
+    """A tensor in autograd's hands; it is let go of when autograd does."""
+
+    def __init__(self, tensor: Any, kept: _Kept) -> None:
+        storage = tensor.untyped_storage()
+        self.tensor, self._kept = tensor, kept
+        self._place, self._size = storage.data_ptr(), storage.nbytes()
+        kept.add(self._place, self._size)
+
+    def __del__(self) -> None:
+        self._kept.drop(self._place, self._size)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.training import Observer
+
+QUIET = "6"
+"""Above all levels that the profiler's library has: it writes to standard error past Python."""
 
 
 class TorchTrace(Observer):
@@ -19,9 +23,10 @@ class TorchTrace(Observer):
         self._open: list[Any] = []
 
     def begin(self) -> None:
+        os.environ.setdefault("KINETO_LOG_LEVEL", QUIET)
         from torch.profiler import ProfilerActivity, profile, supported_activities
 
-        kinds = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())
+        kinds = {ProfilerActivity.CPU, ProfilerActivity.CUDA} & set(supported_activities())  # type: ignore[no-untyped-call]
         self._profiler = profile(activities=sorted(kinds, key=str), record_shapes=True)
         self._profiler.start()
 
@@ -56,7 +61,7 @@ class TorchTrace(Observer):
             from torch.profiler import record_function
 
             mark = record_function(name)
-            mark.__enter__()
+            mark.__enter__()  # type: ignore[no-untyped-call]
             self._open.append(mark)
 
     def _leave(self) -> None:

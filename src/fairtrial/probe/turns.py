@@ -10,10 +10,9 @@ Block = Callable[[], float]
 Key = TypeVar("Key")
 
 
-def abba(first: Block, second: Block, rounds: int, told: Callable[[int], None] = lambda _: None) -> list[list[float]]:
+def abba(sides: Sequence[Block], rounds: int, told: Callable[[int], None] = lambda _: None) -> list[list[float]]:
     """Seconds per round of both: A B B A, then B A A B, and so on. A steady drift is the same for both in a round."""
     times: list[list[float]] = [[], []]
-    sides = (first, second)
     for number in range(rounds):
         order = (0, 1, 1, 0) if number % 2 == 0 else (1, 0, 0, 1)
         taken = [0.0, 0.0]

@@ -18,18 +18,18 @@ PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn", "peft", "t
 
 def git_state(folder: Path) -> dict[str, Any]:
     """Commit and dirtiness of the working tree around `folder`; null where there is no repository."""
-    commit = _git(folder, "rev-parse", "HEAD")
+    commit = git_output(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": None, "git_dirty": None, "git_dirty_hash": None}
-    changes = (_git(folder, "diff", "HEAD") or "").encode() + _untracked(folder)
+    changes = (git_output(folder, "diff", "HEAD") or "").encode() + _untracked(folder)
     digest = hashlib.sha256(changes).hexdigest() if changes else None
     return {"git_commit": commit.strip(), "git_dirty": bool(changes), "git_dirty_hash": digest}
 
 
 def _untracked(folder: Path) -> bytes:
     """New files by name and content; large ones, which are data rather than code, by name and size."""
-    top = Path((_git(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
-    names = (_git(top, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    top = Path((git_output(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
+    names = (git_output(top, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
     told = []
     for path in (top / name for name in names if name):
         with contextlib.suppress(OSError):  # gone again, or not ours to read
@@ -38,7 +38,7 @@ def _untracked(folder: Path) -> bytes:
     return b"\n".join(told)
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def git_output(folder: Path, *arguments: str) -> str | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],  # noqa: S607

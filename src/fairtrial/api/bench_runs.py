@@ -1,0 +1,193 @@
+"""Runs that are made to be measured: in a study that no list shows, and nothing of them stays."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.cells import Cell, load_checked_recipe, prepare
+from fairtrial.api.train import complete_needs, surroundings
+from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
+from fairtrial.core.options import LoopOptions, not_benched
+from fairtrial.core.paths import default_store
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.training import Clock, Observer
+from fairtrial.job import RunAtHand
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.store import Store
+
+BENCH_STUDY = ".bench"
+BATCHES = 200
+MARGIN = 0.05
+REFRESH_S = 0.1
+
+Show = Callable[[str, int, int], None]
+"""Told what is being done, how far it is and how far it has to go."""
+
+
+@dataclass(frozen=True)
+class BenchTerms:
+    """How to measure: all that is not about what is trained."""
+
+    batches: int | None = None
+    """Steps to take; None: 200, or as many as `sample_ratio` asks for."""
+    warmup: int | None = None
+    """Steps to leave out; None: as many as it takes to be steady."""
+    validation: bool = False
+    whole_steps: bool = False
+    sample_ratio: float | None = None
+    trace_dir: Path | None = None
+    monitor: bool = False
+    noise_scale: bool = False
+    batch_sizes: Sequence[int] = ()
+    learning_rates: Sequence[float] = ()
+    trials: bool = True
+    seed: int = FIXED_SEEDS[0]
+    level: float = 0.95
+    store: str | os.PathLike[str] | None = None
+    tell: Callable[[str], None] = lambda _: None
+    show: Show = lambda *_: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Clock = time.perf_counter
+
+    @property
+    def alpha(self) -> float:
+        return round(1 - self.level, 12)
+
+    def check(self) -> None:
+        ratio, batches = self.sample_ratio, BATCHES if self.batches is None else self.batches
+        rules = [
+            (batches >= 1, f"max_batches must be at least 1, not {batches}"),
+            (self.warmup is None or self.warmup >= 0, f"warmup_batches must be at least 0, not {self.warmup}"),
+            (
+                self.warmup is None or ratio is not None or self.warmup < batches,
+                f"warmup_batches: {self.warmup} of {batches} steps leave none to measure",
+            ),
+            (ratio is None or 0.01 <= ratio <= 1, f"sample_ratio must lie between 0.01 and 1, not {ratio}"),
+            (ratio is None or self.batches is None, "sample_ratio and max_batches both say how many steps to take"),
+            (0.5 < self.level < 1, f"level must lie between 0.5 and 1, not {self.level:g}"),
+            (all(size >= 1 for size in self.batch_sizes), "batch_sizes must be at least 1"),
+            (len(set(self.batch_sizes)) == len(self.batch_sizes), "batch_sizes: one is given twice"),
+            (all(rate > 0 for rate in self.learning_rates), "learning_rates must be above 0"),
+            (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: one is given twice"),
+        ]
+        refuse([told for holds, told in rules if not holds])
+
+
+def refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+class HiddenRuns:
+    """Opens runs of one recipe to be stepped by hand. All are closed and removed together."""
+
+    def __init__(self, recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> None:
+        self.recipe, self.terms = recipe, terms
+        self.store = Store(default_store(terms.store))
+        self.store.check_writable()
+        quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
+        refuse(
+            [f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options]
+        )
+        self.options = {**options, **quiet}
+        self.resolved = resolve(recipe, self.options, where=f"recipe '{recipe.name}'")
+        assert isinstance(self.resolved, LoopOptions)
+        self._leaving = contextlib.ExitStack()
+        self._opened = 0
+
+    def __enter__(self) -> HiddenRuns:
+        self._leaving.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
+        self._leaving.callback(self._remove)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.close()
+
+    def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
+        """A run of the recipe's options with some changed, planned and with all that it needs."""
+        resolved = resolve(self.recipe, {**self.options, **(changes or {})}, where=f"recipe '{self.recipe.name}'")
+        self._opened += 1
+        spec = spec_of(
+            self.recipe, resolved, study=BENCH_STUDY, variant=f"{self._prefix}{self._opened}",
+            seed=self.terms.seed if seed is None else seed,
+        )  # fmt: skip
+        cell = prepare([spec], self.store, surroundings(), self.terms.tell)[0]
+        for need in (each for each in cell.needs if not each.is_done(retry_failed=True)):
+            self.terms.tell(f"First {need.key} is trained, which is needed …")
+        complete_needs(cell, should_stop=self.terms.should_stop)
+        return cell
+
+    def open(
+        self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None, observers: Sequence[Observer] = ()
+    ) -> RunAtHand:  # fmt: skip
+        return self.at_hand(self.cell(changes, seed=seed), observers)
+
+    def at_hand(self, cell: Cell, observers: Sequence[Observer] = ()) -> RunAtHand:
+        terms = self.terms
+        return RunAtHand(
+            cell.request, self._leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
+        )  # fmt: skip
+
+    def block(self, run: RunAtHand, steps: int) -> Callable[[], float]:
+        """A turn of a run: takes its steps and gives back the seconds that they took."""
+
+        def take() -> float:
+            start = self.terms.clock()
+            run.advance(steps)
+            self.require(run.ended)
+            return self.terms.clock() - start
+
+        return take
+
+    def require(self, ended: Outcome | None) -> None:
+        """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""
+        if self.terms.should_stop():
+            raise Interrupted("Stopped. Nothing is kept of a measurement.")
+        if ended is not None and ended.status is not Status.COMPLETED:
+            raise RunsFailed(f"{self.recipe.name} could not be measured: {ended.reason}", hint=ended.hint)
+
+    @property
+    def _prefix(self) -> str:
+        return f"bench-{os.getpid()}-"
+
+    def _remove(self) -> None:
+        folder = self.store.paths.run(BENCH_STUDY, "any").root.parent
+        for path in folder.glob(f"{self._prefix}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others may be measuring
+            folder.rmdir()
+
+
+class Progress(Observer):
+    """Tells now and then how far the steps are."""
+
+    def __init__(self, what: str, steps: int, show: Show) -> None:
+        self._what, self._steps, self._show = what, steps, show
+        self._taken, self._told = 0, 0.0
+
+    def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
+        self._taken += 1
+        if now - self._told > REFRESH_S:
+            self._told = now
+            self._show(self._what, self._taken, self._steps)
+
+
+@contextlib.contextmanager
+def hidden_runs(recipe: str, options: Mapping[str, Any] | None, terms: BenchTerms) -> Iterator[HiddenRuns]:
+    """Checked terms and options, and a place to open runs in."""
+    terms.check()
+    loaded = load_checked_recipe(recipe)
+    if loaded.execute is not None:
+        raise UserError(f"recipe '{loaded.name}' runs a program of its own, whose steps cannot be seen from here")
+    with HiddenRuns(loaded, options or {}, terms) as runs:
+        yield runs

@@ -1,0 +1,55 @@
+"""Work that may take more memory than there is, tried where it can do no harm: in a process of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+OUT_OF_MEMORY = "out of memory"
+_SIGNS = ("memoryerror", "outofmemory", "out of memory", "allocate memory", "can't allocate", "std::bad_alloc")
+
+
+def is_out_of_memory(reason: str | None) -> bool:
+    """Whether what a library said is its way of saying that memory ran out."""
+    return any(sign in (reason or "").lower() for sign in _SIGNS)
+
+
+def survives(work: Callable[[], str | None]) -> str | None:
+    """Do the work in a child; returns why it failed, None if it did not. A kernel that is short of memory kills that
+    child before anybody else.
+    """
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        _be_the_first_to_go()
+        try:
+            told = work()
+        except BaseException as error:  # noqa: BLE001 — whatever happens here ends here
+            told = f"{type(error).__name__}: {error}"
+        with contextlib.suppress(OSError):
+            os.write(writer, json.dumps(told).encode()[:60_000])
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        text = pipe.read()
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return _told(text, code)
+
+
+def _told(text: bytes, code: int) -> str | None:
+    if code == -signal.SIGKILL:
+        return f"{OUT_OF_MEMORY}: the kernel ended the process that tried it"
+    if code or not text:
+        return f"the process that tried it ended with status {code}"
+    told = json.loads(text)
+    return None if told is None else f"{OUT_OF_MEMORY}: {told}" if is_out_of_memory(told) else str(told)
+
+
+def _be_the_first_to_go() -> None:
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
