@@ -6,11 +6,13 @@ import importlib
 import json
 import signal
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fairtrial import train
+from fairtrial import BenchTerms, bench, train
+from fairtrial.api.bench_runs import BENCH_STUDY
 from fairtrial.core.options import describe_options, not_benched
 from fairtrial.core.registry import load_recipe, recipe_names
 from fairtrial.record.store import Store
@@ -18,27 +20,57 @@ from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
 
 Cli = Callable[..., Answer]
-bench_module = importlib.import_module("fairtrial.api.bench")
+bench_runs = importlib.import_module("fairtrial.api.bench_runs")
 
 SMALL = {"labels": 200, "batch_size": 50, "steps": 60}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fake": ("fake", {"steps": 60, "jitter": 0.1}),
+    "accumulated": ("classify", {**SMALL, "accumulate": 2}),
     **{m: ("classify", {**SMALL, "model": m, "schedule": "cosine"}) for m in ("mlp", "cnn", "gru")},
     "distill": ("distill", {**SMALL, "teacher_steps": 8, "teacher_width": 4}),
     "finetune": ("finetune", {**SMALL, "width": 8, "pretrain_steps": 8, "rank": 2}),
 }
 
 
+OBSERVERS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "whole steps": {"whole_steps": True},
+    "resources": {"monitor": True},
+    "trace": {"trace_dir": "traces"},
+    "all": {"monitor": True, "trace_dir": "traces", "noise_scale": True, "whole_steps": True},
+}
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs that are measured stay, to be looked at."""
+    monkeypatch.setattr(bench_runs.shutil, "rmtree", lambda *_, **__: None)
+
+
+def losses(store: Store) -> list[tuple[int, str]]:
+    """Of the run that was measured: the first that was opened."""
+    entries = sorted((entry for _, entry in store.directories(BENCH_STUDY)), key=lambda entry: len(entry.name))
+    first = next(entry for entry in entries if entry.name.split(".")[0].endswith("-1"))
+    return series_of(store, BENCH_STUDY, first.name)["train_loss"]
+
+
 @pytest.mark.parametrize("name", CASES)
-def test_the_losses_are_those_of_train_bit_by_bit(name: str, with_data: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_losses_are_those_of_train_bit_by_bit(name: str, with_data: Store, kept: None) -> None:
     recipe, options = CASES[name]
-    monkeypatch.setattr(bench_module.shutil, "rmtree", lambda *_, **__: None)
-    bench_module.bench(recipe, options, bench_module.BenchTerms(batches=40, store=with_data.root))
-    [entry] = [entry for _, entry in with_data.directories(bench_module.BENCH_STUDY)]
-    measured = series_of(with_data, bench_module.BENCH_STUDY, entry.name)["train_loss"]
+    bench(recipe, options, BenchTerms(batches=40, store=with_data.root, trials=False))
     run = train(recipe, {**options, "checkpoint_every": 0, "eval_every": 0}, store=with_data.root).run
     trained = series_of(with_data, run.study, run.id)["train_loss"]
+    measured = losses(with_data)
     assert [step for step, _ in measured] == [10, 20, 30, 40] and measured == trained[:4]
+
+
+@pytest.mark.parametrize("observers", OBSERVERS)
+def test_no_set_of_observers_changes_a_loss(observers: str, with_data: Store, kept: None) -> None:
+    options = {**SMALL, "model": "gru"}
+    given = {**OBSERVERS[observers], **({"trace_dir": Path("traces")} if "trace_dir" in OBSERVERS[observers] else {})}
+    bench("classify", options, BenchTerms(batches=40, store=with_data.root, trials=False, **given))
+    run = train("classify", {**options, "checkpoint_every": 0, "eval_every": 0}, store=with_data.root).run
+    assert losses(with_data)[:4] == series_of(with_data, run.study, run.id)["train_loss"][:4]
 
 
 def test_phases_and_residual_are_the_window(cli: Cli, store: Store) -> None:
@@ -50,8 +82,8 @@ def test_phases_and_residual_are_the_window(cli: Cli, store: Store) -> None:
     assert found["phases"][0]["phase"] == "forward" and found["phases"][0]["share"] > 0.5
     assert found["step_time"]["p50"]["low"] <= found["step_time"]["p50"]["value"] <= found["step_time"]["p50"]["high"]
     assert found["step_time"]["p99"]["high"] is None, "60 steps cannot bound p99 from above"
-    assert found["throughput"]["unit"] == "steps/s" and found["steps"]["taken"] == 60
-    assert store.studies() == [] and not (store.root / bench_module.BENCH_STUDY).exists(), "nothing is left behind"
+    assert found["throughput"]["unit"] == "examples/s" and found["steps"]["taken"] == 60
+    assert store.studies() == [] and not (store.root / BENCH_STUDY).exists(), "nothing is left behind"
 
 
 def test_too_few_steps_are_insufficient(cli: Cli) -> None:
@@ -74,6 +106,21 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
     ("words", "code", "told"),
     [
         (("fake", "--max-batches", "0", "--warmup-batches", "-1"), 1, "max_batches must be at least 1"),
+        (("fake", "--sample-ratio", "2"), 1, "sample_ratio must lie between"),
+        (("fake", "--sample-ratio", "0.5"), 1, "does not say how many steps an epoch has"),
+        (("fake", "--sample-ratio", "0.5", "--max-batches", "9"), 1, "both say how many steps"),
+        (("fake", "--learning-rates", "0.1"), 1, "has no option learning_rate"),
+        (("fake", "--learning-rates", "fast"), 2, "not a list of numbers"),
+        (("fake", "--batch-sizes", "0,8,8"), 1, "batch_sizes must be at least 1"),
+        (("fake", "--estimate-noise-scale"), 1, "gives no gradients"),
+        (("fake", "--enable-profiling", "--trace-dir", "/proc/nowhere"), 1, "cannot write traces to /proc/nowhere"),
+        (("fake", "--trace-dir", "x"), 2, "--trace-dir says where"),
+        (("fake", "--save", "none/such.json"), 1, "no such folder"),
+        (("fake", "--baseline", "none.json"), 1, "there is no baseline none.json"),
+        (("fake", "--ab", "a", "b", "--save", "x"), 2, "--save is about one measurement"),
+        (("fake", "--rounds", "3"), 2, "--rounds is about"),
+        (("fake", "--variant", "a:"), 1, "two are compared in turns, not 1"),
+        (("fake", "--variant", "a:", "--variant", "b:nonsense=1"), 1, "nonsense"),
         (("fake", "--warmup-batches", "300"), 1, "leave none to measure"),
         (("fake", "--checkpoint-every", "5"), 2, "checkpoint-every"),
         (("command", "--", "true"), 1, "runs a program of its own"),
@@ -101,7 +148,7 @@ def test_a_run_that_diverges_is_measured_up_to_there(cli: Cli) -> None:
 
 def test_a_measurement_that_is_stopped_says_so_and_leaves_nothing(store: Store) -> None:
     process = start("bench", "fake", "--step-time", "0.02", "--max-batches", "2000", "--steps", "3000")
-    place = store.root / bench_module.BENCH_STUDY
+    place = store.root / BENCH_STUDY
     eventually(lambda: list(place.glob("*/metrics.jsonl")), what="a step")
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

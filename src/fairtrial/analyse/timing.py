@@ -23,6 +23,7 @@ LEAST = 10
 INSUFFICIENT = "insufficient: fewer than 10 effective steps"
 UNBOUNDED = "too few effective steps for a limit on this side"
 LARGEST = 0.999
+STILL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,10 @@ class Times:
     @cached_property
     def correlation(self) -> float | None:
         """Of neighbouring steps, corrected for the bias that few steps bring; never below 0, which is cautious."""
-        return float(lag_one(self.seconds[None])[0]) if self.n > 3 else None
+        if self.n <= 3:
+            return None
+        is_still = self.seconds.std() <= STILL * abs(self.seconds.mean())  # what is left is rounding
+        return 0.0 if is_still else float(lag_one(self.seconds[None])[0])
 
     @cached_property
     def effective(self) -> float | None:

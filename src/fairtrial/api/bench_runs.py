@@ -103,7 +103,8 @@ class HiddenRuns:
         self.resolved = resolve(recipe, self.options, where=f"recipe '{recipe.name}'")
         assert isinstance(self.resolved, LoopOptions)
         self._leaving = contextlib.ExitStack()
-        self._opened = 0
+        self._opened, self._owner = 0, os.getpid()
+        self._prefix = f"bench-{self._owner}-"
 
     def __enter__(self) -> HiddenRuns:
         self._leaving.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
@@ -117,10 +118,8 @@ class HiddenRuns:
         """A run of the recipe's options with some changed, planned and with all that it needs."""
         resolved = resolve(self.recipe, {**self.options, **(changes or {})}, where=f"recipe '{self.recipe.name}'")
         self._opened += 1
-        spec = spec_of(
-            self.recipe, resolved, study=BENCH_STUDY, variant=f"{self._prefix}{self._opened}",
-            seed=self.terms.seed if seed is None else seed,
-        )  # fmt: skip
+        seed = self.terms.seed if seed is None else seed
+        spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
         cell = prepare([spec], self.store, surroundings(), self.terms.tell)[0]
         for need in (each for each in cell.needs if not each.is_done(retry_failed=True)):
             self.terms.tell(f"First {need.key} is trained, which is needed …")
@@ -156,9 +155,10 @@ class HiddenRuns:
         if ended is not None and ended.status is not Status.COMPLETED:
             raise RunsFailed(f"{self.recipe.name} could not be measured: {ended.reason}", hint=ended.hint)
 
-    @property
-    def _prefix(self) -> str:
-        return f"bench-{os.getpid()}-"
+    def _name(self) -> str:
+        """One that no other run has, also not one of a process that was forked to try something."""
+        tried = "" if os.getpid() == self._owner else f"-tried-by-{os.getpid()}"
+        return f"{self._prefix}{self._opened}{tried}"
 
     def _remove(self) -> None:
         folder = self.store.paths.run(BENCH_STUDY, "any").root.parent
