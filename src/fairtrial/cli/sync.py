@@ -75,6 +75,8 @@ def _show(console: Console, found: Sync) -> None:
         f"{len(options.bench_only)} bench-only.",
         markup=False,
     )
+    if found.interface and found.interface.takes_any:
+        console.print(f"{found.interface.function} takes any parameter, so nothing is missing there.", markup=False)
     for title, rows in _sections(found):
         _show_section(console, title, rows)
     _show_test(console, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import shutil
 import subprocess
 import tempfile
 import time
@@ -46,14 +47,20 @@ class Trial:
 
 
 def split_command(command: str) -> list[str]:
-    """The words of a command line, as a shell would split them; no shell ever sees them."""
+    """The words of a command that can be run, split as a shell would; no shell ever sees them."""
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise UserError(f"cannot read the test command '{command}': {error}") from None
     if not words:
         raise UserError("the test command is empty", hint="Give one such as: --run-test 'pytest tests/test_bench.py'")
+    if shutil.which(words[0]) is None:
+        raise _cannot_run(words[0], "no such program")
     return words
+
+
+def _cannot_run(program: str, why: str | None) -> UserError:
+    return UserError(f"cannot run the test command: {program}: {why}", hint="Is it installed, and on the PATH?")
 
 
 def run_trial(command: str, words: Sequence[str]) -> Trial:
@@ -73,9 +80,7 @@ def _run(words: Sequence[str], output: IO[bytes]) -> int:
             words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
         )
     except OSError as error:
-        raise UserError(
-            f"cannot run the test command: {words[0]}: {error.strerror}", hint="Is it installed, and on the PATH?"
-        ) from None
+        raise _cannot_run(words[0], error.strerror) from None
     try:
         return process.wait()
     except BaseException:  # Ctrl-C reaches only us: the test has a session of its own, which ends as a whole
