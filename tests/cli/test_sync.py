@@ -181,6 +181,21 @@ def test_options_to_be_excluded_come_with_the_word_that_does_it(cli: Cli, progra
     assert [each["name"] for each in again["excluded"]] == ["tensorboard-dir"] and not again["stale_exclusions"]
 
 
+def test_a_parameter_under_another_flag_is_said_once_and_counts(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "p.py").write_text(
+        "import click\n"
+        "a = click.Command('a', params=[click.Option(['--lr', 'rate'], default=1)])\n"
+        "b = click.Command('b', params=[click.Option(['--learning-rate', 'rate'], default=2)])\n"
+    )
+    answer = cli("sync", "p.py:a", "p.py:b")
+    assert (
+        answer.code == 3 and "renamed: --lr in TRAIN, --learning-rate in BENCH (the same parameter rate)" in answer.out
+    )
+    assert re.search(r"Differing:\n  --lr +default +TRAIN 1 +BENCH 2 *\n*$", answer.out)
+    differing = cli("sync", "p.py:a", "p.py:b", "--format", "json").json["differing"]
+    assert [each["what"] for each in differing] == ["flags", "default"]
+
+
 def test_an_excluded_training_parameter_is_shown_as_a_warning_only(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(
         "import click\na = click.Command('a', params=[click.Option(['--lr'], help='Rate.')])\nb = click.Command('b')\n"

@@ -23,6 +23,10 @@ class Ratio(click.ParamType):
     name = "ratio"
 
 
+class Softly(click.Choice):  # type: ignore[type-arg]
+    """A type of somebody's own that knows choices."""
+
+
 def now() -> int:
     raise AssertionError("a default that is computed is never called")
 
@@ -52,6 +56,9 @@ def of_typer(function: Any) -> dict[str, Parameter]:
         ({"type": click.IntRange(1, 9)}, "integer (≥ 1, ≤ 9)"),
         ({"type": click.FloatRange(0, 1, min_open=True, max_open=True)}, "float (> 0, < 1)"),
         ({"type": click.IntRange(max=9, clamp=True)}, "integer (≤ 9, clamped)"),
+        ({"type": click.IntRange(max=2**62 + 1)}, f"integer (≤ {2**62 + 1})"),
+        ({"type": click.FloatRange(0.5, 1.0)}, "float (≥ 0.5, ≤ 1)"),
+        ({"type": Softly(["a"])}, "Softly"),
         ({"type": click.Path(exists=True, dir_okay=False)}, "path (must exist, no folder)"),
         ({"type": click.File("wb")}, "file (mode wb)"),
         ({"type": click.File("r", encoding="latin-1")}, "file (mode r, encoding latin-1)"),
@@ -71,6 +78,7 @@ def test_types_of_click_are_told_with_their_limits(settings: dict[str, Any], wor
 def test_choices_and_their_case_are_read() -> None:
     assert option("--x", type=click.Choice(["a", "b"], case_sensitive=False)).type.choices == ("a", "b")
     assert option("--x", type=click.Choice(["a", "b"], case_sensitive=False)).type.any_case
+    assert option("--x", type=Softly(["a", "b"])).type.choices == ("a", "b")
     assert option("--x", type=click.Choice(Size)).type.choices == ("SMALL", "LARGE"), "the words that Click takes"
 
 
@@ -118,6 +126,7 @@ def test_ways_to_give_a_value_are_read() -> None:
     assert option("--x").given == "a value"
     assert option("--x", is_flag=True).given == option("--x/--no-x").given == "a switch"
     assert option("--x", flag_value="up").given == "a switch for 'up'"
+    assert option("--x", flag_value=1, type=int).given == "a switch for 1"
     assert option("--x", is_flag=False, flag_value="up").given == "a value, or 'up' by the flag alone"
     assert option("--x").repeats == "once"
     assert option("--x", multiple=True).repeats == "many times"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.sync import Sync
+    from fairtrial.sync.comparison import Missing
     from fairtrial.sync.parameters import Parameter
 
 
@@ -109,16 +110,11 @@ def _flag(parameter: Parameter) -> str:
 def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     """What was found, the things to mend first; sections without rows are left out."""
     options = found.options
+    renamed = [each.pair.train for each in options.renamed if each.certain]  # said once, as that
     to_add = [each for each in options.missing if each.suggestion is None]
     to_exclude = [each for each in options.missing if each.suggestion is not None]
-    yield (
-        "MISSING, to be added to BENCH",
-        [[_flag(each.parameter), each.category.name, each.parameter.help] for each in to_add],
-    )
-    yield (
-        "MISSING, to be added to the exclusion list",
-        [[_flag(each.parameter), each.category.name, each.parameter.help] for each in to_exclude],
-    )
+    yield "MISSING, to be added to BENCH", list(map(_with_help, to_add))
+    yield "MISSING, to be added to the exclusion list", list(map(_with_help, to_exclude))
     yield "", [[each.suggestion or ""] for each in to_exclude]
     yield "Under another name", [[str(each)] for each in options.renamed]
     yield (
@@ -126,6 +122,7 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
         [
             [_flag(each.parameter), each.what, f"TRAIN {each.train}", f"BENCH {each.bench}"]
             for each in options.differing
+            if not (each.what == "flags" and each.parameter in renamed)
         ],
     )
     yield "Stale exclusions", [[each.exclusion.pattern, each.why] for each in options.stale]
@@ -147,6 +144,10 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     yield "Excluded", [[_flag(each.parameter), each.exclusion.reason] for each in options.excluded]
 
 
+def _with_help(missing: Missing) -> list[str]:
+    return [_flag(missing.parameter), missing.category.name, missing.parameter.help]
+
+
 def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
     if not rows:
         return
@@ -161,11 +162,13 @@ def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -
 
 
 def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
-    """Columns; where the terminal is narrow, a cell is wrapped within itself."""
+    """Columns; where the terminal is narrow, a cell is wrapped within itself, but never the option's name."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(max(map(len, rows))):
+        table.add_column(no_wrap=number == 0, overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
     console.print(table)

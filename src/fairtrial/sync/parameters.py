@@ -116,7 +116,7 @@ def _given(parameter: Any) -> str:
     value = getattr(parameter, "flag_value", None)
     stands_for = None if value is None or _is_unset(value) else value
     if getattr(parameter, "is_flag", False):
-        return "a switch" if stands_for in (None, True) else f"a switch for {stands_for!r}"
+        return "a switch" if stands_for is None or stands_for is True else f"a switch for {stands_for!r}"
     if stands_for is not None and parameter.param_type_name == "option":
         return f"a value, or {stands_for!r} by the flag alone"
     return "a value"

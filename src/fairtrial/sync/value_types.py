@@ -61,9 +61,10 @@ def _of_click(kind: Any) -> ValueType:
         return ValueType(_together(_of_click(each) for each in kind.types))
     if described == "Func":
         return ValueType(_name(kind.func))
-    if described == "Choice":
+    if hasattr(kind, "choices"):
         words = tuple(each.name if isinstance(each, enum.Enum) else str(each) for each in kind.choices)
-        return ValueType("choice", choices=words, any_case=not kind.case_sensitive)
+        base = CLICK_NAMES.get(described, type(kind).__name__)
+        return ValueType(base, choices=words, any_case=not getattr(kind, "case_sensitive", True))
     if described not in CLICK_NAMES:
         own = {key: value for key, value in info.items() if key not in ("param_type", "name")}
         return ValueType(type(kind).__name__, tuple(f"{key} {value}" for key, value in own.items()))
@@ -108,10 +109,15 @@ def _number_limits(numbers: Any, *, clamped: bool) -> tuple[str, ...]:
     low, high = getattr(numbers, "min", None), getattr(numbers, "max", None)
     words = []
     if low is not None:
-        words.append(f"{'>' if getattr(numbers, 'min_open', False) else '≥'} {low:g}")
+        words.append(f"{'>' if getattr(numbers, 'min_open', False) else '≥'} {_plain(low)}")
     if high is not None:
-        words.append(f"{'<' if getattr(numbers, 'max_open', False) else '≤'} {high:g}")
+        words.append(f"{'<' if getattr(numbers, 'max_open', False) else '≤'} {_plain(high)}")
     return (*words, "clamped") if clamped and words else tuple(words)
+
+
+def _plain(number: float) -> float:
+    """1 and 1.0 are the same limit, and no digit of a large one is lost."""
+    return int(number) if float(number).is_integer() else number
 
 
 def _file_limits(mode: str, encoding: str | None) -> tuple[str, ...]:
