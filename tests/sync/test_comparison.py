@@ -120,6 +120,7 @@ def test_an_option_under_another_name_looks_renamed(
         (option("--steps", default=1, type=int), option("--width", default=1, type=int)),
         (option("--amp", is_flag=True), option("--fast", is_flag=True)),
         (option("--a", default=64), option("--z", default=64.0)),
+        (option("--a", help="Same."), option("--z", help="Same.", flag_value="x")),
         (option("--eval-every", type=int), option("--eval-batches", type=int)),
     ],
 )

@@ -140,7 +140,7 @@ def test_ways_to_give_a_value_are_read() -> None:
 def test_an_option_is_named_by_its_first_long_flag() -> None:
     found = option("-l", "--lr", "--learning-rate", "rate")
     assert (found.name, found.variable, found.shown) == ("lr", "rate", "--lr")
-    assert found.names == {"l", "lr", "learning-rate", "rate"}
+    assert found.names == {"lr", "learning-rate", "rate"}
     assert option("-q").shown == "-q"
     assert of_click(click.Argument(["data"]))["data"].shown == "DATA"
 

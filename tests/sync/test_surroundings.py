@@ -145,8 +145,22 @@ def test_a_command_that_cannot_be_run_is_a_sentence(command: str, told: str) -> 
         run(command)
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie that nobody has collected yet is not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_ctrl_c_ends_the_test_with_all_that_it_started(tmp_path: Path) -> None:
-    code = "import os, time; open('pid', 'w').write(str(os.getpid())); os.rename('pid', 'started'); time.sleep(600)"
+    (tmp_path / "long.py").write_text(
+        "import os, subprocess, time\n"
+        "child = subprocess.Popen(['sleep', '600'])\n"
+        "open('pids', 'w').write(f'{os.getpid()} {child.pid}')\n"
+        "os.rename('pids', 'started')\n"
+        "time.sleep(600)\n"
+    )
 
     def interrupt() -> None:
         while not (tmp_path / "started").exists():
@@ -155,6 +169,11 @@ def test_ctrl_c_ends_the_test_with_all_that_it_started(tmp_path: Path) -> None:
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        run(python(code))
-    with pytest.raises(ProcessLookupError):
-        os.kill(int((tmp_path / "started").read_text()), 0)
+        run(f"{sys.executable} long.py")
+    program, child = map(int, (tmp_path / "started").read_text().split())
+    assert not is_alive(program)
+    for _ in range(500):  # a signal takes a moment to arrive
+        if not is_alive(child):
+            break
+        time.sleep(0.01)
+    assert not is_alive(child)

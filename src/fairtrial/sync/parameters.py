@@ -57,8 +57,8 @@ class Parameter:
 
     @property
     def names(self) -> frozenset[str]:
-        """Every name that an exclusion may call it by."""
-        return frozenset(map(plain_name, (*self.flags, self.name, self.variable)))
+        """Every name that an exclusion may call it by. Letters are none: `t*` must not reach what has a flag -t."""
+        return frozenset(map(plain_name, (*self.long_flags, self.name, self.variable)))
 
 
 def plain_name(word: str) -> str:
