@@ -38,9 +38,9 @@ def test_examples_run(script: str, with_data: Store, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["analyse.md", "decide.md", "lab.md"])
+@pytest.mark.parametrize("page", ["analyse.md", "decide.md", "lab.md", "sync.md"])
 def test_python_in_the_pages_runs(with_data: Store, tmp_path: Path, page: str) -> None:
-    """What the pages on statistics and on the laboratory show can be copied and run."""
+    """What these pages show can be copied and run."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:

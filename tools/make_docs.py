@@ -1,6 +1,6 @@
 """Writes the documentation that can be derived from the program, so that the two cannot drift apart.
 
-python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/schemas/ and measured tables
+python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/schemas/, measured tables, shown output
 python tools/make_docs.py --check    writes nothing; names the files that differ, and exits 1 if there are any
 """
 
@@ -10,6 +10,8 @@ import argparse
 import inspect
 import json
 import re
+import shlex
+import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -34,6 +36,7 @@ NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
 FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
 PRICES = re.compile(r"(<!-- prices -->\n)(.*?)(<!-- /prices -->)", re.DOTALL)
 FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
+RUNS = re.compile(r"(<!-- run -->\n\n```console\n\$ ((?:[^\n]*\\\n)*[^\n]*\n))(.*?)(```\n\n<!-- /run -->)", re.DOTALL)
 
 Page = tuple[str, str]
 
@@ -48,8 +51,8 @@ def pages(root: Path) -> Iterator[Page]:
     figures = read_figures(root / EVIDENCE)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()
-        if FIGURES.search(text) or FILES.search(text) or PRICES.search(text):
-            yield name, with_prices(with_files(with_figures(text, figures, where=name), root))
+        if any(each.search(text) for each in (FIGURES, FILES, PRICES, RUNS)):
+            yield name, with_runs(with_prices(with_files(with_figures(text, figures, where=name), root)), root)
 
 
 # Tables.
@@ -263,6 +266,20 @@ def met(figure: Mapping[str, Any]) -> str:
 
 def with_files(text: str, root: Path) -> str:
     return FILES.sub(lambda block: f"{block[1]}\n```python\n{(root / block[2]).read_text()}```\n\n{block[4]}", text)
+
+
+# Commands that a page shows with what they print.
+
+
+def with_runs(text: str, root: Path) -> str:
+    return RUNS.sub(lambda block: f"{block[1]}{printed_by(block[2], root)}{block[4]}", text)
+
+
+def printed_by(command: str, root: Path) -> str:
+    """What a `fairtrial …` line prints on standard output, run from the root."""
+    words = shlex.split(command.replace("\\\n", " "))
+    done = subprocess.run([sys.executable, "-m", *words], cwd=root, capture_output=True, text=True, check=False)
+    return "".join(f"{line.rstrip()}\n" for line in done.stdout.splitlines())
 
 
 # Prices.

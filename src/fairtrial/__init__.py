@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from fairtrial.api.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.script import run
     from fairtrial.api.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
+    from fairtrial.api.sync import Sync, sync
     from fairtrial.api.train import Trained, resume, train
     from fairtrial.api.variance import variance
     from fairtrial.core.errors import FairtrialError
@@ -76,6 +77,8 @@ _HOMES = {
     "BenchTerms": "fairtrial.api.bench_runs",
     "bench_variants": "fairtrial.api.bench_pairs",
     "bench_revisions": "fairtrial.api.bench_pairs",
+    "sync": "fairtrial.api.sync",
+    "Sync": "fairtrial.api.sync",
     "cost_performance": "fairtrial.api.cost_performance",
     "CostPerformance": "fairtrial.api.cost_performance",
     "recommend": "fairtrial.api.recommend",
@@ -101,11 +104,11 @@ __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
     "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms",
     "LaunchTerms", "Launched", "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep",
-    "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
+    "Sync", "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
     "bench_revisions", "bench_variants",
     "compare", "compare_samples", "cost_performance", "export_runs", "launch", "list_runs", "power", "query",
-    "read_study", "recommend", "resume", "run", "show_run", "sweep", "temperature", "temperature_sweep", "train",
-    "variance",
+    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep",
+    "train", "variance",
 ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from fairtrial.core.errors import UsageError
-from fairtrial.core.options import LOOP_OPTIONS, OptionInfo, Options, describe_options
+from fairtrial.core.options import LOOP_OPTIONS, NOT_BENCHED, OptionInfo, Options, describe_options
 from fairtrial.core.registry import LoadedRecipe
 
 METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping": "NAME=VALUE"}
@@ -16,7 +16,14 @@ METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping":
 
 def flags(recipe: LoadedRecipe, *, without: Collection[str] = ()) -> list[click.Parameter]:
     """One parameter per option. None means not given: the declared default then applies."""
-    return [_flag(info) for info in describe_options(recipe.options) if info.name not in without]
+    return [_with_role(_flag(info), info) for info in describe_options(recipe.options) if info.name not in without]
+
+
+def _with_role(parameter: click.Parameter, info: OptionInfo) -> click.Parameter:
+    """What the option changes, and why bench leaves it out if it does: `sync` reads both from any program's options."""
+    parameter.role = info.role.value  # type: ignore[attr-defined]
+    parameter.excluded_reason = NOT_BENCHED.get(info.role)  # type: ignore[attr-defined]
+    return parameter
 
 
 def _flag(info: OptionInfo) -> click.Parameter:

@@ -1,0 +1,146 @@
+"""sync: do two programs still agree?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.words import counted
+from fairtrial.plan.study import read_mapping
+from fairtrial.sync.comparison import Agreement, compare_parameters
+from fairtrial.sync.exclusions import Exclusion, make_exclusions
+from fairtrial.sync.functions import Accepted, NotAccepted, not_accepted, read_function
+from fairtrial.sync.pages import Undocumented, undocumented
+from fairtrial.sync.parameters import Parameter, read_parameters
+from fairtrial.sync.programs import as_command, load_command, load_object, subcommand
+from fairtrial.sync.trials import Trial, run_trial, split_command
+
+FilePath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """What two programs take, and what keeps them from agreeing. What was not asked for is None."""
+
+    train: str
+    bench: str
+    options: Agreement
+    interface: Accepted | None = None
+    not_accepted: tuple[NotAccepted, ...] | None = None
+    undocumented: tuple[Undocumented, ...] | None = None
+    test: Trial | None = None
+
+    @property
+    def gaps(self) -> list[str]:
+        """What has to be mended, counted by kind; nothing where the two agree."""
+        found = self.options
+        kinds = (
+            (found.missing, "option", "MISSING"),
+            (found.differing, "difference", ""),
+            (found.stale, "stale exclusion", ""),
+            (self.not_accepted or (), "parameter", "that the interface function lacks"),
+            (self.undocumented or (), "option", "absent from the docs"),
+            ([self.test] if self.test and not self.test.passed else (), "test command", "failed"),
+        )
+        return [f"{counted(len(each), noun)} {what}".strip() for each, noun, what in kinds if each]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.gaps
+
+    @property
+    def status(self) -> str:
+        return "PASS" if self.agrees else "FAIL"
+
+    def to_dict(self) -> dict[str, Any]:
+        taken = self.interface
+        return {
+            "status": self.status,
+            "gaps": self.gaps,
+            "train": self.train,
+            "bench": self.bench,
+            **self.options.to_dict(),
+            "interface": taken and {"function": taken.function, "takes_any": taken.takes_any},
+            "not_accepted": _dicts(self.not_accepted),
+            "undocumented": _dicts(self.undocumented),
+            "test": self.test and self.test.to_dict(),
+        }
+
+
+def _dicts(found: tuple[Any, ...] | None) -> list[dict[str, Any]] | None:
+    return None if found is None else [each.to_dict() for each in found]
+
+
+def sync(
+    train: Any,
+    bench: Any,
+    *,
+    interface: Any = None,
+    exclude: Mapping[str, str] | None = None,
+    exclude_file: FilePath | None = None,
+    docs: FilePath | None = None,
+    run_test: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Sync:
+    """Hold the options of one Click or Typer command against those of another.
+
+    Both are named as `module:attribute`, with subcommands after it where they are needed, or are the commands
+    themselves. `exclude` maps patterns of options that `bench` leaves out on purpose to reasons, and wins over those of
+    `exclude_file`. `interface` is the function that `bench` calls.
+    """
+    ours, theirs, exclusions, function, page, words = all_at_once(
+        lambda: _parameters(train),
+        lambda: _parameters(bench),
+        lambda: _exclusions(exclude or {}, exclude_file),
+        lambda: None if interface is None else _function(interface),
+        lambda: None if docs is None else _read_page(Path(docs)),
+        lambda: None if run_test is None else split_command(run_test),
+    )
+    found = compare_parameters(ours, theirs, exclusions)
+    if run_test is not None:
+        tell(f"Running: {run_test}")
+    return Sync(
+        train=_named(train),
+        bench=_named(bench),
+        options=found,
+        interface=function,
+        not_accepted=None if function is None else tuple(not_accepted(function, theirs)),
+        undocumented=None if page is None else tuple(undocumented(theirs, page)),
+        test=None if run_test is None else run_trial(run_test, words),
+    )
+
+
+def _parameters(program: Any) -> list[Parameter]:
+    name = _named(program)
+    if isinstance(program, str):
+        return read_parameters(load_command(program))
+    return read_parameters(subcommand(as_command(program, name), [], name))
+
+
+def _named(program: Any) -> str:
+    """As it was typed, or as the object calls itself."""
+    return program if isinstance(program, str) else str(getattr(program, "name", None) or type(program).__name__)
+
+
+def _function(interface: Any) -> Accepted:
+    if isinstance(interface, str):
+        return read_function(load_object(interface), interface)
+    return read_function(interface, getattr(interface, "__name__", repr(interface)))
+
+
+def _exclusions(given: Mapping[str, str], file: FilePath | None) -> list[Exclusion]:
+    hint = "It maps patterns to reasons, a line each: tensorboard-*: nothing is logged"
+    in_file = {} if file is None else read_mapping(Path(file), hint=hint)
+    return make_exclusions({**in_file, **given})
+
+
+def _read_page(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        told = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"cannot read the docs file {path}: {told}") from None

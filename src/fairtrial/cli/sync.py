@@ -1,0 +1,185 @@
+"""fairtrial sync"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from fairtrial.cli._output import Output, with_output
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
+from fairtrial.core.words import counted, shown_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.sync import Sync
+    from fairtrial.sync.comparison import Missing
+    from fairtrial.sync.parameters import Parameter
+
+
+@click.command("sync")
+@click.argument("train")
+@click.argument("bench")
+@click.option(
+    "--interface", metavar="PKG.MOD:FUNCTION", help="The function that BENCH calls: it must take its options."
+)
+@click.option(
+    "--exclude", multiple=True, metavar="PATTERN=REASON",
+    help="An option that BENCH leaves out on purpose, and why; * and ? are wildcards.",
+)  # fmt: skip
+@click.option("--exclude-file", metavar="FILE", help="The same as a YAML file of patterns and reasons; flags win.")
+@click.option("--docs", metavar="FILE.md", help="A page that must name every option of BENCH.")
+@click.option("--run-test", metavar="COMMAND", help="A test to run, such as 'pytest tests/test_bench.py'; no shell.")
+@with_output
+def command(
+    out: Output, *, train: str, bench: str, interface: str | None, exclude: Sequence[str], exclude_file: str | None,
+    docs: str | None, run_test: str | None,
+) -> int:  # fmt: skip
+    """Say whether two programs still take the same options: a trainer, and the benchmark that speaks for it.
+
+    TRAIN and BENCH are module:attribute or path/to/file.py:attribute of any Click or Typer commands. A subcommand is
+    named after it: 'myapp.cli:app train'. Every gap is listed, and the exit code is then 3.
+    """
+    from fairtrial.api import sync as api
+
+    found = api.sync(
+        train, bench, interface=interface, exclude=_pairs(exclude), exclude_file=exclude_file, docs=docs,
+        run_test=run_test, tell=out.say,
+    )  # fmt: skip
+    out.give(found.to_dict(), found.options.rows(), lambda console: _show(console, found))
+    return EXIT_OK if found.agrees else EXIT_CHECK
+
+
+def _pairs(words: Sequence[str]) -> dict[str, str]:
+    """`pattern=reason` words. One without a reason is told with everything else that is wrong."""
+    pairs: dict[str, str] = {}
+    for word in words:
+        pattern, _, reason = word.partition("=")
+        if pattern in pairs:
+            raise UsageError(f"--exclude: '{pattern}' is given twice")
+        pairs[pattern] = reason
+    return pairs
+
+
+def _show(console: Console, found: Sync) -> None:
+    _show_options(console, found)
+    console.print()
+    console.print("Benchmark Training Sync Report", style="bold")
+    console.print(f"Status: {found.status}", style="bold green" if found.agrees else "bold red")
+    if found.gaps:
+        console.print(f"To mend: {', '.join(found.gaps)}.", markup=False)
+    options = found.options
+    console.print(
+        f"Options: {len(options.common)} common, {len(options.excluded)} excluded, {len(options.missing)} MISSING, "
+        f"{len(options.bench_only)} bench-only.",
+        markup=False,
+    )
+    if found.interface and found.interface.takes_any:
+        console.print(f"{found.interface.function} takes any parameter, so nothing is missing there.", markup=False)
+    for title, rows in _sections(found):
+        _show_section(console, title, rows)
+    _show_test(console, found)
+
+
+def _show_options(console: Console, found: Sync) -> None:
+    options = found.options
+    console.print("CLI Option Sync Report", style="bold")
+    lists: dict[str, Sequence[Parameter]] = {
+        "Common": [pair.train for pair in options.common],
+        "Train-only": options.train_only,
+        "Bench-only": options.bench_only,
+    }
+    rows = [
+        ["TRAIN", f"{found.train}, {counted(len(options.train), 'option')}"],
+        ["BENCH", f"{found.bench}, {counted(len(options.bench), 'option')}"],
+        *([f"{title} ({len(each)})", _listed(each)] for title, each in lists.items()),
+    ]
+    _show_rows(console, rows)
+
+
+def _listed(parameters: Iterable[Parameter]) -> str:
+    return ", ".join(map(_flag, parameters)) or "none"
+
+
+def _flag(parameter: Parameter) -> str:
+    return f"{parameter.shown} (hidden)" if parameter.hidden else parameter.shown
+
+
+def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
+    """What was found, the things to mend first; sections without rows are left out."""
+    options = found.options
+    renamed = [each.pair.train for each in options.renamed if each.certain]  # said once, as that
+    to_add = [each for each in options.missing if each.suggestion is None]
+    to_exclude = [each for each in options.missing if each.suggestion is not None]
+    yield "MISSING, to be added to BENCH", list(map(_with_help, to_add))
+    yield "MISSING, to be added to the exclusion list", list(map(_with_help, to_exclude))
+    yield "", [[each.suggestion or ""] for each in to_exclude]
+    yield "Under another name", [[str(each)] for each in options.renamed]
+    yield (
+        "Differing",
+        [
+            [_flag(each.parameter), each.what, f"TRAIN {each.train}", f"BENCH {each.bench}"]
+            for each in options.differing
+            if not (each.what == "flags" and each.parameter in renamed)
+        ],
+    )
+    yield "Stale exclusions", [[each.exclusion.pattern, each.why] for each in options.stale]
+    yield (
+        f"Not accepted by {found.interface.function if found.interface else ''}",
+        [
+            [_flag(each.parameter), each.parameter.variable, f"did it mean {each.nearest}?" if each.nearest else ""]
+            for each in found.not_accepted or ()
+        ],
+    )
+    yield (
+        "Absent from the docs",
+        [[", ".join(each.flags), each.parameter.help] for each in found.undocumented or ()],
+    )
+    yield (
+        "Warning: excluded, but looks like a training parameter",
+        [[_flag(each.parameter), each.category.name, each.exclusion.reason] for each in options.suspicious],
+    )
+    yield "Excluded", [[_flag(each.parameter), each.exclusion.reason] for each in options.excluded]
+
+
+def _with_help(missing: Missing) -> list[str]:
+    return [_flag(missing.parameter), missing.category.name, missing.parameter.help]
+
+
+def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
+    if not rows:
+        return
+    console.print()
+    if title:
+        console.print(f"{title}:", style="yellow" if title.startswith("Warning") else "bold", markup=False)
+    if len(rows[0]) == 1:  # a line to read or to copy is left whole
+        for row in rows:
+            console.print(f"  {row[0]}", markup=False, soft_wrap=True)
+    else:
+        _show_rows(console, [["  " + row[0], *row[1:]] for row in rows])
+
+
+def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
+    """Columns; where the terminal is narrow, a cell is wrapped within itself, but never the option's name."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for number in range(max(map(len, rows))):
+        table.add_column(no_wrap=number == 0, overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    console.print(table)
+
+
+def _show_test(console: Console, found: Sync) -> None:
+    test = found.test
+    if test is None:
+        return
+    console.print()
+    console.print(f"Test result: {test.ending} in {shown_time(test.seconds)}", style="bold", markup=False)
+    console.print(f"  {test.command}", markup=False)
+    for line in () if test.passed else test.tail:
+        console.print(f"  | {line}", markup=False)

@@ -1,0 +1,71 @@
+"""Options of TRAIN that BENCH leaves out on purpose, each with the reason."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.sync.parameters import Parameter, plain_name
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """A pattern and the reason. `declared` means that TRAIN's option itself carries the reason."""
+
+    pattern: str
+    reason: str
+    declared: bool = False
+
+    def covers(self, parameter: Parameter) -> bool:
+        return any(fnmatch.fnmatchcase(name, plain_name(self.pattern)) for name in parameter.names)
+
+
+@dataclass(frozen=True)
+class Stale:
+    """An exclusion that no longer excludes what it says."""
+
+    exclusion: Exclusion
+    why: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"pattern": self.exclusion.pattern, "reason": self.exclusion.reason, "why": self.why}
+
+
+def make_exclusions(given: Mapping[Any, Any]) -> list[Exclusion]:
+    """Pattern → reason, as exclusions; everything that is wrong with them is told at once."""
+    problems = [problem for pattern, reason in given.items() if (problem := _problem(str(pattern), reason))]
+    if problems:
+        raise InvalidOptions(
+            problems[0], problems=problems[1:], hint="Say why the benchmark does without: 'tensorboard-*=reason'."
+        )
+    return [Exclusion(str(pattern).strip(), str(reason).strip()) for pattern, reason in given.items()]
+
+
+def _problem(pattern: str, reason: Any) -> str | None:
+    if not plain_name(pattern.strip()):
+        return f"the exclusion '{pattern}={'' if reason is None else reason}' names no option"
+    if reason is None or (isinstance(reason, str) and not reason.strip()):
+        return f"the exclusion '{pattern}' has no reason"
+    return None if isinstance(reason, str) else f"the reason of the exclusion '{pattern}' is no text: {reason!r}"
+
+
+def declared_exclusions(train: Sequence[Parameter]) -> list[Exclusion]:
+    """Those that TRAIN's options carry themselves, in an attribute `excluded_reason`."""
+    return [Exclusion(each.name, each.excluded_reason, declared=True) for each in train if each.excluded_reason]
+
+
+def stale_exclusions(
+    exclusions: Sequence[Exclusion], train: Sequence[Parameter], in_both: Sequence[Parameter]
+) -> list[Stale]:
+    """Those that match no option of TRAIN, or one that BENCH has by now."""
+    found = []
+    for exclusion in exclusions:
+        if not any(exclusion.covers(each) for each in train):
+            found.append(Stale(exclusion, "TRAIN has no such option"))
+        taken = [each.shown for each in in_both if exclusion.covers(each)]
+        if taken:
+            found.append(Stale(exclusion, f"BENCH has {', '.join(taken)}"))
+    return found

@@ -1,0 +1,179 @@
+"""From the word that a person typed to the command or function that it names.
+
+`package.module:attribute`, or `path/to/file.py:attribute`, followed by subcommands where the command is a group.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import shlex
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from fairtrial.core.errors import FairtrialError, UserError, nearest, unknown
+
+FORM = "Write package.module:attribute, or path/to/file.py:attribute"
+
+
+def load_command(word: str) -> Any:
+    """The Click or Typer command that a word names, subcommands included."""
+    try:
+        target, *subcommands = shlex.split(word) or [""]
+    except ValueError as error:
+        raise UserError(f"cannot read '{word}': {error}", hint=f"{FORM}.") from None
+    return subcommand(as_command(load_object(target), word), subcommands, word)
+
+
+def load_object(target: str) -> Any:
+    """What a module holds under a name. Whatever goes wrong in somebody's module becomes one sentence."""
+    place, colon, attribute = target.rpartition(":")
+    if not (colon and place and attribute):
+        raise UserError(f"'{target}' does not say what to take from which module", hint=f"{FORM}.")
+    found: Any = _load_module(place)
+    for name in attribute.split("."):
+        if not hasattr(found, name):
+            raise _no_attribute(found, name, place)
+        found = getattr(found, name)
+    return found
+
+
+def _no_attribute(holder: Any, name: str, place: str) -> UserError:
+    public = [each for each in vars(holder) if not each.startswith("_")] if hasattr(holder, "__dict__") else []
+    guess = nearest(name, public)
+    commands = [each for each in public if _is_command(getattr(holder, each)) or _is_typer(getattr(holder, each))]
+    return UserError(
+        f"{place} has nothing named '{name}'" + (f"; did you mean '{guess}'?" if guess else ""),
+        hint=f"Commands there: {', '.join(commands)}" if commands else None,
+    )
+
+
+def _load_module(place: str) -> ModuleType:
+    with _importing(Path(place).parent if place.endswith(".py") else Path.cwd()):
+        try:
+            return _load_file(Path(place)) if place.endswith(".py") else importlib.import_module(place)
+        except FairtrialError:
+            raise
+        except ModuleNotFoundError as error:
+            asked = error.name is not None and f"{place}.".startswith(f"{error.name}.")
+            raise _no_module(error.name or place, place) if asked else _broken(place, error) from error
+        except SystemExit as error:
+            raise UserError(
+                f"{place} ends the program when it is imported (exit code {error.code})",
+                hint='Put what runs it below: if __name__ == "__main__":',
+            ) from error
+        except Exception as error:
+            raise _broken(place, error) from error
+
+
+def _broken(place: str, error: Exception) -> UserError:
+    told = f"{type(error).__name__}: {error}".rstrip(": ")
+    return UserError(f"{place} cannot be imported: {told}", hint="--debug shows where it went wrong.")
+
+
+def _no_module(name: str, place: str) -> UserError:
+    parent, _, last = name.rpartition(".")
+    folders = list(getattr(sys.modules.get(parent), "__path__", [])) if parent else None
+    guess = nearest(last, (each.name for each in pkgutil.iter_modules(folders)))
+    meant = f"; did you mean '{f'{parent}.' if parent else ''}{guess}'?" if guess else ""
+    inside = "" if name == place else f" (needed for {place})"
+    return UserError(
+        f"no module '{name}'{inside}{meant}",
+        hint="Modules are looked for in the current folder first. A file can be named as path/to/file.py:attribute.",
+    )
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.expanduser().absolute()
+    if not path.is_file():
+        raise UserError(f"no file {path}", hint=f"{FORM}.")
+    name = f"fairtrial_sync_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses and type hints look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _importing(folder: Path) -> Iterator[None]:
+    """The folder comes first, as for `python file.py`; what a module prints is not part of our answer."""
+    kept = list(sys.path)
+    sys.path.insert(0, str(folder.expanduser().absolute()))
+    importlib.invalidate_caches()
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        sys.path[:] = kept
+
+
+def _is_command(found: Any) -> bool:
+    """Typer carries a Click of its own, so classes do not tell; what a command can do does."""
+    return not isinstance(found, type) and hasattr(found, "get_params") and hasattr(found, "make_context")
+
+
+def _is_typer(found: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == "typer" for kind in type(found).__mro__) and hasattr(
+        found, "registered_commands"
+    )
+
+
+def _is_group(command: Any) -> bool:
+    return hasattr(command, "list_commands") and hasattr(command, "get_command")
+
+
+def as_command(found: Any, word: str) -> Any:
+    """The command that an object is, or that a Typer application comes to."""
+    if _is_typer(found):
+        from typer.main import get_command
+
+        try:
+            return get_command(found)
+        except Exception as error:
+            raise UserError(f"Typer cannot make a command of '{word}': {error}") from error
+    if _is_command(found):
+        return found
+    hint = "Name a command made with @click.command(), or a typer.Typer() application."
+    if inspect.isroutine(found):
+        hint += " A function that @app.command() registers is reached through its application: 'module:app name'."
+    raise UserError(f"'{word}' is of type {type(found).__name__}, not a Click or Typer command", hint=hint)
+
+
+def subcommand(command: Any, words: list[str], asked: str) -> Any:
+    """Follow the words into groups, down to a command that has options of its own."""
+    context = command.context_class(command, info_name=command.name)
+    for word in words:
+        if not _is_group(command):
+            raise UserError(f"'{asked}': there are no subcommands, so '{word}' names nothing", hint="Leave it out.")
+        command = _inner(command, context, word, asked)
+        context = command.context_class(command, info_name=word, parent=context)
+    if _is_group(command):
+        names = command.list_commands(context)
+        raise UserError(
+            f"'{asked}' is a group of commands: {', '.join(names) or 'an empty one'}",
+            hint=f"Name one of them: '{asked} {names[0]}'" if names else None,
+        )
+    return command
+
+
+def _inner(group: Any, context: Any, word: str, asked: str) -> Any:
+    names = group.list_commands(context)
+    try:
+        found = group.get_command(context, word)
+    except FairtrialError:
+        raise
+    except Exception as error:
+        if word in names:
+            raise _broken(f"'{asked}'", error) from error
+        found = None
+    if found is None:
+        raise UserError(f"'{asked}': {unknown('command', word, names)}")
+    return found
