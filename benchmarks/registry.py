@@ -19,6 +19,7 @@ from benchmarks import (
     logging_calls,
     resampling,
     startup,
+    step_costs,
     sweeping,
 )
 from benchmarks.figures import Figure
@@ -51,4 +52,5 @@ BENCHMARKS = {
     "sweeping": Benchmark(sweeping.TITLE, sweeping.measure, step=3, slow=True),
     "lab": Benchmark(lab.TITLE, lab.measure, step=3, slow=True),
     "choices": Benchmark(choices.TITLE, choices.measure, step=4, slow=True),
+    "step_costs": Benchmark(step_costs.TITLE, step_costs.measure, step=5, slow=True),
 }

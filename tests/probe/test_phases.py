@@ -82,17 +82,47 @@ def test_the_window_ends_with_the_last_step(clock: VirtualTime) -> None:
 
 def test_a_clock_that_goes_back_and_phases_that_cross_are_errors(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    timer.training_started(1, 1, 5.0)
-    timer.phase_started("data", 4.0)
+    watch = Watch([timer], clock)
+    clock.passes(5)
+    watch.tell("training_started", 1, 1)
+    clock.passes(-1)
+    with watch.phase("data"):
+        pass
     with pytest.raises(ClockError, match="went back"):
         _ = timer.steps
     crossed = PhaseTimer()
-    crossed.training_started(1, 1, 0.0)
-    crossed.phase_started("a", 1.0)
-    crossed.phase_started("b", 2.0)
-    crossed.phase_ended("a", 3.0)
+    watch = Watch([crossed], clock)
+    watch.tell("training_started", 1, 1)
+    first, second = watch.phase("a"), watch.phase("b")
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
     with pytest.raises(ClockError, match="not the one that began last"):
         _ = crossed.steps
+
+
+def test_an_observer_that_is_told_hears_what_another_notes(clock: VirtualTime) -> None:
+    class Told(Observer):
+        def __init__(self) -> None:
+            self.heard: list[tuple[str, float]] = []
+
+        def phase_started(self, name: str, now: float) -> None:
+            self.heard.append((name, now))
+
+        def phase_ended(self, name: str, now: float) -> None:
+            self.heard.append((f"end of {name}", now))
+
+    timer, told = PhaseTimer(), Told()
+    watch = Watch([timer, told], clock)
+    watch.tell("training_started", 1, 1)
+    step(watch, clock, 1)
+    alone = PhaseTimer()
+    again = VirtualTime()
+    by_itself = Watch([alone], again)
+    by_itself.tell("training_started", 1, 1)
+    step(by_itself, again, 1)
+    assert timer.steps == alone.steps
+    assert [name for name, _ in told.heard[:4]] == ["data", "end of data", "forward", "transfer"]
 
 
 def test_an_event_costs_something() -> None:

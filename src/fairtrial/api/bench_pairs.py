@@ -70,7 +70,7 @@ def bench_variants(
 
 def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float) -> None:
     if len(names) != 2:
-        raise UserError(f"two are compared in turns, not {len(names)}", hint="Give --variant twice.")
+        raise UserError(f"two are compared in turns, not {len(names)}")
     if rounds < 2:
         raise UserError(f"rounds must be at least 2, not {rounds}")
     if not 0 < margin < 1:

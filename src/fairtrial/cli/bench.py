@@ -12,9 +12,8 @@ import click
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
-from fairtrial.cli._recipe_options import given_values
+from fairtrial.cli._recipe_options import given_values, pairs
 from fairtrial.cli._signals import stopping
-from fairtrial.cli.launch import parse_variants
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.options import not_benched
 from fairtrial.core.registry import LoadedRecipe
@@ -52,8 +51,8 @@ OWN_OPTIONS = (
         ["--ab"], nargs=2, metavar="REV REV", help="Instead, time two git revisions in turns; exit 3 if B is slower."
     ),
     click.Option(
-        ["--variant", "variants"], multiple=True, metavar="NAME:KEY=VALUE,…",
-        help="Instead, time two variants in turns: give it twice.",
+        ["--against"], metavar="KEY=VALUE,…",
+        help="Instead, time these options in turns with the ones given; exit 3 if they are slower.",
     ),
     click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
     click.Option(
@@ -80,7 +79,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         out.name_store()
         with stopping() as should_stop, _progress(out) as show:
             terms = _terms(out, flags, should_stop, show)
-            if flags["ab"] or flags["variants"]:
+            if flags["ab"] or flags["against"]:
                 return _compare(out, word, options, terms, flags)
             return _measure(out, word, options, terms, flags)
 
@@ -88,15 +87,15 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
 
 def _check(flags: Mapping[str, Any]) -> None:
-    in_turns = [name for name in ("ab", "variants") if flags[name]]
+    in_turns = [name for name in ("ab", "against") if flags[name]]
     if len(in_turns) == 2:
-        raise UsageError("--ab and --variant exclude each other")
+        raise UsageError("--ab and --against exclude each other")
     given = [name for name in MEASURING if flags[name]]
     if in_turns and given:
         flag = given[0].replace("_", "-")
         raise UsageError(f"--{flag} is about one measurement, and two are compared here", hint="Leave one of them out.")
     if flags["rounds"] is not None and not in_turns:
-        raise UsageError("--rounds is about --ab and --variant")
+        raise UsageError("--rounds is about --ab and --against")
     if flags["trace_dir"] and not flags["enable_profiling"]:
         raise UsageError("--trace-dir says where --enable-profiling writes, and that is not given")
     for name in ("save", "baseline"):
@@ -164,7 +163,8 @@ def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
     if flags["ab"]:
         found: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, margin=flags["margin"], **rounds)
     else:
-        variants = parse_variants(flags["variants"])
+        changes = dict(pairs(flags["against"].split(",")))
+        variants = {"as given": {}, flags["against"]: changes}
         found = bench_variants(recipe, variants, options, terms, margin=flags["margin"], **rounds)
     out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
     return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK

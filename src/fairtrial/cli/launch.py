@@ -63,7 +63,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
             "study": base_run_name or default_name(word, out.store),
             "recipe": word,
             "options": given_values(recipe.options, flags),
-            "variants": parse_variants(variants) or {"default": {}},
+            "variants": _variants(variants),
             "metric": metric,
             "direction": direction,
         }
@@ -96,7 +96,7 @@ def parse_seeds(text: str) -> int | list[int]:
     return numbers if "," in str(text) else numbers[0]
 
 
-def parse_variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
+def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`name:key=value,key=value` → options. A comma inside a value is not possible here: use a study file."""
     found: dict[str, dict[str, Any]] = {}
     for word in words:
@@ -104,7 +104,7 @@ def parse_variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
         if name in found:
             raise UsageError(f"--variant: '{name}' is given twice")
         found[name] = dict(pairs([part for part in settings.split(",") if part]))
-    return found
+    return found or {"default": {}}
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:

@@ -347,7 +347,7 @@ RATE_NOT_APPLIED = Caution(
 SHORT_RATES = Caution(
     "short runs",
     "Losses after {steps} steps tell which rates diverge (end above where they began), not which train best at last.",
-    "Choose with: fairtrial sweep {recipe} --param learning_rate=log:…",
+    "Choose with `fairtrial sweep {recipe} --param learning_rate=…`, which trains to the end.",
 )
 WEIGHTS_OF_NOW = Caution(
     "noise of these weights",

@@ -18,6 +18,7 @@ RESIDUAL = "residual"
 BETWEEN = ("evaluation", "checkpoint")
 """Phases that are not part of a step."""
 EVENTS_PER_PHASE = 2
+BEGIN, END = "begin", "end_step"
 SLACK = 1e-6
 """Seconds by which sums of many times may differ from the time that passed, by rounding alone."""
 
@@ -52,44 +53,29 @@ class PhaseTimer(Observer):
 
     def __init__(self, *, whole_steps: bool = False) -> None:
         self.borders: Literal["steps", "phases"] = "steps" if whole_steps else "phases"
+        self.notes: list[Any] = []
         self._whole = whole_steps
-        # Three lists, because tuples in one would keep waking the garbage collector up.
-        self._kinds: list[str] = []
-        self._things: list[Any] = []
-        self._times: list[float] = []
         self._read = 0
         self._replay = _Replay()
 
     @property
     def steps(self) -> list[StepTimes]:
         """All that were noted so far."""
-        while self._read < len(self._kinds):
-            at = self._read
-            self._read += 1
-            getattr(self._replay, self._kinds[at])(self._things[at], self._times[at])
+        while self._read < len(self.notes):
+            (kind, thing), now = self.notes[self._read], self.notes[self._read + 1]
+            self._read += 2
+            if not self._whole or kind in (BEGIN, END) or thing in BETWEEN:
+                getattr(self._replay, kind)(thing, now)
         return self._replay.steps
 
     def training_started(self, first_step: int, steps: int, now: float) -> None:  # noqa: ARG002
-        self._note("begin", None, now)
+        self.notes += (BEGIN, None), now
 
     def turn_started(self, now: float) -> None:
-        self._note("begin", None, now)
-
-    def phase_started(self, name: str, now: float) -> None:
-        if not self._whole or name in BETWEEN:
-            self._note("open", name, now)
-
-    def phase_ended(self, name: str, now: float) -> None:
-        if not self._whole or name in BETWEEN:
-            self._note("close", name, now)
+        self.notes += (BEGIN, None), now
 
     def step_ended(self, step: int, now: float) -> None:
-        self._note("end_step", step, now)
-
-    def _note(self, kind: str, thing: Any, now: float) -> None:
-        self._kinds.append(kind)
-        self._things.append(thing)
-        self._times.append(now)
+        self.notes += (END, step), now
 
 
 class _Replay:
