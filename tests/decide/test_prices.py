@@ -83,7 +83,7 @@ def test_bad_price_files_are_refused_with_every_problem(given, words):
 
 
 def test_hours_measured_here_are_converted_by_the_calibration():
-    here = Calibration("some CPU", 1, A100_GFLOPS / 250, 70, 90, 15, 768)
+    here = Calibration("some CPU", 1, A100_GFLOPS / 250, 70, 90, 15, 768, 95)
     model = CostModel.of("t4", local=here)
     priced = model.price(CostPoint("a", 100, 0.5, memory=1, device=LOCAL))
     assert priced.hours.value == pytest.approx(100 / 250 / 0.3)
