@@ -10,7 +10,8 @@ import contextlib
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_opt
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.core.scores import Scoring
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Observer, Setting, Trainable, Watch
@@ -289,7 +291,10 @@ class _Work:
                 trainable = self.build()
                 self.resources |= step_expense(trainable, 1)
                 done = self.resume(trainable)
-                train(trainable, self.loop, self.recorder, done=done, watch=self.watch, should_stop=self.should_stop)
+                train(
+                    trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
+                    should_stop=self.should_stop,
+                )  # fmt: skip
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
             return self.how_it_ended(error)
         return self.how_it_ended(None)
@@ -302,6 +307,17 @@ class _Work:
     @property
     def should_stop(self) -> Callable[[], bool]:
         return self.setting.should_stop
+
+    @cached_property
+    def scoring(self) -> Scoring | None:
+        """How scores are normalized: by the references that were given, else by those that the recipe knows."""
+        metric, given = self.recipe.metric, self.loop.benchmark
+        references = (given.references if given else None) or self.recipe.references(self.options)
+        if metric is None or references is None:
+            return None
+        references = replace(references, scale=given.scale) if given else references
+        self.setting.lineage["references"] = references.to_dict()
+        return Scoring(metric.quantity, references)
 
     def build(self) -> Trainable:
         if isinstance(self.options, TorchOptions):
@@ -323,7 +339,8 @@ class _Work:
     def course(self, trainable: Trainable) -> Course:
         done = self.resume(trainable)
         return course(
-            trainable, self.loop, self.recorder, done=done, watch=self.watch, should_stop=self.should_stop
+            trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
+            should_stop=self.should_stop,
         )  # fmt: skip
 
     def how_it_ended(self, error: BaseException | None) -> Outcome:

@@ -61,6 +61,14 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             f"# sesoi: 0.01  # {described['sesoi']}",
             f"alpha: 0.05  # {described['alpha']}",
             "",
+            f"# {described['benchmark']}",
+            "# benchmark:",
+            "#   random_score: 0.0  # Normalized, this is 0 …",
+            "#   human_score: 1.0  # … and this is the scale.",
+            "#   scale: 100",
+            f"#   best_metric: {recipe.metric.on('eval') if recipe.metric else 'eval_accuracy'}",
+            f"#   best_metric_mode: {direction}",
+            "",
         ]
     )
 

@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
 from fairtrial.core.errors import InvalidOptions, unknown
+from fairtrial.core.scores import BenchmarkSettings, one_option
 
 _MISSING: Any = object()
 
@@ -108,6 +109,14 @@ class LoopOptions(Options):
     best_mode: Literal["max", "min"] | None = option(
         None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
     )
+    benchmark: BenchmarkSettings | None = option(
+        None, "What scores are held against: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _best_metric_is_one_option(cls, values: Any) -> Any:
+        return one_option(values)
 
 
 class TorchOptions(LoopOptions):

@@ -17,6 +17,7 @@ from typing import Any
 
 from fairtrial.core.errors import MissingExtra, UserError, unknown
 from fairtrial.core.options import LoopOptions, Options
+from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, Trainable
 
@@ -92,6 +93,12 @@ class LoadedRecipe:
         """Option values that give a run report data which no other run has seen; None where there are no more."""
         find = getattr(self.module, "fresh_report", None)
         found: Mapping[str, Any] | None = find(options, number) if find else None
+        return found
+
+    def references(self, options: Options) -> References | None:
+        """What scores of these options can be held against; None where nothing is known."""
+        find = getattr(self.module, "references", None)
+        found: References | None = find(options) if find else None
         return found
 
     def stack_key(self, options: Options) -> str | None:

@@ -17,7 +17,8 @@ to load what is slow to import.
 A recipe whose runs can be stepped together says which with `stack_key(options) -> str | None` (runs of one key may
 share a stack, None is made alone) and joins what `build` gave with `stack(trainables) -> Stack`. One that can be
 confirmed on fresh data says how with `fresh_report(options, number) -> {option: value} | None`. `COMPONENTS` maps
-what an ablation can take away to the option values that do so.
+what an ablation can take away to the option values that do so. `references(options) -> References | None` gives scores
+of a random policy and of a person, so that the recipe's metric is also shown on their scale.
 
 A trainable may say more about itself, and `bench` then has more to tell:
 
@@ -25,6 +26,7 @@ A trainable may say more about itself, and `bench` then has more to tell:
     examples_per_step        how many examples a step learns from
     steps_per_epoch          how many steps see every example once
     synchronize()            waits until the device has done what was asked of it; None where it always has
+    episode_returns          after `evaluate`: what each episode gave, to be written down one by one
     batch_gradients(draw)    the gradient on a batch that `draw`, a NumPy generator, chooses with replacement, and the
                              number of examples in that batch
 """

@@ -22,7 +22,7 @@ def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
     arms, problems = {}, []
     for variant, values in study.variants.items():
         try:
-            options = resolve(recipe, {**study.options, **values}, where=f"variant '{variant}'")
+            options = resolve(recipe, {**study.shared_options, **values}, where=f"variant '{variant}'")
             arms[variant] = spec_of(recipe, options, study=study.study, variant=variant)
         except InvalidOptions as error:
             problems += [error.message, *error.problems]

@@ -11,6 +11,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
+from fairtrial.core.scores import BenchmarkSettings
 from fairtrial.core.specs import MOST_SEED, seed_list
 
 DEFAULT_SEEDS = 15
@@ -73,6 +74,9 @@ class Study(BaseModel):
     summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
     sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
     alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=0.5)
+    benchmark: BenchmarkSettings | None = Field(
+        default=None, description="What scores are held against, and what selects the best checkpoint."
+    )
 
     @field_validator("options", mode="before")
     @classmethod
@@ -115,6 +119,13 @@ class Study(BaseModel):
             except UserError as error:
                 raise ValueError(f"{error.message}. {error.hint}") from None
         return self
+
+    @property
+    def shared_options(self) -> dict[str, Any]:
+        """What every variant has, the benchmark's settings among it."""
+        if self.benchmark is None:
+            return self.options
+        return {"benchmark": self.benchmark.model_dump(mode="json", exclude_none=True), **self.options}
 
     @property
     def seed_list(self) -> list[int]:

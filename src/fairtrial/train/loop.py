@@ -13,6 +13,7 @@ from typing import Any, SupportsFloat
 
 from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
+from fairtrial.core.scores import Scoring
 from fairtrial.core.training import Journal, Split, Stack, Trainable, Watch, as_floats
 
 Metrics = Mapping[str, SupportsFloat]
@@ -27,11 +28,12 @@ def train(
     *,
     done: int = 0,
     watch: Watch | None = None,
+    scoring: Scoring | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
     watch = watch or Watch()
-    run = course(trainable, options, journal, done=done, watch=watch, should_stop=should_stop)
+    run = course(trainable, options, journal, done=done, watch=watch, scoring=scoring, should_stop=should_stop)
     take_steps(trainable, run, next(run, None), watch)
 
 
@@ -75,29 +77,50 @@ def course(
     done: int,
     watch: Watch,
     should_stop: Callable[[], bool],
+    scoring: Scoring | None = None,
 ) -> Course:
     """All that happens in a run but the steps themselves."""
+    judge = _Judge(trainable, journal, watch, scoring)
     watch.tell("training_started", done + 1, options.steps)
     for step in range(done + 1, options.steps + 1):
         metrics = yield step
-        _after_step(trainable, options, journal, watch, step, metrics)
+        _after_step(trainable, options, journal, judge, step, metrics)
         if should_stop() and step < options.steps:
             if options.checkpoint_every:
                 journal.save(step, trainable.state())
             raise Interrupted(f"stopped at step {step} of {options.steps}")
-    _report(trainable, options, journal, watch)
+    _report(trainable, options, journal, judge)
     watch.tell("training_ended")
 
 
+class _Judge:
+    """Evaluates: metrics by their full names, normalized scores among them, and every single episode written down."""
+
+    def __init__(self, trainable: Trainable, journal: Journal, watch: Watch, scoring: Scoring | None) -> None:
+        self.trainable, self.journal, self.watch, self.scoring = trainable, journal, watch, scoring
+
+    def evaluate(self, step: int, split: Split, of: str | None = None) -> dict[str, float]:
+        """`of` names the weights where they are not the last ones."""
+        with self.watch.phase("evaluation"):
+            values = as_floats(self.trainable.evaluate(split), f"{split}_")
+        if self.scoring is not None:
+            values |= self.scoring.score(values, split)
+        returns = getattr(self.trainable, "episode_returns", None)
+        if returns is not None:
+            self.journal.event("episodes", step=step, split=split, of=of or "last", returns=list(map(float, returns)))
+        return values
+
+
 def _after_step(
-    trainable: Trainable, options: LoopOptions, journal: Journal, watch: Watch, step: int, metrics: Metrics
+    trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge, step: int, metrics: Metrics
 ) -> None:
+    watch = judge.watch
     if _is_due(step, options.log_every, options.steps):
         with watch.phase("logging"):
             _log(journal, step, metrics)
     watch.tell("step_ended", step)
     if _is_due(step, options.eval_every, options.steps):
-        values = _evaluate(trainable, "eval", watch)
+        values = judge.evaluate(step, "eval")
         with watch.phase("checkpoint"):  # the best so far is kept
             journal.evaluated(step, values, trainable.state)
         watch.tell("evaluated", step, values)
@@ -124,22 +147,17 @@ def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
             raise Diverged(step, name, value)
 
 
-def _evaluate(trainable: Trainable, split: Split, watch: Watch) -> dict[str, float]:
-    with watch.phase("evaluation"):
-        return as_floats(trainable.evaluate(split), f"{split}_")
-
-
-def _report(trainable: Trainable, options: LoopOptions, journal: Journal, watch: Watch) -> None:
+def _report(trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge) -> None:
     """The numbers that verdicts are made from: the last weights, and the best ones, on untouched data."""
-    values = _evaluate(trainable, "report", watch)
+    values = judge.evaluate(options.steps, "report")
     if journal.best_step is not None:
-        values |= _report_best(trainable, options, journal, watch, values)
+        values |= _report_best(trainable, options, journal, judge, values)
     journal.log(options.steps, values)
     _refuse_infinite(options.steps, values)
 
 
 def _report_best(
-    trainable: Trainable, options: LoopOptions, journal: Journal, watch: Watch, last: dict[str, float]
+    trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge, last: dict[str, float]
 ) -> dict[str, float]:
     if journal.best_step == options.steps:
         best = last
@@ -148,6 +166,6 @@ def _report_best(
         state = journal.best_state()
         assert state is not None
         trainable.load_state(state)
-        best = _evaluate(trainable, "report", watch)
+        best = judge.evaluate(options.steps, "report", of="best")
         trainable.load_state(current)
     return {name.replace("report_", "report_best_", 1): value for name, value in best.items()}
