@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairtrial.api.bench_runs import BenchTerms
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
+    from fairtrial.api.evaluate import Evaluated, evaluate
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
     from fairtrial.api.power import power
@@ -52,6 +53,8 @@ _HOMES = {
     "launch": "fairtrial.api.launch",
     "LaunchTerms": "fairtrial.api.launch",
     "Launched": "fairtrial.api.launch",
+    "evaluate": "fairtrial.api.evaluate",
+    "Evaluated": "fairtrial.api.evaluate",
     "list_runs": "fairtrial.api.runs",
     "show_run": "fairtrial.api.runs",
     "export_runs": "fairtrial.api.runs",
@@ -102,13 +105,12 @@ _HOMES = {
 
 __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
-    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "FairtrialError", "LabTerms",
+    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "Evaluated", "FairtrialError", "LabTerms",
     "LaunchTerms", "Launched", "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep",
     "Sync", "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
-    "bench_revisions", "bench_variants",
-    "compare", "compare_samples", "cost_performance", "export_runs", "launch", "list_runs", "power", "query",
-    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep",
-    "train", "variance",
+    "bench_revisions", "bench_variants", "compare", "compare_samples", "cost_performance", "evaluate", "export_runs",
+    "launch", "list_runs", "power", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
+    "temperature", "temperature_sweep", "train", "variance",
 ]  # fmt: skip
 
 

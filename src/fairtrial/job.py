@@ -29,10 +29,10 @@ from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_opt
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.core.scores import Scoring
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
+from fairtrial.core.specs import Metric, RunSpec
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Clock, Observer, Setting, Trainable, Watch
+from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_run, new_metadata
@@ -231,19 +231,35 @@ class _Attempt:
         metadata.update(_judgement(recipe, options))
         recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
-        needs = {name: store.paths.run(study, run) for name, (study, run) in self.request.needs.items()}
-        setting = Setting(
-            streams=Streams(spec.seed),
-            variant=spec.variant,
-            run=self.paths,
-            cache=store.cache,
-            data=data,
-            needs=needs,
-            should_stop=should_stop,
-        )
+        setting = _setting(self.request, store, data, should_stop)
         if recipe.synthetic:
             setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
         return _Work(spec, recipe, options, setting, recorder, watch)
+
+
+def _setting(
+    request: Request, store: Store, data: Dataset | None, should_stop: Callable[[], bool] = lambda: False
+) -> Setting:
+    spec = request.spec
+    return Setting(
+        streams=Streams(spec.seed),
+        variant=spec.variant,
+        run=store.paths.run(spec.study, spec.run_id),
+        cache=store.cache,
+        data=data,
+        needs={name: store.paths.run(study, run) for name, (study, run) in request.needs.items()},
+        should_stop=should_stop,
+    )
+
+
+def rebuild(request: Request) -> Trainable:
+    """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
+    spec, store = request.spec, Store(request.store)
+    recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+    options = parse_options(recipe.options, spec.options, where=spec.name)
+    if isinstance(options, TorchOptions):
+        _set_threads(options.threads)
+    return recipe.build(options, _setting(request, store, recipe.data(options, store.cache)))
 
 
 def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
@@ -259,6 +275,8 @@ def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
     """What the run is judged by, and what selects its best checkpoint."""
     metric = recipe.metric
     selecting = getattr(options, "best_metric", None) or (metric.on("eval") if metric else None)
+    if _bounded(recipe, options):
+        selecting = bound_name(str(selecting))
     mode = getattr(options, "best_mode", None) or (metric.direction if metric else "max")
     return {
         "metric": metric.on("report") if metric else None,
@@ -266,6 +284,18 @@ def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
         "best_metric_name": selecting,
         "best_metric_mode": mode if selecting else None,
     }
+
+
+def _bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:
+    """The metric that is judged by its confidence bound, where that was asked for."""
+    if getattr(options, "best_rule", "value") == "value":
+        return None
+    chosen = getattr(options, "best_metric", None)
+    if recipe.metric is None or chosen not in (None, recipe.metric.on("eval")):
+        raise InvalidOptions(
+            "best_rule: a bound is known for the recipe's own metric alone", hint="Leave out --best-metric."
+        )
+    return recipe.metric
 
 
 @dataclass
@@ -293,7 +323,7 @@ class _Work:
                 done = self.resume(trainable)
                 train(
                     trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
-                    should_stop=self.should_stop,
+                    bounded=self.bounded, should_stop=self.should_stop,
                 )  # fmt: skip
         except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
             return self.how_it_ended(error)
@@ -319,12 +349,18 @@ class _Work:
         self.setting.lineage["references"] = references.to_dict()
         return Scoring(metric.quantity, references)
 
+    @property
+    def bounded(self) -> Metric | None:
+        return _bounded(self.recipe, self.options)
+
     def build(self) -> Trainable:
         if isinstance(self.options, TorchOptions):
             _set_threads(self.options.threads)
         trainable = self.recipe.build(self.options, self.setting)
         self.watch.wait_with(getattr(trainable, "synchronize", None))
-        _check_best_metric(trainable, self.loop)
+        _check_best_metric(trainable, self.loop, self.scoring)
+        if self.bounded is not None and not hasattr(trainable, "episode_returns"):
+            raise InvalidOptions(f"best_rule: recipe '{self.recipe.name}' has no episodes to take a bound over")
         return trainable
 
     def resume(self, trainable: Trainable) -> int:
@@ -340,7 +376,7 @@ class _Work:
         done = self.resume(trainable)
         return course(
             trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
-            should_stop=self.should_stop,
+            bounded=self.bounded, should_stop=self.should_stop,
         )  # fmt: skip
 
     def how_it_ended(self, error: BaseException | None) -> Outcome:
@@ -404,12 +440,19 @@ def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome]
             ended(work, Outcome(Status.INTERRUPTED, f"a step of {len(built)} runs together failed: {error}", ALONE))
 
 
-def _check_best_metric(trainable: Trainable, options: LoopOptions) -> None:
+def _check_best_metric(trainable: Trainable, options: LoopOptions, scoring: Scoring | None) -> None:
     """A misspelt metric would select nothing, and say so only after hours: ask before the first step."""
-    if options.best_metric is not None:
-        names = [f"eval_{quantity}" for quantity in trainable.evaluate("eval")]
-        if options.best_metric not in names:
-            raise InvalidOptions("best_metric: " + unknown("evaluation metric", options.best_metric, names))
+    if options.best_metric is None:
+        return
+    normalized = f"eval_{NORMALIZED}"
+    if options.best_metric == normalized and scoring is None:
+        raise InvalidOptions(
+            f"best_metric: {normalized} needs references to normalize by",
+            hint="Give both: --benchmark random_score=… --benchmark human_score=…",
+        )
+    names = [f"eval_{quantity}" for quantity in trainable.evaluate("eval")] + ([normalized] if scoring else [])
+    if options.best_metric not in names:
+        raise InvalidOptions("best_metric: " + unknown("evaluation metric", options.best_metric, names))
 
 
 def _set_threads(threads: int) -> None:

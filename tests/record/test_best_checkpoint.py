@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fairtrial.api.script import run as record
+from fairtrial.core.paths import RunPaths
 from fairtrial.record.checkpoints import read_checkpoint
+from fairtrial.record.kept import TopCheckpoints, kept_checkpoints
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.recorder import Recorder
 
@@ -104,3 +108,32 @@ def test_a_state_that_could_not_be_read_back_is_refused_in_one_sentence() -> Non
 
     with begin() as recorder, pytest.raises(FairtrialError, match="cannot be saved"):
         recorder.save(1, {"thing": object()})
+
+
+@pytest.mark.parametrize(
+    ("mode", "values", "expected"),
+    [
+        ("max", [0.1, 0.3, 0.2, 0.25], [2, 4, 3]),
+        ("min", [0.1, 0.3, 0.2, 0.25], [1, 3, 4]),
+        ("max", [0.3, 0.3, 0.3, 0.3], [1, 2, 3]),
+        ("max", [math.nan, 0.2, math.inf, 0.1], [2, 4]),
+    ],
+)
+def test_the_best_few_are_kept(tmp_path: Path, mode: str, values: list[float], expected: list[int]) -> None:
+    paths = RunPaths(tmp_path / "run")
+    paths.checkpoints.mkdir(parents=True)
+    paths.events.touch()
+
+    def event(name: str, **fields: Any) -> None:
+        with paths.events.open("a") as file:
+            file.write(json.dumps({"event": name, **fields}) + "\n")
+
+    top = TopCheckpoints(paths, 3, mode, event)
+    for step, value in enumerate(values, 1):
+        top.consider(step, value, "eval_score", lambda step=step: {"weights": step})
+    found = kept_checkpoints(paths, mode)
+    assert [each.step for each in found] == expected
+    assert [read_checkpoint(each.path, sha256=each.sha256).state for each in found] == [
+        {"weights": s} for s in expected
+    ]
+    assert len(list(paths.checkpoints.glob("top-*.pt"))) == len(expected)

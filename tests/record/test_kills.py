@@ -17,6 +17,7 @@ from fairtrial.core.runs import Status
 from fairtrial.job import Request, run_cell
 from fairtrial.record import checkpoints
 from fairtrial.record.checkpoints import read_checkpoint
+from fairtrial.record.kept import kept_checkpoints
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
@@ -67,7 +68,18 @@ def summary(store: Store) -> tuple[Any, ...]:
     metadata = run.metadata
     last = read_checkpoint(run.paths.last).step
     best = read_checkpoint(run.paths.best, sha256=metadata["best_checkpoint_sha256"])
-    return series_of(store), metadata["best_checkpoint_step"], metadata["best_metric_value"], last, repr(best.state)
+    top = [(kept.step, kept.value, read_checkpoint(kept.path, sha256=kept.sha256).step)
+           for kept in kept_checkpoints(run.paths, "max")]  # fmt: skip
+    files = sorted(path.name for path in run.paths.checkpoints.glob("top-*.pt"))
+    assert files == sorted(f"top-{step}.pt" for step, _, _ in top), "a file that nobody knows, or none that is known"
+    return (
+        series_of(store),
+        metadata["best_checkpoint_step"],
+        metadata["best_metric_value"],
+        last,
+        repr(best.state),
+        top,
+    )
 
 
 def calls_of(request: Request) -> int:
@@ -92,17 +104,20 @@ def killed_at(request: Request, number: int, *, after: bool) -> None:
     assert wait(forked(doomed)) == -signal.SIGKILL
 
 
+@pytest.mark.parametrize("keep_best", [1, 2])
 @pytest.mark.parametrize("after", [False, True], ids=["before the call", "after the call"])
-def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool) -> None:
+def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool, keep_best: int) -> None:
     """Not a sample: each write, fsync, rename and link that a run makes is its last one once."""
+    options = {**FAKE, "keep_best": keep_best}
     reference = Store(tmp_path / "reference")
-    make(reference, "fake", **FAKE)
+    make(reference, "fake", **options)
     expected = summary(reference)
-    total = calls_of(request_for(Store(tmp_path / "count"), "fake", **FAKE))
+    assert len(expected[-1]) == (keep_best if keep_best > 1 else 0)
+    total = calls_of(request_for(Store(tmp_path / "count"), "fake", **options))
     assert total > 60
     for number in range(1, total + 1):
         store = Store(tmp_path / f"kill-{number}")
-        request = request_for(store, "fake", **FAKE)
+        request = request_for(store, "fake", **options)
         killed_at(request, number, after=after)
         check_what_a_kill_left(store)
         run_cell(request)

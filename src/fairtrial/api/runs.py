@@ -13,7 +13,7 @@ from typing import Any
 
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.paths import default_store
-from fairtrial.core.runs import Run, Status
+from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import REWIND, last_row, read_lines, read_series, unspell
@@ -110,12 +110,15 @@ class Shown:
     metrics: Mapping[str, Mapping[str, float | int | None]]
     log_tail: Sequence[str]
     torn: bool
+    evaluations: Sequence[Mapping[str, Any]] = ()
+    """What `evaluate` found of its checkpoints, the oldest first."""
 
 
 def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
     run = _existing(store).find(reference)
     brief = {name: _brief(steps, values) for name, (steps, values) in sorted(read_series(run.paths).items())}
-    return Shown(run, brief, log_tail(run, lines), read_lines(run.paths.metrics).torn)
+    again = [row for row in read_lines(run.paths.events).rows if row["event"] == EVALUATION]
+    return Shown(run, brief, log_tail(run, lines), read_lines(run.paths.metrics).torn, again)
 
 
 def _brief(steps: Any, values: Any) -> dict[str, float | int | None]:

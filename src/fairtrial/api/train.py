@@ -70,12 +70,15 @@ def resume(
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
     """Continue an interrupted run from its last checkpoint, with the options that it was started with."""
-    run = require_existing(Store(default_store(store)), reference)
+    return _train_cell(recorded_cell(require_existing(Store(default_store(store)), reference)), observe, should_stop)
+
+
+def recorded_cell(run: Run) -> Cell:
+    """The cell that a recorded run was made of."""
     place = Store(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
-    cell = prepare([spec], place, surroundings())[0]
-    return _train_cell(cell, observe, should_stop)
+    return prepare([spec], place, surroundings())[0]
 
 
 def surroundings() -> dict[str, Any]:

@@ -32,6 +32,7 @@ COMMANDS = {
     "sync": "Say whether two programs, such as train and bench, still take the same options.",
     "launch": "Run variants × seeds, only what is missing.",
     "runs": "List, show, tail, export, query and remove runs.",
+    "evaluate": "Evaluate a checkpoint again, on what chose nothing.",
     "temperature": "Distil at every temperature of a range; name the best and its equals.",
     "alpha": "Distil with every weight of the teacher; name the best and its equals.",
     "sweep": "Train any recipe over a grid of any of its options.",

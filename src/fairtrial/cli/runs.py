@@ -123,6 +123,7 @@ def show_command(out: Output, run: str, lines: int) -> None:
         "path": str(shown.run.path),
         "metrics": shown.metrics,
         "log_tail": list(shown.log_tail),
+        "evaluations": list(shown.evaluations),
     }
     rows = [{"metric": name, **brief} for name, brief in shown.metrics.items()]
     out.give(document, rows, lambda console: _show_run(console, shown))
@@ -157,11 +158,19 @@ def _show_run(console: Console, shown: Shown) -> None:
     for name, brief in shown.metrics.items():
         console.print(f"  {name:<24} {shown_value(brief['last']):>10}  at step {brief['last_step']}, "
                       f"{counted(brief['points'], 'point')}", markup=False)  # fmt: skip
+    for again in shown.evaluations:
+        console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
     for caution in [*metadata["cautions"], *torn]:
         console.print(_two_columns({"caution": f"{caution['text']} {caution['remedy']}"}, style="yellow"))
     for line in shown.log_tail:
         console.print(f"  │ {line}", style="dim", markup=False)
+
+
+def _evaluation(found: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{name} {shown_value(value)}" for name, value in found["metrics"].items())
+    fresh = " on what it had never seen" if found["fresh"] else ""
+    return f"evaluated again{fresh}: {found['checkpoint']}, step {found['step']:,}: {values}"
 
 
 def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:

@@ -109,6 +109,15 @@ class LoopOptions(Options):
     best_mode: Literal["max", "min"] | None = option(
         None, "Whether higher or lower is better for --best-metric.", role=Role.SELECTION
     )
+    best_rule: Literal["value", "lcb"] = option(
+        "value",
+        "Judge by the metric's value, or by its lower confidence bound over episodes.",
+        role=Role.SELECTION,
+        newer=True,
+    )
+    keep_best: int = option(
+        1, "How many of the best checkpoints to keep; best.pt is the first.", role=Role.CHECKPOINT, ge=1, newer=True
+    )
     benchmark: BenchmarkSettings | None = option(
         None, "What scores are held against: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
     )

@@ -12,6 +12,8 @@ from fairtrial.core.paths import RunPaths
 
 EXIT_CLAIMED = 75
 """Exit status of a job that found its cell taken by another launcher."""
+EVALUATION = "evaluation"
+"""The event by which a run remembers that one of its checkpoints was evaluated again."""
 
 
 class Status(StrEnum):

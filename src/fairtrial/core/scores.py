@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, stdev
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -78,6 +80,24 @@ class Scoring:
     def score(self, values: Mapping[str, float], split: str) -> dict[str, float]:
         raw = values.get(f"{split}_{self.quantity}")
         return {} if raw is None else {f"{split}_{NORMALIZED}": self.references.normalized(raw)}
+
+
+BOUND = "bound"
+Z = 1.6448536269514722
+"""Of the 95 % quantile: a bound that holds on one side."""
+
+
+def bound_name(metric: str) -> str:
+    return f"{metric}_{BOUND}"
+
+
+def confidence_bound(episodes: Sequence[float], mode: str) -> float:
+    """The mean of what single episodes gave, less (or, where low is good, plus) what luck may account for."""
+    n = len(episodes)
+    if n < 2:
+        return math.nan
+    reach = Z * stdev(episodes) / math.sqrt(n)
+    return fmean(episodes) - reach if mode == "max" else fmean(episodes) + reach
 
 
 def one_option(values: Any) -> Any:

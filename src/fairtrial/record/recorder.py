@@ -28,6 +28,7 @@ from fairtrial.core.training import Clock
 from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim
+from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
 from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines, spell, write_columns
 
@@ -123,6 +124,8 @@ class Recorder:
         if name is None or name not in metrics:
             return False
         value = float(metrics[name])
+        if state is not None:
+            self._top.consider(step, value, name, state if callable(state) else lambda: state)
         if not self._beats_incumbent(value):
             return False
         if state is None:
@@ -136,6 +139,7 @@ class Recorder:
         if self._undecided:
             self._decide()
         if self._awaiting_state and self._awaiting_state[0] == step:
+            self._top.consider(step, self._awaiting_state[1], self.metadata["best_metric_name"], lambda: state)
             self._keep_best(step, self._awaiting_state[1], state)
         self._awaiting_state = None
         path = self.paths.step(step)
@@ -282,12 +286,18 @@ class Recorder:
         self.update(sync=Sync.FOLDER, **best, best_pending=None)
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
+    @property
+    def _top(self) -> TopCheckpoints:
+        most = int(self.metadata["options"].get("keep_best") or 1)
+        return TopCheckpoints(self.paths, most, self.metadata["best_metric_mode"] or "max", self.event)
+
     def _decide(self) -> None:
         """This attempt starts over, unless someone else who writes this run has already decided."""
         self._undecided = False
         if not _was_decided(self.paths):
             self._rewind(-1)
             self._forget_best()
+            self._top.sweep()
 
     def _forget_best(self) -> None:
         self.paths.best.unlink(missing_ok=True)
@@ -331,6 +341,7 @@ class Recorder:
         self._undecided = False
         self._rewind(checkpoint.step)
         self._return_to_best_of(checkpoint)
+        self._top.sweep()
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = dict(self.metadata["lineage"])
         lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time()}]

@@ -13,7 +13,8 @@ from typing import Any, SupportsFloat
 
 from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
-from fairtrial.core.scores import Scoring
+from fairtrial.core.scores import Scoring, bound_name, confidence_bound
+from fairtrial.core.specs import Metric
 from fairtrial.core.training import Journal, Split, Stack, Trainable, Watch, as_floats
 
 Metrics = Mapping[str, SupportsFloat]
@@ -29,11 +30,14 @@ def train(
     done: int = 0,
     watch: Watch | None = None,
     scoring: Scoring | None = None,
+    bounded: Metric | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
     watch = watch or Watch()
-    run = course(trainable, options, journal, done=done, watch=watch, scoring=scoring, should_stop=should_stop)
+    run = course(
+        trainable, options, journal, done=done, watch=watch, scoring=scoring, bounded=bounded, should_stop=should_stop
+    )
     take_steps(trainable, run, next(run, None), watch)
 
 
@@ -78,9 +82,10 @@ def course(
     watch: Watch,
     should_stop: Callable[[], bool],
     scoring: Scoring | None = None,
+    bounded: Metric | None = None,
 ) -> Course:
-    """All that happens in a run but the steps themselves."""
-    judge = _Judge(trainable, journal, watch, scoring)
+    """All that happens in a run but the steps themselves. `bounded` is judged by its bound over episodes."""
+    judge = _Judge(trainable, journal, watch, scoring, bounded)
     watch.tell("training_started", done + 1, options.steps)
     for step in range(done + 1, options.steps + 1):
         metrics = yield step
@@ -96,8 +101,11 @@ def course(
 class _Judge:
     """Evaluates: metrics by their full names, normalized scores among them, and every single episode written down."""
 
-    def __init__(self, trainable: Trainable, journal: Journal, watch: Watch, scoring: Scoring | None) -> None:
-        self.trainable, self.journal, self.watch, self.scoring = trainable, journal, watch, scoring
+    def __init__(
+        self, trainable: Trainable, journal: Journal, watch: Watch, scoring: Scoring | None, bounded: Metric | None
+    ) -> None:
+        self.trainable, self.journal, self.watch = trainable, journal, watch
+        self.scoring, self.bounded = scoring, bounded
 
     def evaluate(self, step: int, split: Split, of: str | None = None) -> dict[str, float]:
         """`of` names the weights where they are not the last ones."""
@@ -108,6 +116,8 @@ class _Judge:
         returns = getattr(self.trainable, "episode_returns", None)
         if returns is not None:
             self.journal.event("episodes", step=step, split=split, of=of or "last", returns=list(map(float, returns)))
+        if self.bounded is not None and split == "eval" and returns is not None:
+            values[bound_name(self.bounded.on("eval"))] = confidence_bound(returns, self.bounded.direction)
         return values
 
 

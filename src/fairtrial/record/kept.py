@@ -1,0 +1,74 @@
+"""The best few checkpoints of a run beside the very best: `top-<step>.pt`, known from events that announce them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.record.checkpoints import write_checkpoint
+from fairtrial.record.series import read_lines
+
+KEPT, DROPPED = "top_kept", "top_dropped"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A checkpoint that was among the best when it was made, and still is."""
+
+    step: int
+    value: float
+    sha256: str
+    path: Path
+
+
+def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
+    """Those that are there, the best first; of equals the earlier."""
+    found: dict[int, Kept] = {}
+    for row in read_lines(paths.events).rows:
+        if row["event"] == KEPT:
+            found[row["step"]] = Kept(row["step"], row["value"], row["sha256"], top_path(paths, row["step"]))
+        elif row["event"] == DROPPED:
+            found.pop(row["step"], None)
+        elif row["event"] == "rewound":  # what came after the step that a resume goes back to belongs to nobody
+            found = {step: kept for step, kept in found.items() if step <= row["step"]}
+    sign = -1 if mode == "max" else 1
+    return sorted(
+        (kept for kept in found.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)
+    )
+
+
+def top_path(paths: RunPaths, step: int) -> Path:
+    return paths.checkpoints / f"top-{step}.pt"
+
+
+class TopCheckpoints:
+    """Keeps the `most` best. A file is announced once it is there, and taken back before it goes."""
+
+    def __init__(self, paths: RunPaths, most: int, mode: str, event: Callable[..., None]) -> None:
+        self._paths, self._most, self._mode, self._event = paths, most, mode, event
+
+    def consider(self, step: int, value: float, metric: str, state: Callable[[], Mapping[str, Any]]) -> None:
+        if self._most < 2 or not isfinite(value):
+            return
+        kept = kept_checkpoints(self._paths, self._mode)
+        if len(kept) >= self._most and not self._beats(value, kept[-1].value):
+            return
+        sha256 = write_checkpoint(top_path(self._paths, step), step, state(), metric=metric, value=value)
+        self._event(KEPT, step=step, metric=metric, value=value, sha256=sha256)
+        for old in kept_checkpoints(self._paths, self._mode)[self._most :]:
+            self._event(DROPPED, step=old.step)
+            old.path.unlink(missing_ok=True)
+
+    def _beats(self, value: float, other: float) -> bool:
+        return value > other if self._mode == "max" else value < other
+
+    def sweep(self) -> None:
+        """Remove files that no event stands for: a kill came between the two, or a resume went back past them."""
+        known = {kept.path for kept in kept_checkpoints(self._paths, self._mode)}
+        for path in self._paths.checkpoints.glob("top-*.pt"):
+            if path not in known:
+                path.unlink(missing_ok=True)
