@@ -404,7 +404,7 @@ class _Work:
         metadata = self.recorder.metadata
         streams = sorted({*metadata["lineage"].get("streams", []), *self.setting.streams.used})
         metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage, "streams": streams}
-        metadata.update(resources=self.resources, cautions=list(self.setting.cautions))
+        metadata.update(resources=self.resources, cautions=[*metadata["cautions"], *self.setting.cautions])
         used = children_cpu_seconds() - self._children_before if is_program else None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
         return outcome

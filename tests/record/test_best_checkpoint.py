@@ -90,7 +90,32 @@ def test_a_resumed_run_inherits_its_best() -> None:
         assert saved is not None and saved.step == 2
         judge(again, [0.5])
         assert kept(again) == (2, 0.9)
-        assert again.metadata["lineage"]["resumed"][0]["step"] == 2
+        resumed = again.metadata["lineage"]["resumed"][0]
+        assert (resumed["step"], resumed["best_step"], resumed["best_value"]) == (2, 2, 0.9)
+
+
+def test_another_metric_after_a_resume_is_noticed() -> None:
+    recorder = begin()
+    judge(recorder, [0.1, 0.9])
+    recorder.save(2, {"weights": 2})
+    recorder.close()
+    with record(seed=1, best_metric="eval_renamed", best_mode="max", variant="v") as again:
+        assert again.resume() is not None and kept(again) == (None, None)
+        assert [caution["code"] for caution in again.metadata["cautions"]] == ["other best metric"]
+        again.evaluated(3, {"eval_renamed": 0.2}, {"weights": 3})
+        assert kept(again) == (3, 0.2)
+
+
+def test_a_run_directory_that_was_moved_has_its_best(tmp_path: Path) -> None:
+    with begin() as recorder:
+        judge(recorder, [0.1, 0.9, 0.5])
+    moved = tmp_path / "elsewhere" / "s" / "v.seed1"
+    moved.parent.mkdir(parents=True)
+    recorder.paths.root.rename(moved)
+    metadata = load_metadata(RunPaths(moved))
+    assert metadata is not None and metadata["best_checkpoint_path"] == "checkpoints/best.pt"
+    best = read_checkpoint(moved / metadata["best_checkpoint_path"], sha256=metadata["best_checkpoint_sha256"])
+    assert best.step == metadata["best_checkpoint_step"] == 2
 
 
 def test_tensors_come_back_as_they_were() -> None:

@@ -86,6 +86,12 @@ FINAL_PARTIAL = Caution(
     "The variants do not have the same finished seeds; only the {n} shared ones are compared.",
     "Launch again to fill missing cells, with --retry-failed for failed ones; diverged ones are results.",
 )
+OTHER_BEST_METRIC = Caution(
+    "other best metric",
+    "The best checkpoint was chosen by {before} before this run was resumed, and by {now} since: the earlier one is "
+    "forgotten.",
+    "Start over, if both halves are to be judged by one metric.",
+)
 NEVER_JUDGED = Caution(
     "no best checkpoint",
     "The metric that selects the best checkpoint, {metric}, was never evaluated; logged: {logged}.",

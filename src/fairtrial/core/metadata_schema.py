@@ -43,6 +43,8 @@ class Resumption(_Part):
 
     step: int = Field(description="The checkpoint that it went on from.", ge=0)
     at: float = Field(description="When, in seconds since 1970.")
+    best_step: int | None = Field(None, description="The best checkpoint that it inherited.")
+    best_value: float | None = None
 
 
 class Lineage(BaseModel):

@@ -19,7 +19,7 @@ from typing import Any, Self, SupportsFloat
 import orjson
 
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.cautions import NEVER_JUDGED
+from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
@@ -344,7 +344,8 @@ class Recorder:
         self._top.sweep()
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
         lineage = dict(self.metadata["lineage"])
-        lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time()}]
+        incumbent = {"best_step": self.best_step, "best_value": self.metadata["best_metric_value"]}
+        lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time(), **incumbent}]
         self.update(lineage=lineage)
 
     def _set_clocks(self, *, wall_s: float, cpu_s: float) -> None:
@@ -419,6 +420,10 @@ def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[s
         metadata = {**metadata, **{key: previous[key] for key in judged}}
     same = all(metadata[key] == previous[key] for key in judged)
     best = {key: previous[key] if same else None for key in BEST_KEYS}
+    if not same and previous["best_metric_name"] is not None:
+        before, now = (f"{each['best_metric_name']} ({each['best_metric_mode']})" for each in (previous, metadata))
+        told = OTHER_BEST_METRIC.fill(before=before, now=now)
+        metadata = {**metadata, "cautions": [*metadata["cautions"], told]}
     before = previous["timings"]
     timings = {**metadata["timings"], "created": before["created"], "stacked": before.get("stacked", 1)}
     return {**metadata, **best, "lineage": previous["lineage"], "timings": timings}
