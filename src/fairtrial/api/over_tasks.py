@@ -12,6 +12,7 @@ from fairtrial.analyse.aggregate import ENOUGH_TASKS, aggregate, default_statist
 from fairtrial.analyse.aggregate import RESAMPLES as TASK_RESAMPLES
 from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.families import ADJUST, adjust_comparisons
+from fairtrial.analyse.ranking import rank_arms
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.summaries import Summarised, SummaryRule, describe
 from fairtrial.analyse.tasks import TaskTerms, compare_tasks
@@ -129,6 +130,12 @@ def _task_findings(
             arm: _improvement(sign * whole[control], sign * table, level, question.seed)
             for arm, table in whole.items() if arm != control and len(table) and len(whole[control])
         },
+        "ranking": [
+            rank.to_dict()
+            for rank in rank_arms(
+                tables, question.statistic or default_statistic(len(tasks)), terms.direction, question.gamma
+            )
+        ],
         "scores": {arm: table.tolist() for arm, table in tables.items()},
     }  # fmt: skip
 

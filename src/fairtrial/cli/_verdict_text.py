@@ -180,8 +180,15 @@ def _power_lines(power: Mapping[str, Any]) -> list[str]:
     return lines
 
 
+def _rank_line(rank: Mapping[str, Any]) -> str:
+    lost = f", {rank['incomplete']} incomplete" if rank["incomplete"] else ""
+    place = "  –" if rank["place"] is None else f"  {rank['place']}."
+    value = shown_value(rank["value"]) or "no complete seed"
+    return f"{place} {rank['arm']}: {value} ({counted(rank['seeds'], 'seed')}{lost})"
+
+
 def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
-    lines = [f"Over {len(tasks['tasks'])} tasks:"]
+    lines = [f"Over {len(tasks['tasks'])} tasks:", *map(_rank_line, tasks["ranking"])]
     for arm, found in tasks["aggregates"].items():
         parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in found.items()]
         lines.append(f"  {arm}: " + ", ".join(parts))
