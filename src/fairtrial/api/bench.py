@@ -214,8 +214,8 @@ class _Measurement:
         self.timer = PhaseTimer(whole_steps=self.terms.whole_steps)
         self.monitor = ResourceMonitor() if self.terms.monitor else None
         self.tracer = TorchTrace() if self.terms.trace_dir else None
-        progress = Progress("steps", self.terms.batches or BATCHES, self.terms.show)
-        watching: list[Observer | None] = [self.timer, self.monitor, self.tracer, progress]
+        self.progress = Progress("steps", self.terms.show)
+        watching: list[Observer | None] = [self.timer, self.monitor, self.tracer, self.progress]
         self.cell = runs.cell()
         self.run = runs.at_hand(self.cell, [each for each in watching if each is not None])
         runs.require(self.run.ended)
@@ -232,7 +232,7 @@ class _Measurement:
         return replace(found, cautions=[*found.cautions, *self._told_by_parts(found)])
 
     def _take_steps(self) -> Sequence[StepTimes]:
-        wanted = self._wanted()
+        wanted = self.progress.steps = self._wanted()
         self.terms.tell(f"Taking {wanted} steps of {self.runs.recipe.name} …")
         try:
             self.run.advance(wanted)

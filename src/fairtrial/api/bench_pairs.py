@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.speed import SpeedComparison, compare_rounds
-from fairtrial.api.bench_runs import BATCHES, MARGIN, BenchTerms, HiddenRuns, hidden_runs
+from fairtrial.api.bench_runs import BATCHES, MARGIN, STOPPED, BenchTerms, HiddenRuns, hidden_runs
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.launch import option_words
 from fairtrial.core.cautions import DIRTY_TREE
@@ -187,9 +187,9 @@ class _Measured:
 
     def step_seconds(self) -> float:
         """Mean time of a steady step, in a process of its own."""
-        if self.terms.should_stop():
-            raise Interrupted("Stopped. Nothing is kept of a measurement.")
         done = self._run(self._command())
+        if self.terms.should_stop():  # Ctrl-C reaches the process that measures as well
+            raise Interrupted(STOPPED)
         if done.returncode not in (0, EXIT_CHECK):
             last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
             raise RunsFailed(f"{self.recipe.name} could not be measured: {last.removeprefix('Error: ')}")

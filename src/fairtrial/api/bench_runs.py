@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ BENCH_STUDY = ".bench"
 BATCHES = 200
 MARGIN = 0.05
 REFRESH_S = 0.1
+STOPPED = "Stopped. Nothing is kept of a measurement."
 
 Show = Callable[[str, int, int], None]
 """Told what is being done, how far it is and how far it has to go."""
@@ -114,13 +116,17 @@ class HiddenRuns:
     def __exit__(self, *_: object) -> None:
         self._leaving.close()
 
+    @cached_property
+    def _surroundings(self) -> dict[str, Any]:
+        return surroundings()  # asks git, which takes longer than many a step
+
     def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
         """A run of the recipe's options with some changed, planned and with all that it needs."""
         resolved = resolve(self.recipe, {**self.options, **(changes or {})}, where=f"recipe '{self.recipe.name}'")
         self._opened += 1
         seed = self.terms.seed if seed is None else seed
         spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
-        cell = prepare([spec], self.store, surroundings(), self.terms.tell)[0]
+        cell = prepare([spec], self.store, self._surroundings, self.terms.tell)[0]
         for need in (each for each in cell.needs if not each.is_done(retry_failed=True)):
             self.terms.tell(f"First {need.key} is trained, which is needed …")
         complete_needs(cell, should_stop=self.terms.should_stop)
@@ -151,7 +157,7 @@ class HiddenRuns:
     def require(self, ended: Outcome | None) -> None:
         """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""
         if self.terms.should_stop():
-            raise Interrupted("Stopped. Nothing is kept of a measurement.")
+            raise Interrupted(STOPPED)
         if ended is not None and ended.status is not Status.COMPLETED:
             raise RunsFailed(f"{self.recipe.name} could not be measured: {ended.reason}", hint=ended.hint)
 
@@ -171,15 +177,16 @@ class HiddenRuns:
 class Progress(Observer):
     """Tells now and then how far the steps are."""
 
-    def __init__(self, what: str, steps: int, show: Show) -> None:
-        self._what, self._steps, self._show = what, steps, show
+    def __init__(self, what: str, show: Show) -> None:
+        self._what, self._show = what, show
+        self.steps = 0
         self._taken, self._told = 0, 0.0
 
     def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
         self._taken += 1
         if now - self._told > REFRESH_S:
             self._told = now
-            self._show(self._what, self._taken, self._steps)
+            self._show(self._what, self._taken, self.steps)
 
 
 @contextlib.contextmanager
