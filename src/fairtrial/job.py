@@ -131,19 +131,41 @@ class RunAtHand:
         return self.steps if self._due is None else self._due - 1
 
     def advance(self, steps: int) -> None:
-        """Take some steps, fewer if the training ends."""
+        """Take some steps, fewer if the training ends. The run computes with its own threads, whoever was before it."""
         if self.ended is None:
             with self._ends_by_itself():
+                self._work.set_threads()
                 self._watch.tell("turn_started")
                 self._due = take_steps(self.trainable, self._course, self._due, self._watch, steps)
                 if self._due is None:
                     self.ended = Outcome(Status.COMPLETED)
 
+    def settle(self) -> None:
+        """Wait until its device has done what it was asked to."""
+        wait = getattr(self.trainable, "synchronize", None)
+        if wait is not None:
+            wait()
+
+    def observe(self, observer: Observer) -> None:
+        """From now on somebody more watches."""
+        self._watch.add(observer)
+
+    def first_losses(self, batches: int) -> list[float]:
+        """Of the weights as they are, on the next few batches; the steps are taken back."""
+        kept = self.trainable.state()
+        found = []
+        with self._ends_by_itself():
+            for number in range(self.taken + 1, self.taken + 1 + batches):
+                metrics = self.trainable.step(number, Watch())
+                found += [float(metrics["loss"])] if "loss" in metrics else []
+                self.trainable.load_state(kept)
+        return found
+
     @contextlib.contextmanager
     def _ends_by_itself(self) -> Iterator[None]:
         try:
             yield
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — whatever it raises ends its run
             self.ended = self._work.how_it_ended(error)
 
 
@@ -325,7 +347,7 @@ class _Work:
                     trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
                     bounded=self.bounded, should_stop=self.should_stop,
                 )  # fmt: skip
-        except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 — anything that a recipe raises ended its run
+        except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — whatever it raises ends its run
             return self.how_it_ended(error)
         return self.how_it_ended(None)
 
@@ -353,9 +375,12 @@ class _Work:
     def bounded(self) -> Metric | None:
         return _bounded(self.recipe, self.options)
 
-    def build(self) -> Trainable:
+    def set_threads(self) -> None:
         if isinstance(self.options, TorchOptions):
             _set_threads(self.options.threads)
+
+    def build(self) -> Trainable:
+        self.set_threads()
         trainable = self.recipe.build(self.options, self.setting)
         self.watch.wait_with(getattr(trainable, "synchronize", None))
         _check_best_metric(trainable, self.loop, self.scoring)

@@ -54,6 +54,25 @@ def test_quantile_intervals_cover(share: float) -> None:
     assert hits / 600 > 0.93
 
 
+@pytest.mark.parametrize("n", [12, 20, 50])
+def test_each_side_of_a_median_interval_misses_as_seldom_as_it_says(n: int) -> None:
+    rng = np.random.default_rng(5)
+    missed = [0, 0]
+    for _ in range(3000):
+        sample = np.sort(rng.standard_normal(n))
+        low, high = order_limits(n, 0.5, 0.05)
+        assert low is not None and high is not None
+        missed[0] += float(np.quantile(sample, low)) > 0
+        missed[1] += float(np.quantile(sample, high)) < 0
+    assert max(missed) / 3000 <= 0.025 + 3 * (0.025 / 3000) ** 0.5
+
+
+@pytest.mark.parametrize(("steps", "most"), [(20, 0.05), (50, 0.03), (200, 0.02)])
+def test_steps_that_are_steady_are_seldom_called_anything_else(steps: int, most: float) -> None:
+    rng = np.random.default_rng(6)
+    assert np.mean([warm_up(10 + rng.standard_normal(steps)) is None for _ in range(1000)]) <= most
+
+
 def test_an_upper_limit_for_p99_needs_368_effective_steps() -> None:
     assert order_limits(367, 0.99, 0.05)[1] is None
     assert order_limits(368, 0.99, 0.05)[1] == 1.0

@@ -115,10 +115,16 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         (("fake", "--estimate-noise-scale"), 1, "gives no gradients"),
         (("fake", "--enable-profiling", "--trace-dir", "/proc/nowhere"), 1, "cannot write traces to /proc/nowhere"),
         (("fake", "--trace-dir", "x"), 2, "--trace-dir says where"),
-        (("fake", "--save", "none/such.json"), 1, "no such folder"),
+        (("fake", "--save", "none/such.json"), 1, "cannot write none/such.json: no such folder"),
         (("fake", "--baseline", "none.json"), 1, "there is no baseline none.json"),
         (("fake", "--ab", "a", "b", "--save", "x"), 2, "--save is about one measurement"),
         (("fake", "--rounds", "3"), 2, "--rounds is about"),
+        (("fake", "--save", "."), 1, "cannot write .: it is a folder"),
+        (("fake", "--margin", "-2"), 1, "margin must lie between"),
+        (("fake", "--margin", "nan"), 1, "margin must lie between"),
+        (("classify", "--max-batches", "5", "--learning-rates", "0.1"), 1, "the loss is logged every 10 steps"),
+        (("classify", "--learning-rates", "inf"), 1, "learning_rates must be above 0, and finite"),
+        (("fake", "--ab", "a", "b", "--level", "2"), 1, "level must lie between"),
         (("fake", "--against", "a"), 2, "'a' is not of the form name=value"),
         (("fake", "--against", "nonsense=1"), 1, "nonsense"),
         (("fake", "--against", "seed=1", "--ab", "a", "b"), 2, "exclude each other"),
@@ -168,3 +174,81 @@ def test_bench_takes_the_options_of_train_but_those_with_a_reason(name: str) -> 
         for group in (train_command, bench_command)
     ]
     assert offered[0] - offered[1] == set(not_benched(recipe.options)) and all(not_benched(recipe.options).values())
+
+
+LOUD = """
+import os
+from fairtrial.core.options import LoopOptions, Role, option
+from fairtrial.core.specs import Metric
+
+print("loaded")
+SUMMARY = "Talks."
+REQUIRES = ()
+EXTRA = None
+METRIC = Metric("accuracy", "max")
+
+class Options(LoopOptions):
+    leave: bool = option(False, "Ends the program.", role=Role.TRAINING)
+    learning_rate: float = option(0.1, "Rate.", role=Role.TRAINING)
+
+class Loud:
+    def __init__(self, options):
+        self.options = options
+
+    def step(self, step, watch):
+        print("step", step)
+        os.write(1, b"past Python\\n")
+        if self.options.leave:
+            raise SystemExit(3)
+        return {"quality": 1.0}
+
+    def evaluate(self, split):
+        return {"accuracy": 0.5}
+
+    def state(self):
+        return {}
+
+    def load_state(self, state):
+        pass
+
+def build(options, setting):
+    return Loud(options)
+"""
+
+
+@pytest.fixture
+def loud(tmp_path: Path) -> str:
+    path = tmp_path / "a loud recipe.py"
+    path.write_text(LOUD)
+    return str(path)
+
+
+def test_a_recipe_that_prints_leaves_standard_output_to_the_document(loud: str) -> None:
+    process = start("bench", loud, "--max-batches", "30", "--format", "json", "--no-trials")
+    out, err = process.communicate(timeout=120)
+    assert process.returncode in (0, 3) and json.loads(out)["steps"]["taken"] == 30
+    assert "loaded" in err and "step 30" in err and "past Python" in err
+
+
+def test_a_recipe_that_leaves_or_has_no_loss_is_told(cli: Cli, loud: str) -> None:
+    left = cli("bench", loud, "--leave")
+    assert left.code == 4 and "SystemExit: 3" in left.err
+    silent = cli("bench", loud, "--learning-rates", "0.1", "--no-trials", "--max-batches", "30")
+    assert silent.code == 1 and "gives no loss" in silent.err
+
+
+def test_rates_that_are_too_small_to_learn_have_not_diverged(cli: Cli, with_data: Store) -> None:
+    line = ("bench", "classify", "--labels", "400", "--batch-size", "50", "--max-batches", "40", "--no-trials")
+    found = cli(*line, "--learning-rates", "1e-9,1e-3,500", "--format", "json").json["learning_rates"]["rows"]
+    assert [row["diverged"] for row in found] == [0, 0, 3]
+    assert found[0]["verified"] is None and found[1]["verified"] is True, "an update within rounding tells nothing"
+
+
+def test_a_baseline_is_measured_in_several_processes(cli: Cli, tmp_path: Path) -> None:
+    line = ("bench", "fake", "--step-time", "0.002", "--max-batches", "40", "--no-trials", "--processes", "3")
+    assert cli(*line, "--save", "base.json").code == 0
+    assert len(json.loads((tmp_path / "base.json").read_text())["processes"]) == 3
+    again = cli(*line, "--baseline", "base.json", "--format", "json")
+    assert again.code in (0, 3) and again.json["baseline"]["ratio"]["n"] == 3
+    other = cli(*line, "--baseline", "base.json", "--batch-size", "7")
+    assert other.code == 1 and "configuration: batch_size 1 → 7" in other.err and "Taking" not in other.err

@@ -11,9 +11,9 @@ import pytest
 
 from fairtrial import BenchTerms, bench, bench_variants
 from fairtrial.analyse.speed import Speed
-from fairtrial.api.baselines import compare_with, read_baseline, save_baseline
+from fairtrial.api.baselines import compare_with, read_baseline, require_comparable, save_baseline
 from fairtrial.api.bench import Bench, ImpossibleFigure
-from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.record.store import Store
 from tests.virtual import VirtualTime
 
@@ -152,11 +152,16 @@ class Options(TorchOptions):
     kills_above: int = option(10**9, "Batch size that ends the process.", role=Role.TRAINING)
     needs_much_above: int = option(10**9, "Batch size that needs more memory than there is.", role=Role.TRAINING)
     batch_size: int = option(4, "Examples.", role=Role.TRAINING)
+    device_time: float = option(0.0, "Time per example on a device of its own.", role=Role.TRAINING)
     stacks: bool = option(False, "Whether runs stack.", role=Role.TRAINING)
 
 class Timed:
     def __init__(self, options):
         self.options = options
+        self.busy_until = 0.0
+
+    def synchronize(self):
+        sleep(max(0.0, self.busy_until - clock()))
 
     @property
     def examples_per_step(self):
@@ -168,6 +173,9 @@ class Timed:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.options.batch_size > self.options.needs_much_above:
             torch.empty(10**16)
+        if self.options.device_time:
+            self.busy_until = max(self.busy_until, watch.clock()) + self.options.device_time * self.options.batch_size
+            return {"loss": 1.0 / step}
         with watch.phase("forward"):
             sleep(0.002 + 0.008 / torch.get_num_threads() + 0.00001 * self.options.batch_size)
         return {"loss": 1.0 / step}
@@ -204,8 +212,9 @@ def stack(runs):
 def timed(tmp_path: Path, time: VirtualTime, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recipe of the user's whose time is virtual."""
     path = tmp_path / "timed.py"
-    path.write_text(TIMED.replace("from time import sleep", "from tests.api.test_bench_virtual import sleep"))
+    path.write_text(TIMED.replace("from time import sleep", "from tests.api.test_bench_virtual import clock, sleep"))
     monkeypatch.setitem(globals(), "sleep", time.passes)
+    monkeypatch.setitem(globals(), "clock", time)
     return str(path)
 
 
@@ -263,6 +272,70 @@ def test_variants_are_timed_in_turns(time: VirtualTime, store: Store) -> None:
     assert per_example.unit == "example" and per_example.compared.ratio.value == pytest.approx(0.5, rel=1e-9)
 
 
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"checkpoint_every": 1}, "checkpoint_every: not for bench"),
+        ({"eval_every": 1}, "nothing is evaluated while it is measured"),
+    ],
+)
+def test_variants_get_no_option_that_bench_does_not_take(
+    time: VirtualTime, store: Store, changes: dict[str, Any], told: str
+) -> None:
+    terms = BenchTerms(batches=100, store=store.root, clock=time)
+    with pytest.raises(UserError, match=told):
+        bench_variants("fake", {"a": {}, "b": changes}, {"steps": 1000}, terms)
+
+
+def test_a_variant_with_few_steps_goes_on_for_as_long_as_it_is_timed(time: VirtualTime, store: Store) -> None:
+    pair = {"a": {"step_time": 0.01}, "b": {"step_time": 0.01, "steps": 3}}
+    found = bench_variants("fake", pair, {"steps": 1000}, BenchTerms(batches=100, store=store.root, clock=time))
+    assert found.compared.ratio.value == pytest.approx(1, rel=1e-9)
+
+
+def test_each_variant_computes_with_its_own_threads(store: Store, time: VirtualTime, timed: str) -> None:
+    terms = BenchTerms(batches=100, store=store.root, clock=time)
+    found = bench_variants(timed, {"one": {"threads": 1}, "two": {"threads": 2}}, {}, terms)
+    assert found.compared.ratio.value == pytest.approx(0.00604 / 0.01004, rel=1e-6)
+
+
+def test_a_device_that_works_behind_the_back_is_waited_for_in_turns_too(
+    store: Store, time: VirtualTime, timed: str
+) -> None:
+    terms = BenchTerms(batches=100, store=store.root, clock=time, batch_sizes=[10, 20], trials=False)
+    found = bench(timed, {"device_time": 0.001}, terms)
+    assert found.sizes is not None and found.sizes.knee is not None
+    assert [row.step_s for row in found.sizes.rows] == pytest.approx([0.01, 0.02], rel=1e-6)
+    assert found.times.mean().value == pytest.approx(0.004, rel=1e-6)
+    pair = {"small": {"batch_size": 10}, "large": {"batch_size": 30}}
+    turns = bench_variants(timed, pair, {"device_time": 0.001}, terms)
+    assert turns.compared.ratio.value == pytest.approx(1, rel=1e-6), "per example they are equal"
+
+
+def test_accumulated_examples_count_in_the_rates_of_sizes(measure: Callable[..., Bench]) -> None:
+    found = measure({"step_time": 0.01, "accumulate": 4}, batch_sizes=[10, 20]).sizes
+    assert found is not None and found.rows[0].throughput is not None
+    assert found.rows[0].throughput.value == pytest.approx(40 / 0.04, rel=1e-9)
+
+
+def test_a_size_that_is_refused_does_not_prolong_the_others(store: Store, time: VirtualTime, timed: str) -> None:
+    terms = BenchTerms(batches=20, store=store.root, clock=time, trials=False, batch_sizes=[4, 10**9])
+    found = bench(timed, {"needs_much_above": 100}, terms).sizes
+    assert found is not None and found.rows[1].out_of_memory and found.rows[0].steps < 100
+
+
+def test_threads_do_not_keep_sizes_from_being_tried(with_data: Store) -> None:
+    """A process that forks leaves its threads behind: what is tried there has one."""
+    terms = BenchTerms(batches=20, store=with_data.root, batch_sizes=[100, 200], trials=False)
+    found = bench("classify", {"model": "cnn", "labels": 400, "threads": 2}, terms)
+    assert found.sizes is not None and all(row.reason is None for row in found.sizes.rows)
+
+
+def test_stalls_that_loaders_cannot_hide_bring_no_suggestion(measure: Callable[..., Bench]) -> None:
+    found = measure({"stall_time": 0.02, "stall_every": 4, "step_time": 0.001}, trials=True)
+    assert not [each for each in found.suggestions if "loader_workers" in each.change]
+
+
 def test_a_drift_is_the_same_for_both_sides(time: VirtualTime, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairtrial.recipes.fake.sleep", lambda seconds: time.passes(seconds * (1 + time.now)))
     pair = {"a": {"step_time": 0.001}, "b": {"step_time": 0.001, "label": "b"}}
@@ -276,7 +349,8 @@ def test_a_baseline_is_kept_and_compared(measure: Callable[..., Bench], tmp_path
     same = compare_with(read_baseline(path), measure(PHASES))
     assert same.compared.verdict is Speed.EQUIVALENT and not same.regressed
     with pytest.raises(InvalidOptions, match=r"configuration: step_time 0.004 → 0.005"):
-        compare_with(read_baseline(path), measure({**PHASES, "step_time": 0.005}))
+        require_comparable(read_baseline(path), "fake", {"steps": 1000, **PHASES, "step_time": 0.005}, BenchTerms())
+    require_comparable(read_baseline(path), "fake", {"steps": 1000, **PHASES}, BenchTerms())
 
 
 def test_a_slower_measurement_is_a_regression(
@@ -295,7 +369,17 @@ def test_another_machine_is_refused(measure: Callable[..., Bench], tmp_path: Pat
     save_baseline(measure(PHASES), path)
     path.write_text(path.read_text().replace('"cpu_count": ', '"cpu_count": 9'))
     with pytest.raises(InvalidOptions, match="machine: cpu_count"):
-        compare_with(read_baseline(path), measure(PHASES))
+        require_comparable(read_baseline(path), "fake", {"steps": 1000, **PHASES}, BenchTerms())
+
+
+def test_what_differs_between_processes_is_in_the_interval(measure: Callable[..., Bench], tmp_path: Path) -> None:
+    """Within each process time stands still, and yet they differ: that alone must not be called a regression."""
+    path = tmp_path / "base.json"
+    save_baseline(measure(PHASES), path, [0.014, 0.019, 0.017, 0.015])
+    slower = compare_with(read_baseline(path), measure(PHASES), further=[0.018, 0.02, 0.016, 0.017])
+    assert slower.compared.verdict is Speed.INCONCLUSIVE and slower.compared.ratio.n == 5
+    surely = compare_with(read_baseline(path), measure(PHASES), further=[0.028, 0.031, 0.029, 0.03])
+    assert surely.compared.ratio.value is not None and surely.compared.ratio.value > 1.4
 
 
 @pytest.mark.parametrize(
@@ -315,7 +399,7 @@ def test_what_is_no_baseline_is_refused(tmp_path: Path, content: str, told: str)
 
 
 def test_too_few_steps_are_not_kept(measure: Callable[..., Bench], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="too few steady steps"):
+    with pytest.raises(CheckFailed, match="too few steady steps"):
         save_baseline(measure(PHASES, batches=5), tmp_path / "base.json")
     assert not (tmp_path / "base.json").exists()
 

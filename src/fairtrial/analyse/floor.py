@@ -28,7 +28,7 @@ class NoiseFloor:
     alarms: int
     comparisons: int
     drift_percent: float
-    """By how much the second half of the time was slower than the first: what two sessions would differ by."""
+    """By how much the speed of the two halves of the check differed."""
 
     def to_dict(self) -> dict[str, Any]:
         detected = {str(rounds): value for rounds, value in self.detectable_percent.items()}

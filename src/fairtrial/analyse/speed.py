@@ -12,6 +12,7 @@ import numpy as np
 from scipy import special
 
 from fairtrial.analyse.samples import Array
+from fairtrial.analyse.student import welch_parts
 from fairtrial.analyse.timing import INSUFFICIENT, Times, standard_error
 from fairtrial.analyse.verdicts import decide
 from fairtrial.core.findings import Estimate, Verdict
@@ -88,6 +89,22 @@ def log_mean(logs: Array, alpha: float) -> Estimate:
     reach = float(-special.stdtrit(n - 1, alpha / 2)) * float(logs.std(ddof=1)) / math.sqrt(n)
     low, high = (float(np.exp(logs.mean() + side * reach)) for side in (-1, 1))
     return Estimate(value, low, high, 1 - alpha, method, n, "×")
+
+
+def compare_processes(
+    control: Array, candidate: Array, names: tuple[str, str], margin: float, alpha: float
+) -> SpeedComparison:
+    """Mean times of several processes each, at different times: what differs between processes is in the interval."""
+    parts = welch_parts(np.log(control), np.log(candidate))
+    mean, error, freedom = (float(part) for part in parts)
+    method, n = "Welch t on logarithms of processes", min(len(control), len(candidate))
+
+    def ratio(own: float) -> Estimate:
+        reach = float(-special.stdtrit(freedom, own / 2)) * error if error > 0 else 0.0
+        low, high = math.exp(mean - reach), math.exp(mean + reach)
+        return Estimate(math.exp(mean), low, high, 1 - own, method, n, "×")
+
+    return _judged(ratio, names, margin, alpha)
 
 
 def compare_sessions(

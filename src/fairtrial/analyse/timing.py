@@ -125,9 +125,9 @@ def order_limits(effective: float, share: float, alpha: float) -> tuple[float | 
     it with a probability of at most α/2: for p99 at 95 % from m = 368 on.
     """
     m = math.floor(effective)
-    low, high = _count(m, share, alpha / 2) / m, (_count(m, share, 1 - alpha / 2) + 1) / m
-    lower = low if (1 - share) ** m <= alpha / 2 else None
-    upper = min(high, 1.0) if share**m <= alpha / 2 else None
+    first, last = _count(m, share, alpha / 2), _count(m, share, 1 - alpha / 2) + 1  # ranks, counted from 1
+    lower = (first - 1) / (m - 1) if first >= 1 and (1 - share) ** m <= alpha / 2 else None
+    upper = min((last - 1) / (m - 1), 1.0) if share**m <= alpha / 2 else None
     return lower, upper
 
 
@@ -138,13 +138,16 @@ def _count(m: int, share: float, probability: float) -> int:
 
 
 BATCH = 5
+CHANGED = 0.01
+"""How seldom chance alone makes the halves look as different as where times were still changing."""
 
 
 def warm_up(seconds: Sequence[float] | Array) -> int | None:
     """How many steps to leave out so that the rest is steady; None if the steps never settle.
 
     Of all beginnings the one is cut whose removal leaves the mean of the rest best known (marginal standard error, on
-    means of five steps). If that would take half of the steps or more, the times were still changing.
+    means of five steps). If that would take half of the steps or more, and the halves differ by more than chance
+    explains, the times were still changing.
     """
     count = len(seconds) // BATCH
     if count < 4:
@@ -156,4 +159,13 @@ def warm_up(seconds: Sequence[float] | Array) -> int | None:
     spread = squares - sums**2 / sizes  # sum of squares about the mean of the last k batches
     errors = (np.maximum(spread, 0.0) / sizes**2)[::-1][: count // 2 + 1]  # by how many batches are left out
     cut = int(np.argmin(errors))
-    return cut * BATCH if cut < count // 2 else None
+    if cut < count // 2:
+        return cut * BATCH
+    return None if _halves_differ(means) else 0
+
+
+def _halves_differ(means: Array) -> bool:
+    halves = means[: len(means) // 2], means[len(means) // 2 :]
+    error = math.sqrt(sum(float(half.var(ddof=1)) / len(half) for half in halves))
+    reach = float(special.stdtrit(len(means) - 2, 1 - CHANGED / 2)) * error
+    return abs(float(halves[0].mean() - halves[1].mean())) > reach

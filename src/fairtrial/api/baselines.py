@@ -8,18 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairtrial.analyse.speed import Speed, SpeedComparison, compare_sessions
+import numpy as np
+
+from fairtrial.analyse.speed import Speed, SpeedComparison, compare_processes, compare_sessions
 from fairtrial.analyse.timing import Times
 from fairtrial.api.bench import Bench
-from fairtrial.api.bench_runs import MARGIN
+from fairtrial.api.bench_processes import step_seconds
+from fairtrial.api.bench_runs import MARGIN, BenchTerms, benched
+from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import OTHER_VERSIONS, TWO_SESSIONS
-from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.record.atomic import replace_bytes
 from fairtrial.record.environment import machine
 
 KIND = "fairtrial bench"
 SCHEMA = 1
+PROCESSES = 5
+"""What differs between processes is more than what differs within one."""
+LEAST_PROCESSES = 3
 HARDWARE = ("cpu", "cpu_count", "memory_bytes", "gpu")
 
 
@@ -32,6 +39,9 @@ class Baseline:
     versions: Mapping[str, Any]
     configuration: Mapping[str, Any]
     seconds: Sequence[float]
+    """Of the steady steps of one process."""
+    processes: Sequence[float]
+    """Mean time of a step, by process."""
 
 
 @dataclass(frozen=True)
@@ -47,27 +57,58 @@ class AgainstBaseline:
         return self.compared.to_dict()
 
 
-def save_baseline(found: Bench, path: Path) -> None:
+def further_processes(
+    recipe: str, options: Mapping[str, Any], terms: BenchTerms, processes: int = PROCESSES
+) -> list[float]:
+    """The same measurement in processes of their own, one less than asked for: the first was taken apart."""
+    loaded, found = load_checked_recipe(recipe), []
+    for number in range(1, processes):
+        terms.show("processes", number, processes)
+        found.append(step_seconds(loaded, options, terms))
+    return found
+
+
+def save_baseline(found: Bench, path: Path, further: Sequence[float] = ()) -> None:
     """Keep a measurement. One that was insufficient is not worth keeping."""
     if not found.sufficient:
-        raise UserError(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
+        raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
     document = {
-        "kind": KIND, "schema": SCHEMA, **_facts(found), "seconds": [each.seconds for each in found.steady],
+        "kind": KIND, "schema": SCHEMA, "machine": _hardware(), "versions": _versions(),
+        "configuration": _configuration(found.recipe, found.options, found.validation, found.whole_steps),
+        "seconds": [each.seconds for each in found.steady], "processes": [found.step_s, *further],
         "bench": found.to_dict(),
     }  # fmt: skip
     replace_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
 
 
-def _facts(found: Bench) -> dict[str, Any]:
+def _hardware() -> dict[str, Any]:
     facts = machine()
-    return {
-        "machine": {name: facts[name] for name in HARDWARE},
-        "versions": {"python": facts["python"], **facts["versions"]},
-        "configuration": {
-            "recipe": found.recipe, **found.options, "run_validation": found.validation,
-            "whole_steps": found.whole_steps,
-        },
-    }  # fmt: skip
+    return {name: facts[name] for name in HARDWARE}
+
+
+def _versions() -> dict[str, Any]:
+    facts = machine()
+    return {"python": facts["python"], **facts["versions"]}
+
+
+def _configuration(recipe: str, options: Mapping[str, Any], validation: bool, whole_steps: bool) -> dict[str, Any]:
+    return {"recipe": recipe, **options, "run_validation": validation, "whole_steps": whole_steps}
+
+
+def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, Any], terms: BenchTerms) -> None:
+    """Refuse another machine or another configuration, before anything is measured."""
+    loaded = load_checked_recipe(recipe)
+    resolved = benched(loaded, options, terms).to_dict()
+    now = {
+        "machine": _hardware(),
+        "configuration": _configuration(loaded.name, resolved, terms.validation, terms.whole_steps),
+    }
+    problems = [f"{kind}: {told}" for kind in now for told in _differences(getattr(baseline, kind), now[kind])]
+    if problems:
+        raise InvalidOptions(
+            f"{baseline.name} cannot be compared with this: {problems[0]}", problems=problems[1:],
+            hint="Measure a new baseline here with --save.",
+        )  # fmt: skip
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -84,30 +125,25 @@ def read_baseline(path: Path) -> Baseline:
         raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
     try:
         seconds = [float(each) for each in document["seconds"]]
-        return Baseline(
-            str(path), dict(document["machine"]), dict(document["versions"]), dict(document["configuration"]), seconds
-        )  # fmt: skip
+        processes = [float(each) for each in document["processes"]]
+        facts, versions, configuration = (dict(document[name]) for name in ("machine", "versions", "configuration"))
+        return Baseline(str(path), facts, versions, configuration, seconds, processes)
     except (KeyError, TypeError, ValueError) as error:
         raise UserError(f"{path} is damaged: {error}", hint="Make a new one with --save.") from None
 
 
-def compare_with(baseline: Baseline, found: Bench, margin: float = MARGIN) -> AgainstBaseline:
-    """Time now over time then; refused where machine or configuration are not the same."""
-    facts = _facts(found)
-    problems = [
-        f"{kind}: {told}"
-        for kind in ("machine", "configuration")
-        for told in _differences(getattr(baseline, kind), facts[kind])
-    ]
-    if problems:
-        raise InvalidOptions(
-            f"{baseline.name} cannot be compared with this: {problems[0]}", problems=problems[1:],
-            hint="Measure a new baseline here with --save.",
-        )  # fmt: skip
-    names = (baseline.name, "now")
-    compared = compare_sessions(Times.of(baseline.seconds), found.times, names, margin, found.alpha)
+def compare_with(
+    baseline: Baseline, found: Bench, margin: float = MARGIN, further: Sequence[float] = ()
+) -> AgainstBaseline:
+    """Time now over time then, by processes where there are several of each, else by steps."""
+    names, processes = (baseline.name, "now"), [found.step_s, *further]
+    if min(len(baseline.processes), len(processes)) >= LEAST_PROCESSES:
+        then, now = (np.array(times, dtype=float) for times in (baseline.processes, processes))
+        compared = compare_processes(then, now, names, margin, found.alpha)
+    else:
+        compared = compare_sessions(Times.of(baseline.seconds), found.times, names, margin, found.alpha)
     cautions: list[FilledCaution] = [TWO_SESSIONS.fill()]
-    changed = _differences(baseline.versions, facts["versions"])
+    changed = _differences(baseline.versions, _versions())
     if changed:
         cautions.append(OTHER_VERSIONS.fill(versions=", ".join(changed)))
     return AgainstBaseline(compared, cautions)

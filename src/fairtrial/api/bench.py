@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.analyse.timing import Times, warm_up
-from fairtrial.api.bench_noise import NoiseScale, measure_noise_scale
+from fairtrial.api.bench_noise import NoiseScale, measure_noise_scale, require_gradients
 from fairtrial.api.bench_rates import LearningRates, try_learning_rates
 from fairtrial.api.bench_runs import BATCHES, BenchTerms, HiddenRuns, Progress, hidden_runs, refuse
 from fairtrial.api.bench_sizes import BatchSizes, measure_batch_sizes
@@ -26,6 +26,7 @@ from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import TorchOptions
 from fairtrial.core.runs import Status
 from fairtrial.core.training import Observer
+from fairtrial.core.words import counted
 from fairtrial.probe.monitor import Monitored, ResourceMonitor
 from fairtrial.probe.phases import (
     EVENTS_PER_PHASE,
@@ -106,6 +107,11 @@ class Bench:
         return self.resources.get("examples_per_step")
 
     @property
+    def step_s(self) -> float | None:
+        """Mean time of a steady step."""
+        return self.times.mean(self.alpha).value
+
+    @property
     def throughput(self) -> Estimate:
         unit = "steps/s" if self.examples is None else "examples/s"
         return self.times.rate(self.examples or 1, unit, self.alpha)
@@ -143,7 +149,7 @@ class Bench:
             {
                 "phase": name, "seconds": seconds, "share": seconds / found.window if found.window else None,
                 "ms_per_step": 1000 * seconds / found.steps,
-                "ms_per_batch": 1000 * seconds / (found.steps * found.batches),
+                "ms_per_batch": None if found.batches is None else 1000 * seconds / (found.steps * found.batches),
                 "near_timer": name != RESIDUAL and self.is_near_timer(name),
             }
             for name, seconds in parts.items()
@@ -202,8 +208,12 @@ def _check_asked(runs: HiddenRuns) -> None:
     """Refuse before the first step what the recipe cannot be asked for."""
     names, terms = runs.recipe.options.model_fields, runs.terms
     asked = {"batch_size": bool(terms.batch_sizes), "learning_rate": bool(terms.learning_rates)}
-    refuse([f"recipe '{runs.recipe.name}' has no option {name}" for name, is_asked in asked.items()
-            if is_asked and name not in names])  # fmt: skip
+    problems = [f"recipe '{runs.recipe.name}' has no option {name}" for name, is_asked in asked.items()
+                if is_asked and name not in names]  # fmt: skip
+    least = min(runs.resolved.log_every, runs.resolved.steps)
+    if terms.learning_rates and (terms.batches or BATCHES) < least:
+        problems.append(f"learning_rates: the loss is logged every {least} steps, so at least as many are needed")
+    refuse(problems)
 
 
 class _Measurement:
@@ -213,19 +223,19 @@ class _Measurement:
         self.runs, self.terms = runs, runs.terms
         self.timer = PhaseTimer(whole_steps=self.terms.whole_steps)
         self.monitor = ResourceMonitor() if self.terms.monitor else None
-        self.tracer = TorchTrace() if self.terms.trace_dir else None
         self.progress = Progress("steps", self.terms.show)
-        watching: list[Observer | None] = [self.timer, self.monitor, self.tracer, self.progress]
+        watching: list[Observer | None] = [self.timer, self.monitor, self.progress]
         self.cell = runs.cell()
         self.run = runs.at_hand(self.cell, [each for each in watching if each is not None])
         runs.require(self.run.ended)
+        if self.terms.noise_scale:
+            require_gradients(runs, self.run)
 
     def carry_out(self) -> Bench:
         steps = self._take_steps()
-        cost = event_seconds()
-        trace = self._trace()
-        found = self._measured(steps, cost)
-        found = replace(found, peak=self._peak(found), trace=trace, traced=self.tracer.steps if self.tracer else ())
+        found = self._measured(steps, event_seconds())
+        path, traced = self._trace()
+        found = replace(found, peak=self._peak(found), trace=path, traced=traced)
         found = replace(found, noise=self._noise(), sizes=self._sizes(), rates=self._rates())
         if self.terms.trials and found.sufficient:
             found = replace(found, suggestions=suggest(self.runs, steady=found.steady, sizes=found.sizes))
@@ -233,7 +243,7 @@ class _Measurement:
 
     def _take_steps(self) -> Sequence[StepTimes]:
         wanted = self.progress.steps = self._wanted()
-        self.terms.tell(f"Taking {wanted} steps of {self.runs.recipe.name} …")
+        self.terms.tell(f"Taking {counted(wanted, 'step')} of {self.runs.recipe.name} …")
         try:
             self.run.advance(wanted)
         finally:
@@ -251,17 +261,20 @@ class _Measurement:
             if epoch is None:
                 refuse([f"sample_ratio: recipe '{self.runs.recipe.name}' does not say how many steps an epoch has"])
             wanted = max(1, math.ceil(self.terms.sample_ratio * int(epoch or 0)))
-        traced = min(TRACED, steps) if self.tracer else 0
+        traced = min(TRACED, steps) if self.terms.trace_dir else 0
         return max(0, min(wanted, steps - traced))
 
-    def _trace(self) -> Path | None:
-        if self.tracer is None or self.terms.trace_dir is None or self.run.ended is not None:
-            return None
+    def _trace(self) -> tuple[Path | None, Sequence[int]]:
+        """Steps after the window: being traced takes time."""
+        if self.terms.trace_dir is None or self.run.ended is not None:
+            return None, ()
         path = free_name(self.terms.trace_dir, f"{Path(self.runs.recipe.name).stem}-trace")
-        self.tracer.begin()
+        tracer = TorchTrace()
+        self.run.observe(tracer)
+        tracer.begin(TRACED)
         self.run.advance(TRACED)
-        self.tracer.write(path)
-        return path
+        tracer.write(path)
+        return path, tracer.steps
 
     def _measured(self, steps: Sequence[StepTimes], cost: float) -> Bench:
         terms = self.terms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -35,15 +35,18 @@ class NoiseScale:
         }  # fmt: skip
 
 
-def measure_noise_scale(runs: HiddenRuns, run: RunAtHand) -> NoiseScale:
-    """From batches drawn with replacement, so that the pieces of a measurement are independent."""
-    runs.terms.tell("Measuring the noise of gradients …")
+def require_gradients(runs: HiddenRuns, run: RunAtHand) -> None:
     if not hasattr(run.trainable, "batch_gradients"):
         raise UserError(
             f"recipe '{runs.recipe.name}' gives no gradients", hint="Its trainable needs batch_gradients(draw)."
         )
-    draw = run.streams.numpy("eval", "noise scale")
-    small, large, batch = squared_lengths(run.trainable.batch_gradients, draw, should_stop=runs.terms.should_stop)
+
+
+def measure_noise_scale(runs: HiddenRuns, run: RunAtHand) -> NoiseScale:
+    """From batches drawn with replacement, so that the pieces of a measurement are independent."""
+    runs.terms.tell("Measuring the noise of gradients …")
+    draw, trainable = run.streams.numpy("eval", "noise scale"), cast(Any, run.trainable)
+    small, large, batch = squared_lengths(trainable.batch_gradients, draw, should_stop=runs.terms.should_stop)
     runs.require(None)
     scale = noise_scale(np.array(small), np.array(large), batch, PIECES, runs.terms.alpha)
     return NoiseScale(scale, batch, PIECES, len(small), run.taken, [WEIGHTS_OF_NOW.fill(steps=run.taken)])

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
 import tarfile
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.speed import SpeedComparison, compare_rounds
-from fairtrial.api.bench_runs import BATCHES, MARGIN, STOPPED, BenchTerms, HiddenRuns, hidden_runs
+from fairtrial.api.bench_processes import step_seconds
+from fairtrial.api.bench_runs import BATCHES, MARGIN, BenchTerms, HiddenRuns, hidden_runs
 from fairtrial.api.cells import load_checked_recipe
-from fairtrial.api.launch import option_words
 from fairtrial.core.cautions import DIRTY_TREE
-from fairtrial.core.errors import EXIT_CHECK, Interrupted, RunsFailed, UserError
+from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
-from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.probe.turns import abba
 from fairtrial.record.environment import git_output, git_state
@@ -81,7 +79,8 @@ def _in_turns(
     runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any]], steps: int, rounds: int, margin: float
 ) -> SpeedPair:
     long_enough = {"steps": max(getattr(runs.resolved, "steps", 0), (2 * rounds + 1) * steps + 1)}
-    opened = [runs.open({**long_enough, **changes}) for changes in variants.values()]
+    _refuse_evaluation(runs, variants)
+    opened = [runs.open({**changes, **long_enough}) for changes in variants.values()]
     for run in opened:
         runs.require(run.ended)
     blocks = [runs.block(run, steps) for run in opened]
@@ -98,12 +97,18 @@ def _in_turns(
     return SpeedPair(runs.recipe.name, compared, "example" if per_example else "step", kept)
 
 
+def _refuse_evaluation(runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any]]) -> None:
+    if not runs.terms.validation and any("eval_every" in changes for changes in variants.values()):
+        raise UserError("eval_every: nothing is evaluated while it is measured", hint="Add --run-validation.")
+
+
 def bench_revisions(
     recipe: str, revisions: Sequence[str], options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None,
     *, rounds: int = REVISION_ROUNDS, margin: float = MARGIN,
 ) -> SpeedPair:  # fmt: skip
     """The same measurement with the code of two revisions, each time in a process of its own."""
     terms = terms or BenchTerms()
+    terms.check()
     _check(revisions, rounds, margin)
     loaded = load_checked_recipe(recipe)
     top = _repository()
@@ -177,8 +182,9 @@ class _Measured:
                 raise UserError(f"revision '{revision}' has no {self.file.relative_to(self.tree)}")
             return
         code = "import importlib.util, sys; print(importlib.util.find_spec(sys.argv[1]).origin)"
-        told = self._run([sys.executable, "-c", code, f"fairtrial.recipes.{self.recipe.name}"]).stdout.strip()
-        if not Path(told).is_relative_to(self.tree):
+        asked = [sys.executable, "-c", code, f"fairtrial.recipes.{self.recipe.name}"]
+        told = subprocess.run(asked, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False)
+        if not Path(told.stdout.strip()).is_relative_to(self.tree):
             raise UserError(
                 f"recipe '{self.recipe.name}' is installed, not part of this repository: its code is the same in "
                 "every revision",
@@ -186,36 +192,7 @@ class _Measured:
             )
 
     def step_seconds(self) -> float:
-        """Mean time of a steady step, in a process of its own."""
-        done = self._run(self._command())
-        if self.terms.should_stop():  # Ctrl-C reaches the process that measures as well
-            raise Interrupted(STOPPED)
-        if done.returncode not in (0, EXIT_CHECK):
-            last = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0]
-            raise RunsFailed(f"{self.recipe.name} could not be measured: {last.removeprefix('Error: ')}")
-        value = json.loads(done.stdout)["step_time"]["mean"]["value"]
-        if value is None:
-            raise RunsFailed(
-                f"{self.recipe.name} could not be measured: no steady step", hint="Give more --max-batches."
-            )
-        return float(value)
-
-    def _command(self) -> list[str]:
-        terms = self.terms
-        words, _ = option_words(self.options, self.recipe)
-        own = [
-            "--max-batches",
-            str(terms.batches or BATCHES),
-            "--seed",
-            str(terms.seed),
-            "--no-trials",
-            "--whole-steps",
-        ]
-        place = ["--store", str(Path(default_store(terms.store)).resolve())]
-        recipe = str(self.file or self.recipe.name)
-        return [sys.executable, "-m", "fairtrial", "bench", recipe, *words, *own, *place, "--format", "json", "--quiet"]
-
-    def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False
+        terms = replace(self.terms, whole_steps=True)
+        return step_seconds(
+            self.recipe, self.options, terms, file=self.file, cwd=self.tree, env=self.environment
         )  # fmt: skip

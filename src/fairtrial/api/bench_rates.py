@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,12 +16,14 @@ from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.training import Watch
-from fairtrial.core.words import counted
-from fairtrial.job import RunAtHand
 from fairtrial.record.series import read_series
 
 SEEDS = 3
 TOLERANCE = 0.05
+FIRST_BATCHES = 8
+SCATTERS = 4
+ROUNDING = 1e3 * 2.0**-24
+"""Of single precision, a thousandfold: a shorter update is not known to the tolerance."""
 LOSS = "train_loss"
 
 
@@ -90,49 +91,43 @@ def _cautions(runs: HiddenRuns, rows: Sequence[RateRow], steps: int) -> list[Fil
 def _loss_after(runs: HiddenRuns, rate: float, seed: int, steps: int) -> float | None:
     """Over the last quarter of what was logged, for a single batch says little; None for a run that diverged.
 
-    A run has diverged when its loss is not finite, and when it ended above the loss that it began with.
+    A run has diverged when its loss is not finite, or lies clearly above where it began: further than batches scatter.
     """
-    run = runs.open({"learning_rate": rate}, seed=seed)
-    runs.require(run.ended)
-    kept = run.trainable.state()
-    first = float(run.trainable.step(1, Watch())["loss"])  # of the weights as they are before the step
-    run.trainable.load_state(kept)
-    run.advance(steps)
-    if run.ended is not None and run.ended.status is Status.DIVERGED:
-        return None
-    runs.require(run.ended)
-    logged = read_series(run.paths).get(LOSS)
-    if logged is None:
-        raise UserError(
-            f"too few steps: no loss was logged in {counted(steps, 'step')}", hint="Give more --max-batches."
-        )
-    last = float(np.mean(logged[1][-max(1, len(logged[1]) // 4) :]))
-    return last if last <= first else None
+    with runs.briefly({"learning_rate": rate}, seed=seed) as run:
+        first = run.first_losses(FIRST_BATCHES)
+        if not first and run.ended is None:
+            raise UserError(f"recipe '{runs.recipe.name}' gives no loss to judge a learning rate by")
+        run.advance(steps)
+        if run.ended is not None and run.ended.status is Status.DIVERGED:
+            return None
+        runs.require(run.ended)
+        logged = read_series(run.paths)[LOSS][1]
+        last = float(np.mean(logged[-max(1, len(logged) // 4) :]))
+    return last if last <= np.mean(first) + SCATTERS * np.std(first) else None
 
 
 def _applied(runs: HiddenRuns) -> dict[float, float]:
     """The rate that each first update was made with, judged by its length.
 
-    A first update is proportional to the rate, whatever the optimizer: so the lengths of all, divided by their rates,
-    must agree with each other and with that of the recipe's own rate.
+    A first update is proportional to the rate, whatever the optimizer: so it is held against that of the recipe's own
+    rate. An update that is lost in the rounding of the weights tells nothing.
     """
     own = float(getattr(runs.resolved, "learning_rate"))  # noqa: B009 — only recipes that have it come here
-    lengths = {rate: _first_update(runs.open({"learning_rate": rate})) for rate in {*runs.terms.learning_rates, own}}
+    lengths = {rate: _first_update(runs, rate) for rate in {*runs.terms.learning_rates, own}}
     known = {rate: length for rate, length in lengths.items() if length}
-    if len(known) < 2:
+    if own not in known:
         return {}
-    scale = median(length / rate for rate, length in known.items())
-    return {rate: length / scale for rate, length in known.items()}
+    return {rate: length * own / known[own] for rate, length in known.items()}
 
 
-def _first_update(run: RunAtHand) -> float | None:
-    """How far the first step moves the weights; the step is taken back."""
-    if run.ended is not None or not hasattr(run.trainable, "tensor_groups"):
-        return None
-    kept = run.trainable.state()
-    before = [each.detach().clone() for each in run.trainable.tensor_groups()["parameters"]]
-    run.trainable.step(1, Watch())
-    after = run.trainable.tensor_groups()["parameters"]
-    moved = sum(float((b - a).double().square().sum()) for a, b in zip(before, after, strict=True))
-    run.trainable.load_state(kept)
-    return float(moved**0.5)
+def _first_update(runs: HiddenRuns, rate: float) -> float | None:
+    """How far the first step moves the weights; None where they cannot be seen, or where rounding drowns it."""
+    with runs.briefly({"learning_rate": rate}) as run:
+        if not hasattr(run.trainable, "tensor_groups"):
+            return None
+        before = [each.detach().clone() for each in run.trainable.tensor_groups()["parameters"]]
+        run.trainable.step(1, Watch())
+        after = run.trainable.tensor_groups()["parameters"]
+        moved = sum(float((b - a).double().square().sum()) for a, b in zip(before, after, strict=True)) ** 0.5
+        size = sum(float(each.double().square().sum()) for each in before) ** 0.5
+    return moved if moved > ROUNDING * size else None

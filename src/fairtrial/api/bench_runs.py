@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
+import secrets
 import shutil
 import sys
 import time
@@ -17,19 +19,21 @@ from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.train import complete_needs, surroundings
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.options import LoopOptions, not_benched
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import RunPaths, default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.training import Clock, Observer
 from fairtrial.job import RunAtHand
 from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.claims import is_claimed
 from fairtrial.record.store import Store
 
 BENCH_STUDY = ".bench"
 BATCHES = 200
 MARGIN = 0.05
 REFRESH_S = 0.1
+LEFT_BEHIND_S = 3600.0
 STOPPED = "Stopped. Nothing is kept of a measurement."
 
 Show = Callable[[str, int, int], None]
@@ -79,7 +83,7 @@ class BenchTerms:
             (0.5 < self.level < 1, f"level must lie between 0.5 and 1, not {self.level:g}"),
             (all(size >= 1 for size in self.batch_sizes), "batch_sizes must be at least 1"),
             (len(set(self.batch_sizes)) == len(self.batch_sizes), "batch_sizes: one is given twice"),
-            (all(rate > 0 for rate in self.learning_rates), "learning_rates must be above 0"),
+            (all(0 < rate < math.inf for rate in self.learning_rates), "learning_rates must be above 0, and finite"),
             (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: one is given twice"),
         ]
         refuse([told for holds, told in rules if not holds])
@@ -90,6 +94,15 @@ def refuse(problems: Sequence[str]) -> None:
         raise InvalidOptions(problems[0], problems=problems[1:])
 
 
+def benched(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> LoopOptions:
+    """Options as a measurement takes them: nothing is saved, and nothing evaluated unless that is asked for."""
+    refuse([f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options])
+    quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
+    resolved = resolve(recipe, {**options, **quiet}, where=f"recipe '{recipe.name}'")
+    assert isinstance(resolved, LoopOptions)
+    return resolved
+
+
 class HiddenRuns:
     """Opens runs of one recipe to be stepped by hand. All are closed and removed together."""
 
@@ -97,16 +110,11 @@ class HiddenRuns:
         self.recipe, self.terms = recipe, terms
         self.store = Store(default_store(terms.store))
         self.store.check_writable()
-        quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
-        refuse(
-            [f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options]
-        )
-        self.options = {**options, **quiet}
-        self.resolved = resolve(recipe, self.options, where=f"recipe '{recipe.name}'")
-        assert isinstance(self.resolved, LoopOptions)
+        self.options = options
+        self.resolved = benched(recipe, options, terms)
         self._leaving = contextlib.ExitStack()
         self._opened, self._owner = 0, os.getpid()
-        self._prefix = f"bench-{self._owner}-"
+        self._prefix = f"bench-{secrets.token_hex(6)}-"
 
     def __enter__(self) -> HiddenRuns:
         self._leaving.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
@@ -122,7 +130,7 @@ class HiddenRuns:
 
     def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
         """A run of the recipe's options with some changed, planned and with all that it needs."""
-        resolved = resolve(self.recipe, {**self.options, **(changes or {})}, where=f"recipe '{self.recipe.name}'")
+        resolved = benched(self.recipe, {**self.options, **(changes or {})}, self.terms)
         self._opened += 1
         seed = self.terms.seed if seed is None else seed
         spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
@@ -137,20 +145,36 @@ class HiddenRuns:
     ) -> RunAtHand:  # fmt: skip
         return self.at_hand(self.cell(changes, seed=seed), observers)
 
-    def at_hand(self, cell: Cell, observers: Sequence[Observer] = ()) -> RunAtHand:
-        terms = self.terms
+    def at_hand(
+        self, cell: Cell, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
+    ) -> RunAtHand:
+        terms, leaving = self.terms, leaving or self._leaving
         return RunAtHand(
-            cell.request, self._leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
+            cell.request, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
         )  # fmt: skip
 
+    @contextlib.contextmanager
+    def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[RunAtHand]:
+        """A run that is closed at once: many of them at a time would take more files than a process may open."""
+        with contextlib.ExitStack() as leaving:
+            run = self.at_hand(self.cell(changes, seed=seed), leaving=leaving)
+            self.require(run.ended)
+            yield run
+
     def block(self, run: RunAtHand, steps: int) -> Callable[[], float]:
-        """A turn of a run: takes its steps and gives back the seconds that they took."""
+        """A turn of a run: takes its steps and gives back the seconds that they took, its device's included."""
 
         def take() -> float:
+            before = run.taken
+            run.settle()
             start = self.terms.clock()
             run.advance(steps)
+            run.settle()
+            seconds = self.terms.clock() - start
             self.require(run.ended)
-            return self.terms.clock() - start
+            if run.taken - before < steps:
+                raise RunsFailed(f"{self.recipe.name} ended after {run.taken} steps, before it was measured")
+            return seconds
 
         return take
 
@@ -168,10 +192,16 @@ class HiddenRuns:
 
     def _remove(self) -> None:
         folder = self.store.paths.run(BENCH_STUDY, "any").root.parent
-        for path in folder.glob(f"{self._prefix}*"):
+        for path in [*folder.glob(f"{self._prefix}*"), *_left_behind(folder)]:
             shutil.rmtree(path, ignore_errors=True)
         with contextlib.suppress(OSError):  # others may be measuring
             folder.rmdir()
+
+
+def _left_behind(folder: Path) -> list[Path]:
+    """Runs of measurements that were killed: nobody holds them any more."""
+    old = time.time() - LEFT_BEHIND_S
+    return [path for path in folder.glob("bench-*") if path.stat().st_mtime < old and not is_claimed(RunPaths(path))]
 
 
 class Progress(Observer):

@@ -35,6 +35,8 @@ class SizeRow:
 
     size: int
     steps: int = 0
+    examples: int = 0
+    """Of a step: more than the size where gradients are accumulated."""
     seconds: Sequence[float] = ()
     """Of a step, by round."""
     throughput: Estimate | None = None
@@ -51,7 +53,7 @@ class SizeRow:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "batch_size": self.size, "examples": self.size * self.steps, "steps": self.steps, "step_s": self.step_s,
+            "batch_size": self.size, "examples": self.examples * self.steps, "steps": self.steps, "step_s": self.step_s,
             "throughput": None if self.throughput is None else self.throughput.to_dict(),
             "tensor_bytes": self.tensor_bytes, "reason": self.reason, "out_of_memory": self.out_of_memory,
         }  # fmt: skip
@@ -84,17 +86,16 @@ class BatchSizes:
 
 
 def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
+    """Which sizes can be measured at all is found out first: it decides how many examples each of them sees."""
     sizes = sorted(runs.terms.batch_sizes)
-    opened: dict[int, RunAtHand] = {}
-    rows: dict[int, SizeRow] = {}
-    steps = _steps(runs, sizes)
-    for size in sizes:
-        reason = _refusal(runs, size, steps[size])
-        if reason is None:
-            opened[size] = _open(runs, size, steps[size])
-            rows[size] = SizeRow(size, steps[size], tensor_bytes=opened[size].resources.get("peak_tensor_bytes"))
-        else:
-            rows[size] = SizeRow(size, reason=reason)
+    refused = {size: reason for size in sizes if (reason := refusal(runs, size)) is not None}
+    steps = _steps(runs, [size for size in sizes if size not in refused])
+    opened = {size: runs.open({"batch_size": size, **_room(runs, count)}) for size, count in steps.items()}
+    rows = {size: SizeRow(size, reason=reason) for size, reason in refused.items()}
+    for size, run in opened.items():
+        resources = run.resources
+        examples = resources.get("examples_per_step") or size
+        rows[size] = SizeRow(size, steps[size], examples, tensor_bytes=resources.get("peak_tensor_bytes"))
     rows |= _timed(runs, {size: rows[size] for size in opened}, opened)
     return _found(runs, [rows[size] for size in sizes], opened)
 
@@ -102,33 +103,26 @@ def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
 def _steps(runs: HiddenRuns, sizes: Sequence[int]) -> dict[int, int]:
     """Steps per round, so that every size sees as many examples, to the nearest step."""
     own = int(getattr(runs.resolved, "batch_size", 1))
-    examples = max(own * (runs.terms.batches or BATCHES) / ROUNDS, LEAST_STEPS * max(sizes))
+    examples = max(own * (runs.terms.batches or BATCHES) / ROUNDS, LEAST_STEPS * max(sizes, default=1))
     return {size: max(LEAST_STEPS, round(examples / size)) for size in sizes}
 
 
-def _settings(runs: HiddenRuns, size: int, steps: int) -> dict[str, Any]:
+def _room(runs: HiddenRuns, steps: int) -> dict[str, Any]:
     """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
-    return {"batch_size": size, "steps": max(getattr(runs.resolved, "steps", 0), (ROUNDS + 1) * steps + 1)}
+    return {"steps": max(getattr(runs.resolved, "steps", 0), (ROUNDS + 1) * steps + 1)}
 
 
-def _open(runs: HiddenRuns, size: int, steps: int) -> RunAtHand:
-    return runs.open(_settings(runs, size, steps))
-
-
-def _refusal(runs: HiddenRuns, size: int, steps: int) -> str | None:
+def refusal(runs: HiddenRuns, size: int) -> str | None:
     """Why a size cannot be measured: one step of it is tried in a process that may die."""
+    alone = {"threads": 1} if isinstance(runs.resolved, TorchOptions) else {}
 
     def try_it() -> str | None:
-        if isinstance(runs.resolved, TorchOptions):
-            import torch
-
-            torch.set_num_threads(1)  # the threads of a process do not come along when it forks
-        run = _open(runs, size, steps)
-        run.advance(1)
-        return None if run.ended is None else str(run.ended.reason)
+        with runs.briefly({"batch_size": size, **alone, **_room(runs, 1)}) as run:
+            run.advance(1)
+            return None if run.ended is None else str(run.ended.reason)
 
     if getattr(runs.resolved, "device", "cpu") == "cpu":
-        reason = survives(try_it)
+        reason = survives(try_it, runs.terms.should_stop)
     else:  # a card's memory that runs out is an error in this process, and no more
         told = try_it()
         reason = f"{OUT_OF_MEMORY}: {told}" if is_out_of_memory(told) else told
@@ -148,7 +142,7 @@ def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, R
     found = {}
     for size, row in rows.items():
         seconds = np.array([each[size] / row.steps for each in taken])
-        rate = log_mean(np.log(size / seconds), terms.alpha)
+        rate = log_mean(np.log(row.examples / seconds), terms.alpha)
         found[size] = replace(row, seconds=seconds.tolist(), throughput=replace(rate, unit="examples/s"))
     return found
 
@@ -160,23 +154,48 @@ def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, RunAt
     cautions = [SIZE_NOT_MEASURED.fill(size=row.size, reason=row.reason) for row in rows if row.reason is not None]
     if knee is not None and knee.misfit > BENT:
         cautions.append(NOT_A_LINE.fill(percent=f"{100 * knee.misfit:.0f}"))
-    largest, basis = _largest(opened)
+    largest, basis = _largest(opened, [row.size for row in rows if row.reason is not None])
     return BatchSizes(rows, knee, largest, basis, cautions)
 
 
-def _largest(opened: Mapping[int, RunAtHand]) -> tuple[int | None, str]:
-    """By a straight line through what the smallest and the largest size keep for the backward pass."""
+def _largest(opened: Mapping[int, RunAtHand], refused: Sequence[int]) -> tuple[int | None, str]:
+    """By a straight line through what the smallest and the largest size keep for the backward pass.
+
+    An upper bound: what operations need for themselves is not in it. No more than the data have, and less than any size
+    that was seen to fail.
+    """
     kept = {size: _growing_bytes(run) for size, run in opened.items()}
     known = {size: each for size, each in kept.items() if each is not None}
-    free = available_bytes()
+    free = _free_bytes(next(iter(opened.values()), None))
     if len(known) < 2 or free is None:
         return None, "needs two sizes whose tensors can be counted"
     first, last = min(known), max(known)
     slope = (known[last] - known[first]) / (last - first)
     if slope <= 0:
         return None, "tensors do not grow with the batch"
-    basis = f"{slope:,.0f} bytes of tensors per example against {free / 1e9:.3g} GB that are free"
-    return math.floor(free / slope), basis
+    limits = {f"{slope:,.0f} bytes of tensors per example against {free / 1e9:.3g} GB that are free": free / slope}
+    limits |= {f"{size:,} could not be measured": size - 1 for size in refused}
+    data = _data_size(opened)
+    if data is not None:
+        limits["all training examples in one step"] = data
+    basis = min(limits, key=lambda each: limits[each])
+    return math.floor(limits[basis]), basis
+
+
+def _data_size(opened: Mapping[int, RunAtHand]) -> int | None:
+    """How many examples there are at least, by the epochs of each size."""
+    resources = [run.resources for run in opened.values()]
+    known = [each["steps_per_epoch"] * each["examples_per_step"] for each in resources if each.get("steps_per_epoch")]
+    return max(known, default=None)
+
+
+def _free_bytes(run: RunAtHand | None) -> int | None:
+    device = getattr(getattr(run, "trainable", None), "device", None)
+    if getattr(device, "type", "cpu") != "cuda":
+        return available_bytes()
+    import torch
+
+    return int(torch.cuda.mem_get_info(device)[0])
 
 
 def _growing_bytes(run: RunAtHand) -> int | None:

@@ -1,7 +1,7 @@
 """What would help? Each suggestion names what was measured for it and the gain that it predicts, with an interval.
 
-Loading ahead is judged by how long steps waited for data. Larger batches, more threads and stacks are tried, in turns
-with what is.
+How long steps waited for data says what loading ahead could give at most. Everything that is an option is tried, in
+turns with what is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from fairtrial.analyse.ratios import fieller
 from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.bench_runs import MARGIN, HiddenRuns
-from fairtrial.api.bench_sizes import BatchSizes
+from fairtrial.api.bench_sizes import BatchSizes, refusal
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.findings import Estimate
 from fairtrial.core.options import TorchOptions
@@ -29,6 +29,9 @@ from fairtrial.probe.turns import abba
 
 LEAST_GAIN = 1.05
 """What is surely less is not worth a change."""
+WORTH_WRITING = 1.2
+"""What a recipe has no option for has to be written: that takes more."""
+MOST_WORKERS = 16
 BLOCKS = 20
 ROUNDS = 6
 BLOCK_S = 0.05
@@ -46,10 +49,15 @@ class Suggestion:
     gain: Estimate
     evidence: str
     remark: str
+    tried: bool = True
+    """What was not tried has a gain that it cannot exceed, and may well stay below."""
 
     def __str__(self) -> str:
-        low = "" if self.gain.low is None else f", at least {self.gain.low:.2f} ×"
-        return f"{self.what}: {self.gain.value:.2f} × as fast{low}. {self.evidence} {self.remark}".strip()
+        gain = f"at most {self.gain.value:.2f} × as fast"
+        if self.tried:
+            low = "" if self.gain.low is None else f", at least {self.gain.low:.2f} ×"
+            gain = f"{self.gain.value:.2f} × as fast{low}"
+        return f"{self.what}: {gain}. {self.evidence} {self.remark}".strip()
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "change": dict(self.change), "gain": self.gain.to_dict(), "sentence": str(self)}
@@ -60,7 +68,7 @@ def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes 
     mean = sum(each.seconds for each in steady) / len(steady)
     steps = max(2, math.ceil(BLOCK_S / mean)) if mean > 0 else 2
     tried: list[tuple[str, Callable[[], Suggestion | None]]] = [
-        ("loading ahead", lambda: _load_ahead(runs, steady)),
+        ("loading ahead", lambda: _load_ahead(runs, steady, steps)),
         ("a larger batch", lambda: _larger_batch(runs, steps, sizes)),
         ("threads", lambda: _threads(runs, steps)),
         ("a stack", lambda: _stack(runs, steps)),
@@ -76,27 +84,35 @@ def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes 
     return sorted(worth, key=lambda each: -(each.gain.value or 0))
 
 
-def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes]) -> Suggestion | None:
-    """If data were always there, a step would take what is left without the wait."""
+def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes], steps: int) -> Suggestion | None:
+    """If data were always there, a step would take what is left without the wait. Loaders that can be had are tried."""
     size = len(steady) // BLOCKS
-    if size == 0:
-        return None
-    blocks = [steady[place * size : (place + 1) * size] for place in range(BLOCKS)]
+    blocks = [steady[place * size : (place + 1) * size] for place in range(BLOCKS)] if size else []
     whole = np.array([sum(each.seconds for each in block) for block in blocks])
     waited = np.array([sum(each.phases.get(DATA, 0.0) for each in block) for block in blocks])
-    gain = fieller(whole, whole - waited, runs.terms.alpha, "×")
-    share = waited.sum() / whole.sum() if whole.sum() else 0.0
-    if not share or gain.value is None:
+    if not waited.sum():
         return None
-    now = int(getattr(runs.resolved, "loader_workers", 0))
-    rest = (whole.sum() - waited.sum()) / (BLOCKS * size)
-    load = whole.sum() / (BLOCKS * size) * now if now else waited.sum() / (BLOCKS * size)
-    workers = max(now + 1, math.ceil(load / rest)) if rest > 0 else now + 1
-    evidence = f"Steps waited for data {100 * share:.0f} % of their time."
+    evidence = f"Steps waited for data {100 * waited.sum() / whole.sum():.0f} % of their time."
+    most = fieller(whole, whole - waited, runs.terms.alpha, "×")
+    if (most.low or 0) < LEAST_GAIN:
+        return None
     if "loader_workers" not in runs.recipe.options.model_fields:
-        return Suggestion("Load data in the background", {}, gain, evidence, "This recipe has no option for it.")
+        remark = "This recipe has no option for it."
+        worth = (most.low or 0) >= WORTH_WRITING
+        return Suggestion("Load data in the background", {}, most, evidence, remark, tried=False) if worth else None
+    now = int(getattr(runs.resolved, "loader_workers"))  # noqa: B009
+    workers = _workers(now, whole.sum(), waited.sum())
+    compared = _tried(runs, steps, {"loader_workers": now}, {"loader_workers": workers})
     what = f"Load data ahead with {counted(workers, 'loader worker')}"
-    return Suggestion(what, {"loader_workers": workers}, gain, evidence, "")
+    remark = f"Tried in turns with {counted(now, 'worker')} over {ROUNDS} rounds."
+    return Suggestion(what, {"loader_workers": workers}, compared.gain, evidence, remark)
+
+
+def _workers(now: int, whole: float, waited: float) -> int:
+    """As many as keep up with the rest of a step, if loading takes as long as it seems to."""
+    load, rest = (whole * now if now else waited), whole - waited
+    needed = math.ceil(load / rest) if rest > 0 else MOST_WORKERS
+    return min(max(now + 1, needed), MOST_WORKERS)
 
 
 def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Suggestion | None:
@@ -106,8 +122,9 @@ def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Sug
     larger = TIMES_LARGER * own
     if sizes is not None and sizes.fastest is not None and sizes.fastest.size > own:
         larger = sizes.fastest.size
-    runs_at_hand = [runs.open({"batch_size": size, **_room(runs, steps)}) for size in (own, larger)]
-    compared = _in_turns(runs, [runs.block(run, steps) for run in runs_at_hand], [own, larger])
+    if refusal(runs, larger) is not None:
+        return None
+    compared = _tried(runs, steps, {"batch_size": own}, {"batch_size": larger}, work=[own, larger])
     return Suggestion(
         f"A batch size of {larger:,}", {"batch_size": larger}, compared.gain,
         f"Tried in turns with {own:,}: examples per second over {ROUNDS} rounds.",
@@ -120,28 +137,12 @@ def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
     if not isinstance(options, TorchOptions) or options.device != "cpu" or cores < 2:
         return None
     other = 1 if options.threads > 1 else cores
-    compared = _in_turns(runs, [_threaded(runs, threads, steps) for threads in (options.threads, other)])
+    compared = _tried(runs, steps, {"threads": options.threads}, {"threads": other})
     return Suggestion(
         f"{counted(other, 'thread')} per run", {"threads": other}, compared.gain,
         f"Tried in turns with {counted(options.threads, 'thread')} over {ROUNDS} rounds.",
         "For one run at a time: several runs at once share the same cores." if other > 1 else "",
     )  # fmt: skip
-
-
-def _threaded(runs: HiddenRuns, threads: int, steps: int) -> Callable[[], float]:
-    import torch
-
-    block = runs.block(runs.open({"threads": threads, **_room(runs, steps)}), steps)
-
-    def take() -> float:
-        before = torch.get_num_threads()
-        torch.set_num_threads(threads)
-        try:
-            return block()
-        finally:
-            torch.set_num_threads(before)
-
-    return take
 
 
 def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
@@ -159,6 +160,14 @@ def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
     )  # fmt: skip
 
 
+def _tried(
+    runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any], work: Sequence[float] = (1, 1)
+) -> SpeedComparison:
+    """Two sets of options in turns."""
+    opened = [runs.open({**changes, **_room(runs, steps)}) for changes in (now, then)]
+    return _in_turns(runs, [runs.block(run, steps) for run in opened], work)
+
+
 def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: int) -> Callable[[], float]:
     clock, watch, taken = runs.terms.clock, Watch(), 0
 
@@ -168,6 +177,7 @@ def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: 
         for _ in range(steps):
             taken += 1
             stack.step(dict.fromkeys(range(len(members)), taken), watch)
+        members[0].settle()
         runs.require(None)
         return clock() - start
 

@@ -52,4 +52,8 @@ def recalibrated(device: str, threads: int) -> Calibration:
 
 
 def _name(device: str) -> str:
-    return (cpu_name() or "unknown") if device == "cpu" else device
+    if device == "cpu":
+        return cpu_name() or "unknown"
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device

@@ -26,7 +26,8 @@ def show_bench(console: Console, found: Bench, against: AgainstBaseline | None) 
     console.print(_headline(found), style="bold", markup=False)
     if against:
         console.print(str(against.compared), style="red" if against.regressed else None, markup=False)
-    console.print(f"Step time: {', '.join(_times(found))}.", markup=False)
+    if found.steady:
+        console.print(f"Step time: {', '.join(_times(found))}.", markup=False)
     console.print()
     _show_phases(console, found)
     console.print()
@@ -57,8 +58,10 @@ def show_pair(console: Console, found: SpeedPair) -> None:
 def _headline(found: Bench) -> str:
     rate = found.throughput
     if rate.value is None or not found.sufficient:
-        return f"Insufficient: {counted(len(found.steps), 'step')} of {found.recipe} were too few to measure."
-    return f"{found.recipe}: {rate.value:,.0f} {rate.unit}{_limits(rate, 0)}, {len(found.steady)} steady steps."
+        return f"Insufficient: {counted(len(found.steps), 'step')} of {found.recipe}, too few to measure."
+    decimals = 0 if rate.value >= 100 else 3
+    shown = f"{rate.value:,.{decimals}f} {rate.unit}{_limits(rate, decimals)}"
+    return f"{found.recipe}: {shown}, {counted(len(found.steady), 'steady step')}."
 
 
 def _limits(estimate: Estimate, decimals: int, factor: float = 1.0) -> str:
@@ -85,7 +88,7 @@ def _times(found: Bench) -> list[str]:
 def _show_phases(console: Console, found: Bench) -> None:
     from rich.text import Text
 
-    several = found.breakdown is not None and found.breakdown.batches != 1
+    several = found.breakdown is not None and found.breakdown.batches not in (None, 1)
     table = plain_table("Phase", "ms per step", *(["ms per batch"] if several else []), "Share", "")
     for row in found.phase_rows():
         share = "" if row["share"] is None else f"{100 * row['share']:.1f} %"
@@ -175,7 +178,7 @@ def _show_sizes(console: Console, found: BatchSizes) -> None:
             markup=False,
         )
     if found.largest is not None:
-        console.print(f"Largest by memory: {found.largest:,} ({found.largest_basis}).", markup=False)
+        console.print(f"Largest by memory: {found.largest:,} at most ({found.largest_basis}).", markup=False)
 
 
 def _show_rates(console: Console, found: LearningRates) -> None:

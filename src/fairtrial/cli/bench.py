@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +15,7 @@ from fairtrial.cli._progress import make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
 from fairtrial.cli._signals import stopping
+from fairtrial.cli._streams import output_kept_free
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.options import not_benched
 from fairtrial.core.registry import LoadedRecipe
@@ -54,6 +56,10 @@ OWN_OPTIONS = (
         ["--against"], metavar="KEY=VALUE,…",
         help="Instead, time these options in turns with the ones given; exit 3 if they are slower.",
     ),
+    click.Option(
+        ["--processes"], type=click.IntRange(min=1), default=5, show_default=True,
+        help="Processes to measure in, for --save and --baseline.",
+    ),
     click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
     click.Option(
         ["--margin"], type=float, default=0.05, show_default=True, help="A difference in time that does not matter."
@@ -66,7 +72,7 @@ OWN_OPTIONS = (
 
 MEASURING = (
     "warmup_batches", "run_validation", "sample_ratio", "enable_profiling", "trace_dir", "enable_resource_monitoring",
-    "batch_sizes", "learning_rates", "estimate_noise_scale", "save", "baseline",
+    "batch_sizes", "learning_rates", "estimate_noise_scale", "save", "baseline", "whole_steps",
 )  # fmt: skip
 """Flags about one measurement, which a comparison in turns does not take."""
 
@@ -98,9 +104,17 @@ def _check(flags: Mapping[str, Any]) -> None:
         raise UsageError("--rounds is about --ab and --against")
     if flags["trace_dir"] and not flags["enable_profiling"]:
         raise UsageError("--trace-dir says where --enable-profiling writes, and that is not given")
-    for name in ("save", "baseline"):
-        if flags[name] is not None and not flags[name].absolute().parent.is_dir():
-            raise UserError(f"cannot use {flags[name]}: no such folder", hint=f"Choose another --{name}.")
+    if not 0 < flags["margin"] < 1:
+        raise UserError(f"margin must lie between 0 and 1, not {flags['margin']:g}")
+    if flags["save"] is not None:
+        _check_place(flags["save"])
+
+
+def _check_place(path: Path) -> None:
+    """Refuse before the measurement what could not be written after it."""
+    if path.is_dir() or not path.absolute().parent.is_dir() or not os.access(path.absolute().parent, os.W_OK):
+        why = "it is a folder" if path.is_dir() else "no such folder, or not to be written to"
+        raise UserError(f"cannot write {path}: {why}", hint="Choose another --save.")
 
 
 def _terms(out: Output, flags: Mapping[str, Any], should_stop: Callable[[], bool], show: Show) -> BenchTerms:
@@ -137,19 +151,30 @@ def _progress(out: Output) -> Iterator[Show]:
 
 
 def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.baselines import compare_with, read_baseline, save_baseline
+    from fairtrial.api.baselines import (
+        compare_with,
+        further_processes,
+        read_baseline,
+        require_comparable,
+        save_baseline,
+    )
     from fairtrial.api.bench import bench
     from fairtrial.cli._bench_text import show_bench
 
     earlier = read_baseline(flags["baseline"]) if flags["baseline"] else None
-    found = bench(recipe, options, terms)
-    against = compare_with(earlier, found, flags["margin"]) if earlier else None
+    if earlier:
+        require_comparable(earlier, recipe, options, terms)
+    with output_kept_free():
+        found = bench(recipe, options, terms)
+    kept = bool(earlier or flags["save"]) and found.sufficient
+    further = further_processes(recipe, options, terms, flags["processes"]) if kept else []
+    against = compare_with(earlier, found, flags["margin"], further) if earlier else None
     document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
     out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
     if flags["save"]:
-        save_baseline(found, flags["save"])
+        save_baseline(found, flags["save"], further)
         out.say(f"Wrote {flags['save']}")
     return EXIT_OK if found.sufficient and not (against and against.regressed) else EXIT_CHECK
 
@@ -165,7 +190,8 @@ def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
     else:
         changes = dict(pairs(flags["against"].split(",")))
         variants = {"as given": {}, flags["against"]: changes}
-        found = bench_variants(recipe, variants, options, terms, margin=flags["margin"], **rounds)
+        with output_kept_free():
+            found = bench_variants(recipe, variants, options, terms, margin=flags["margin"], **rounds)
     out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
     return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
 

@@ -61,6 +61,6 @@ def _floor_lines(floor: NoiseFloor) -> list[str]:
         f"Noise floor: 95 % of A/A rounds lie within ± {floor.round_percent:.2g} %.",
         f"Smallest slowdown that is seen four times out of five: {seen}.",
         f"False alarms: {floor.alarms} of {floor.comparisons} comparisons of equal work (5 % are to be expected).",
-        f"Its speed changed by {floor.drift_percent:.2g} % from one half of this check to the other: a baseline from "
-        "another time cannot see less.",
+        f"Its speed changed by {floor.drift_percent:.2g} % from one half of this check to the other, within seconds.",
+        "Times from further apart, and from other processes, differ by more.",
     ]

@@ -6,6 +6,7 @@ recipe may simply be a file (`./my_recipe.py`). Nothing is imported until it is 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import sys
@@ -183,7 +184,8 @@ def _load_file(path: Path) -> LoadedRecipe:
         sys.modules[name] = module
         sys.path.insert(0, str(path.parent))  # a recipe may have modules of its own beside it
         try:
-            spec.loader.exec_module(module)
+            with contextlib.redirect_stdout(sys.stderr):  # standard output is for one document
+                spec.loader.exec_module(module)
         except (Exception, SystemExit) as error:
             del sys.modules[name]
             raise UserError(f"recipe file {path} cannot be loaded: {_told(error)}") from error

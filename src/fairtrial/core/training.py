@@ -87,16 +87,26 @@ class Watch:
     """Fans what happens in the loop out to observers; costs next to nothing when there are none."""
 
     def __init__(self, observers: Sequence[Observer] = (), clock: Clock = time.perf_counter) -> None:
-        self.observers = tuple(observers)
+        self.observers: tuple[Observer, ...] = ()
         self.clock = clock
-        self._hear = {event: [getattr(each, event) for each in observers if _hears(each, event)] for event in EVENTS}
+        self._hear: dict[str, list[Callable[..., None]]] = {event: [] for event in EVENTS}
         self._settle_phases: Callable[[], object] | None = None
         self._settle_steps: Callable[[], object] | None = None
         self._idle: AbstractContextManager[None] = nullcontext()
         self._phases: dict[str, AbstractContextManager[None]] = {}
+        self._settle: Callable[[], object] | None = None
+        for observer in observers:
+            self.add(observer)
+
+    def add(self, observer: Observer) -> None:
+        self.observers = (*self.observers, observer)
+        for event in EVENTS:
+            self._hear[event] += [getattr(observer, event)] if _hears(observer, event) else []
+        self.wait_with(self._settle)
 
     def wait_with(self, settle: Callable[[], object] | None) -> None:
         """From now on the device is waited for wherever an observer needs it, and nowhere else."""
+        self._settle = settle
         needs = {each.borders for each in self.observers}
         self._settle_phases = settle if "phases" in needs else None
         self._settle_steps = settle if needs - {"none"} else None

@@ -39,7 +39,12 @@ class Gpus:
             self.unavailable = "the driver knows no card"
 
     def read(self) -> list[GpuReading]:
-        return [self._reading(handle) for handle in self._handles]
+        """All cards now; a driver that stops answering makes them unavailable from then on."""
+        try:
+            return [self._reading(handle) for handle in self._handles]
+        except self._nvml.NVMLError as error:
+            self.unavailable = f"the driver does not tell ({error})"
+            return []
 
     def _reading(self, handle: Any) -> GpuReading:
         nvml = self._nvml

@@ -118,8 +118,8 @@ class ResourceMonitor(Observer):
     def _look(self) -> None:
         while True:
             self._rss.append(resident_bytes())
-            if self._gpus.unavailable is None:
-                self._readings.append(self._gpus.read())
+            readings = self._gpus.read() if self._gpus.unavailable is None else []
+            self._readings += [readings] if readings else []
             if self._over.wait(self._interval):
                 return
 

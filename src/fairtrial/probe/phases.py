@@ -142,8 +142,8 @@ class Breakdown:
     phases: Mapping[str, float]
     residual: float
     steps: int
-    batches: float
-    """Batches per step: more than one where gradients are accumulated."""
+    batches: float | None
+    """Batches per step: more than one where gradients are accumulated. None where phases were not timed."""
 
 
 def break_down(steps: Sequence[StepTimes]) -> Breakdown:
@@ -158,9 +158,11 @@ def break_down(steps: Sequence[StepTimes]) -> Breakdown:
     return Breakdown(window, phases, max(residual, 0.0), len(steps), _batches(steps))
 
 
-def _batches(steps: Sequence[StepTimes]) -> float:
+def _batches(steps: Sequence[StepTimes]) -> float | None:
     """Backward passes per update, as they were seen to happen."""
     backward, updates = (sum(each.counts.get(name, 0) for each in steps) for name in ("backward", "optimizer"))
+    if not any(each.counts for each in steps):
+        return None
     return backward / updates if backward and updates else 1.0
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 OUT_OF_MEMORY = "out of memory"
+POLL_S = 0.1
 _SIGNS = ("memoryerror", "outofmemory", "out of memory", "allocate memory", "can't allocate", "std::bad_alloc")
 
 
@@ -18,9 +20,9 @@ def is_out_of_memory(reason: str | None) -> bool:
     return any(sign in (reason or "").lower() for sign in _SIGNS)
 
 
-def survives(work: Callable[[], str | None]) -> str | None:
+def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = lambda: False) -> str | None:
     """Do the work in a child; returns why it failed, None if it did not. A kernel that is short of memory kills that
-    child before anybody else.
+    child before anybody else. The child has one thread: others do not come along when a process forks.
     """
     reader, writer = os.pipe()
     child = os.fork()
@@ -36,6 +38,9 @@ def survives(work: Callable[[], str | None]) -> str | None:
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
+        while not select.select([pipe], [], [], POLL_S)[0]:
+            if should_stop():
+                os.kill(child, signal.SIGKILL)
         text = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     return _told(text, code)

@@ -19,10 +19,12 @@ class TorchTrace(Observer):
 
     def __init__(self) -> None:
         self.steps: list[int] = []
+        self._wanted = 0
         self._profiler: Any = None
         self._open: list[Any] = []
 
-    def begin(self) -> None:
+    def begin(self, steps: int) -> None:
+        self._wanted = steps
         os.environ.setdefault("KINETO_LOG_LEVEL", QUIET)
         from torch.profiler import ProfilerActivity, profile, supported_activities
 
@@ -43,7 +45,8 @@ class TorchTrace(Observer):
         if self._profiler is not None:
             self.steps.append(step)
             self._leave()
-            self._enter("step")
+            if len(self.steps) < self._wanted:
+                self._enter("step")
 
     def write(self, path: Path) -> None:
         """Stop and write the trace down."""
