@@ -134,7 +134,7 @@ class Watch:
         if not notes and not any(told):
             return self._idle
         if len(notes) == 1 and not any(told) and self._settle_phases is None:
-            return _NotedPhase(name, notes[0], self.clock)
+            return _noted_phase(name, notes[0], self.clock)
         return _Phase(name, notes, told, self.clock, self._settle_phases)
 
 
@@ -169,24 +169,22 @@ class _Phase:
             told(self._name, now)
 
 
-class _NotedPhase:
-    """The same for the one observer that takes notes, as fast as it can be done."""
+def _noted_phase(name: str, notes: list[Any], clock: Clock) -> AbstractContextManager[None]:
+    """The same for the one observer that takes notes, as fast as Python does it: all that it needs is at hand."""
+    note, opened, closed = notes.append, ("open", name), ("close", name)
 
-    __slots__ = ("_clock", "_close", "_note", "_open")
+    class Noted:
+        __slots__ = ()
 
-    def __init__(self, name: str, notes: list[Any], clock: Clock) -> None:
-        self._note, self._clock = notes.append, clock
-        self._open, self._close = ("open", name), ("close", name)
+        def __enter__(self) -> None:
+            note(opened)
+            note(clock())
 
-    def __enter__(self) -> None:
-        note = self._note
-        note(self._open)
-        note(self._clock())
+        def __exit__(self, kind: object, error: object, trace: object) -> None:
+            note(closed)
+            note(clock())
 
-    def __exit__(self, *_: object) -> None:
-        note = self._note
-        note(self._close)
-        note(self._clock())
+    return Noted()
 
 
 class Trainable(Protocol):
