@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def update(
     values: Sequence[Tensor], gradients: Sequence[Tensor], averages: Sequence[Tensor], squares: Sequence[Tensor],
-    *, step: int, rate: float, decay: float,
+    *, step: int, rate: float, decay: float, epsilon: float = 1e-8,
 ) -> None:  # fmt: skip
     """Step number `step`, counted from 1, in place. The kernel takes memory as it lies, so gradients are laid out."""
     import torch
@@ -25,5 +25,5 @@ def update(
     with torch.no_grad():
         adamw(
             list(values), laid_out, list(averages), list(squares), [], taken, fused=True, amsgrad=False,
-            beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=1e-8, maximize=False,
+            beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=epsilon, maximize=False,
         )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Reinforcement learning by proximal policy optimization, on gymnasium's environments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from pydantic import model_validator
+
+from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.specs import Metric
+from fairtrial.core.training import Setting, Stack, Trainable
+
+SUMMARY = "Learn to act by PPO: CartPole, Acrobot, Pendulum and other environments of gymnasium."
+REQUIRES = ("torch", "numpy", "gymnasium")
+EXTRA = "rl"
+METRIC = Metric("return_mean", "max")
+EXAMPLE = {
+    "options": {"hide_velocity": True},
+    "variants": {"mlp": {"architecture": "mlp"}, "gru": {"architecture": "gru"}},
+}
+WIDTHS = {"mlp": 64, "gru": 64, "transformer": 32}
+WIDENED_AT = 0.5
+NARROWEST = 0.1
+
+
+class Options(TorchOptions):
+    steps: int = option(
+        400,
+        "Training steps; each is a rollout and the updates on it.",
+        role=Role.TRAINING,
+        unit="steps",
+        ge=1,
+        le=MOST_STEPS,
+    )
+    eval_every: int = option(
+        50, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
+    )
+    checkpoint_every: int = option(
+        100, "Save a checkpoint every N steps and at the end; 0: none.", role=Role.CHECKPOINT, unit="steps", ge=0
+    )
+    env: str = option("CartPole-v1", "Environment, as gymnasium names it.", role=Role.DATA)
+    hide_velocity: bool = option(
+        False, "Leave velocities out of what is observed, so that memory matters.", role=Role.DATA
+    )
+    curriculum: Literal["fixed", "widening"] = option(
+        "fixed",
+        "Initial states: always the environment's own, or a tenth of their range, widened to all of it by half-time.",
+        role=Role.TRAINING,
+    )
+    architecture: Literal["mlp", "gru", "transformer"] = option("mlp", "Policy to train.", role=Role.MODEL)
+    width: int = option(
+        0, "Hidden units; 0: the architecture's own (mlp 64, gru 64, transformer 32).", role=Role.MODEL, ge=0
+    )
+    envs: int = option(8, "Environments that are played side by side.", role=Role.TRAINING, unit="environments", ge=1)
+    rollout: int = option(32, "Steps in each environment between updates.", role=Role.TRAINING, unit="steps", ge=1)
+    epochs: int = option(20, "Passes over a rollout.", role=Role.TRAINING, unit="passes", ge=1)
+    minibatches: int = option(1, "Batches that a rollout is cut into.", role=Role.TRAINING, unit="batches", ge=1)
+    learning_rate: float = option(1e-3, "Learning rate of Adam at the first step.", role=Role.TRAINING, gt=0)
+    anneal: bool = option(True, "Let the learning rate fall to 0 over the steps.", role=Role.TRAINING)
+    gamma: float = option(0.98, "Discount of later rewards.", role=Role.TRAINING, ge=0, le=1)
+    gae_lambda: float = option(0.8, "How far advantages look ahead.", role=Role.TRAINING, ge=0, le=1)
+    clip: float = option(0.2, "How far the likelihood of an action may move in a step.", role=Role.TRAINING, gt=0, lt=1)
+    entropy_weight: float = option(0.0, "Weight of the policy's entropy in the loss.", role=Role.TRAINING, ge=0)
+    value_weight: float = option(0.5, "Weight of the value error in the loss.", role=Role.TRAINING, ge=0)
+    max_grad_norm: float = option(0.5, "Longest gradient; longer ones are shortened.", role=Role.TRAINING, gt=0)
+    normalize_observations: bool = option(
+        False, "Put observations in units of their running mean and deviation.", role=Role.TRAINING
+    )
+    normalize_rewards: bool = option(
+        False, "Put rewards in units of the running deviation of discounted returns.", role=Role.TRAINING
+    )
+    eval_episodes: int = option(
+        20, "Episodes that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
+    )
+    report_episodes: int = option(100, "Episodes that are reported on.", role=Role.EVALUATION, unit="episodes", ge=1)
+
+    @model_validator(mode="after")
+    def _rollout_divides(self) -> Options:
+        if self.rollout * self.envs % self.minibatches:
+            raise ValueError(
+                f"minibatches: {self.minibatches} does not divide the {self.rollout * self.envs} examples of a rollout"
+            )
+        return self
+
+    @property
+    def batch_size(self) -> int:
+        return self.rollout * self.envs // self.minibatches
+
+    @property
+    def passes(self) -> int:
+        """Updates of the weights in a step."""
+        return self.epochs * self.minibatches
+
+    def rate_at(self, step: int) -> float:
+        return self.learning_rate * (1 - (step - 1) / self.steps) if self.anneal else self.learning_rate
+
+    def spread_at(self, step: int) -> float:
+        """The share of the usual range that initial states come from."""
+        if self.curriculum == "fixed":
+            return 1.0
+        return min(1.0, NARROWEST + (1 - NARROWEST) * step / (WIDENED_AT * self.steps))
+
+
+def stack_key(options: Options) -> str | None:
+    """Runs of one key have tensors of one shape; None is made alone."""
+    from fairtrial.recipes.rl.physics import PHYSICS
+
+    if options.architecture != "mlp" or options.env not in PHYSICS or options.threads > 1:
+        return None
+    shape = (
+        options.env, options.hide_velocity, options.width, options.envs, options.rollout, options.epochs,
+        options.minibatches, options.normalize_observations, options.normalize_rewards, options.device,
+    )  # fmt: skip
+    return " ".join(map(str, shape))
+
+
+def build(options: Options, setting: Setting) -> Trainable:
+    from fairtrial.recipes.rl.building import build_run
+
+    return build_run(options, setting)
+
+
+def stack(trainables: Sequence[Trainable]) -> Stack:
+    """Runs that were built apart, to be stepped together from now on."""
+    from fairtrial.recipes.rl.run import Run
+    from fairtrial.recipes.rl.run import Stack as RunStack
+
+    members = [run for run in trainables if isinstance(run, Run)]
+    if len(members) < len(trainables):
+        raise TypeError("a run that is made alone cannot join a stack")
+    return RunStack(members)
