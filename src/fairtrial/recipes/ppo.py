@@ -10,6 +10,7 @@ from pydantic import model_validator
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Setting, Stack, Trainable
+from fairtrial.recipes.rl.names import CLASSIC, why_unknown
 
 SUMMARY = "Learn to act by PPO: CartPole, Acrobot, Pendulum and other environments of gymnasium."
 REQUIRES = ("torch", "numpy", "gymnasium")
@@ -19,7 +20,6 @@ EXAMPLE = {
     "options": {"hide_velocity": True},
     "variants": {"mlp": {"architecture": "mlp"}, "gru": {"architecture": "gru"}},
 }
-WIDTHS = {"mlp": 64, "gru": 64, "transformer": 32}
 WIDENED_AT = 0.5
 NARROWEST = 0.1
 
@@ -40,6 +40,9 @@ class Options(TorchOptions):
         100, "Save a checkpoint every N steps and at the end; 0: none.", role=Role.CHECKPOINT, unit="steps", ge=0
     )
     env: str = option("CartPole-v1", "Environment, as gymnasium names it.", role=Role.DATA)
+    episode_limit: int = option(
+        0, "Cut episodes off after so many steps; 0: where the environment does.", role=Role.DATA, unit="steps", ge=0
+    )
     hide_velocity: bool = option(
         False, "Leave velocities out of what is observed, so that memory matters.", role=Role.DATA
     )
@@ -50,7 +53,17 @@ class Options(TorchOptions):
     )
     architecture: Literal["mlp", "gru", "transformer"] = option("mlp", "Policy to train.", role=Role.MODEL)
     width: int = option(
-        0, "Hidden units; 0: the architecture's own (mlp 64, gru 64, transformer 32).", role=Role.MODEL, ge=0
+        0,
+        "Hidden units; 0: the architecture's own (mlp 64, gru 36, transformer 20; images 128).",
+        role=Role.MODEL,
+        ge=0,
+    )
+    parameters: int = option(
+        0,
+        "Choose the width whose number of parameters comes nearest to this one; 0: by --width.",
+        role=Role.MODEL,
+        unit="parameters",
+        ge=0,
     )
     envs: int = option(8, "Environments that are played side by side.", role=Role.TRAINING, unit="environments", ge=1)
     rollout: int = option(32, "Steps in each environment between updates.", role=Role.TRAINING, unit="steps", ge=1)
@@ -74,6 +87,24 @@ class Options(TorchOptions):
         20, "Episodes that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
     )
     report_episodes: int = option(100, "Episodes that are reported on.", role=Role.EVALUATION, unit="episodes", ge=1)
+
+    @model_validator(mode="after")
+    def _environment_fits(self) -> Options:
+        problem = why_unknown(self.env)
+        if problem:
+            raise ValueError(f"env: {problem}")
+        for name, chosen in (("hide_velocity", self.hide_velocity), ("curriculum", self.curriculum == "widening")):
+            if chosen and self.env not in CLASSIC:
+                raise ValueError(f"{name}: not defined for {self.env}; it is for {', '.join(CLASSIC)}")
+        return self
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Options:
+        if self.width and self.parameters:
+            raise ValueError("parameters: give either a width or a number of parameters")
+        if self.architecture == "transformer" and self.width % 4:
+            raise ValueError(f"width: must be a multiple of 4 for a transformer, not {self.width}")
+        return self
 
     @model_validator(mode="after")
     def _rollout_divides(self) -> Options:
@@ -104,13 +135,11 @@ class Options(TorchOptions):
 
 def stack_key(options: Options) -> str | None:
     """Runs of one key have tensors of one shape; None is made alone."""
-    from fairtrial.recipes.rl.physics import PHYSICS
-
-    if options.architecture != "mlp" or options.env not in PHYSICS or options.threads > 1:
+    if options.architecture != "mlp" or options.env not in CLASSIC or options.threads > 1:
         return None
     shape = (
-        options.env, options.hide_velocity, options.width, options.envs, options.rollout, options.epochs,
-        options.minibatches, options.normalize_observations, options.normalize_rewards, options.device,
+        options.env, options.hide_velocity, options.width, options.parameters, options.envs, options.rollout,
+        options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards, options.device,
     )  # fmt: skip
     return " ".join(map(str, shape))
 

@@ -24,7 +24,7 @@ Weigh = Callable[[Tensor], Tensor]
 
 
 class Actions(Protocol):
-    """What a policy does with its outputs. `scale` is the logarithmic deviation of numbers, broadcast to the outputs."""
+    """What a policy does with its outputs. `scale` is the logarithmic deviation, broadcast to the outputs."""
 
     parameters: Mapping[str, tuple[int, ...]]
     """What the policy must learn beside its network, by name and shape."""
@@ -64,14 +64,16 @@ class Choices:
 
     def noise(self, draw: numpy.random.Generator, shape: tuple[int, ...]) -> Array:
         waits = draw.standard_exponential((*shape, self._count), dtype=numpy.float32)
-        return -numpy.log(numpy.maximum(waits, LEAST))
+        noise: Array = -numpy.log(numpy.maximum(waits, LEAST))
+        return noise
 
     def sample(self, outputs: Array, noise: Array, scale: Array | None) -> Array:  # noqa: ARG002
         chosen: Array = (outputs + noise).argmax(-1)
         return chosen
 
     def best(self, outputs: Array) -> Array:
-        return outputs.argmax(-1)
+        best: Array = outputs.argmax(-1)
+        return best
 
     def playable(self, actions: Array) -> Array:
         return actions

@@ -20,7 +20,7 @@ def advantages(rewards: Array, values: Array, going_on: Array, discount: Array, 
     ahead = discount[:, None, None] * going_on
     surprise = rewards + ahead * values[:, 1:] - values[:, :-1]
     carried = ahead * trace[:, None, None]
-    found = numpy.empty_like(surprise)
+    found: Array = numpy.empty_like(surprise)
     last = numpy.zeros_like(surprise[:, 0])
     for step in reversed(range(rewards.shape[1])):
         last = surprise[:, step] + carried[:, step] * last

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy
 import torch
@@ -19,9 +19,7 @@ from fairtrial.recipes._adamw import update
 from fairtrial.recipes.models.stacked import Affine, Layout, Tanh, aligned
 from fairtrial.recipes.rl.actions import Actions
 from fairtrial.recipes.rl.physics import Array, Space
-
-if TYPE_CHECKING:
-    from fairtrial.recipes.rl.run import Lesson, Run
+from fairtrial.recipes.rl.run import Lesson, Run
 
 NETWORKS = ("policy", "value")
 LAYERS = ("first", "second", "output")
@@ -106,9 +104,9 @@ class Perceptron:
 
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
-        first = runs[0]
-        self.layout: Layout = first.brain.layout
-        self.values, self.averages, self.squares = _shared([run.brain for run in runs])
+        first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronBrain)]
+        self.layout = brains[0].layout
+        self.values, self.averages, self.squares = _shared(brains)
         self.gradients = torch.zeros_like(self.values)
         count, flat = len(runs), (2 * len(runs), self.layout.width)
         self.tower = Tower(self.layout, self.values.view(flat), self.gradients.view(flat))
@@ -133,7 +131,15 @@ class Perceptron:
         both = torch.unflatten(tensor, 0, (len(self.runs), 2))
         return both[:, 0], both[:, 1, :, 0]
 
-    def judge(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def begin(self) -> None: ...
+
+    def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
+        return self._judge(final)[1]
+
+    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return self._judge(seen)
+
+    def _judge(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """What the actors say to [runs, examples, …] and what the judges expect, as copies."""
         doubled = aligned(seen, 2 * len(seen), *seen.shape[1:])
         torch.unflatten(doubled, 0, (len(seen), 2)).copy_(seen[:, None])
@@ -222,7 +228,7 @@ class Perceptron:
         return acting + judging + 2 * options.passes * actor.flops(self._batch, learning=True)
 
 
-class Brain:
+class PerceptronBrain:
     """One run's part: its two rows of parameters and what the optimizer remembers of them."""
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
@@ -230,7 +236,7 @@ class Brain:
         self.values = rows
         self.averages, self.squares = torch.zeros_like(rows), torch.zeros_like(rows)
 
-    def player(self) -> Player:
+    def player(self, count: int) -> Player:  # noqa: ARG002
         return Player(self.layout, self.values[None])
 
     def join(self, runs: Sequence[Run]) -> Perceptron:
@@ -273,7 +279,16 @@ class Brain:
         return found
 
 
-def _shared(brains: Sequence[Brain]) -> tuple[Tensor, Tensor, Tensor]:
+class StackedRun(Run):
+    """A run that can be stepped together with others; its arithmetic is counted by hand."""
+
+    def flops_per_step(self) -> int:
+        policy = self.stack.engine.policy
+        assert isinstance(policy, Perceptron)
+        return policy.flops(self.options.envs)
+
+
+def _shared(brains: Sequence[PerceptronBrain]) -> tuple[Tensor, Tensor, Tensor]:
     """Put the runs' rows under each other; from now on the runs look into them."""
     found = []
     for name in ("values", "averages", "squares"):

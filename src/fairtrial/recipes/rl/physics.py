@@ -6,7 +6,7 @@ the tests compare them step by step. A state is an array [components, ...], an o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import pi
 from typing import Any, Protocol
@@ -34,11 +34,18 @@ class Space:
 class Physics(Protocol):
     """The equations of one task."""
 
-    space: Space
-    limit: int
-    """Steps after which an episode is cut off, which is not an end of the task."""
-    positions: tuple[int, ...]
-    """The components of an observation that are no velocities."""
+    @property
+    def space(self) -> Space: ...
+
+    @property
+    def limit(self) -> int:
+        """Steps after which an episode is cut off, which is not an end of the task."""
+        ...
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The components of an observation that are no velocities."""
+        ...
 
     def start(self, draw: numpy.random.Generator, count: int, spread: float) -> Array:
         """Initial states, from the given share of their usual range."""
@@ -162,5 +169,5 @@ class Pendulum:
         out[..., 0], out[..., 1], out[..., 2] = cos(state[0]), sin(state[0]), state[1]
 
 
-PHYSICS: Mapping[str, type[Physics]] = {"CartPole-v1": CartPole, "Acrobot-v1": Acrobot, "Pendulum-v1": Pendulum}
+PHYSICS: Mapping[str, Callable[[], Physics]] = {"CartPole-v1": CartPole, "Acrobot-v1": Acrobot, "Pendulum-v1": Pendulum}
 """The tasks that are computed here; all others are gymnasium's own."""

@@ -49,6 +49,14 @@ class Rows(Protocol):
 
     def step(self, actions: Array) -> Moved: ...
 
+    def retire(self, ended: Array) -> None:
+        """What happens there is not asked for any more."""
+        ...
+
+    def beside(self, others: Sequence[Any]) -> Rows:
+        """These and the environments of other runs in one block; from now on the members look into it."""
+        ...
+
     def state(self) -> dict[str, Any]:
         """Of the first run: where its environments are, as arrays by name."""
         ...
@@ -57,17 +65,18 @@ class Rows(Protocol):
 
 
 class PhysicsRows:
-    """Environments whose equations are known. `kept` are the components that are observed; None: all of them."""
+    """Environments whose equations are known."""
 
-    def __init__(self, physics: Physics, runs: int, count: int, *, hide_velocity: bool = False) -> None:
+    def __init__(self, physics: Physics, count: int, *, hide_velocity: bool = False, limit: int = 0) -> None:
         self.physics = physics
-        self._kept = list(physics.positions) if hide_velocity else None
+        self._limit = min(limit or physics.limit, physics.limit)
+        self._kept = list(physics.positions) if hide_velocity else None  # components that are observed; None: all
         space = physics.space
         self.space = space if self._kept is None else Space((len(self._kept),), space.actions, space.low, space.high)
         components = len(physics.start(numpy.random.Generator(numpy.random.PCG64(0)), 1, 1.0))
-        self.states: Array = numpy.zeros((components, runs, count))
-        self.ages: Array = numpy.zeros((runs, count), int)
-        self._seen = numpy.zeros((runs, count, *space.observation), numpy.float32)
+        self.states: Array = numpy.zeros((components, 1, count))
+        self.ages: Array = numpy.zeros((1, count), int)
+        self._seen = numpy.zeros((1, count, *space.observation), numpy.float32)
 
     def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> None:
         self._draws, self._spreads = list(draws), list(spreads)
@@ -92,7 +101,7 @@ class PhysicsRows:
         moved, rewards, terminated = self.physics.advance(self.states, actions)
         self.states[...] = moved
         self.ages += 1
-        truncated = (self.ages >= self.physics.limit) & ~terminated
+        truncated = (self.ages >= self._limit) & ~terminated
         final = None
         if truncated.any():
             final = numpy.empty((*self.ages.shape, *self.space.observation), numpy.float32)
@@ -102,6 +111,9 @@ class PhysicsRows:
             self._start(ended)
         return Moved(rewards, terminated, truncated, final)
 
+    def retire(self, ended: Array) -> None:
+        """It costs more to leave rows out than to move them."""
+
     def state(self) -> dict[str, Any]:
         return {"states": self.states[:, 0].copy(), "ages": self.ages[0].copy()}
 
@@ -110,7 +122,6 @@ class PhysicsRows:
         self.ages[0] = state["ages"]
 
     def beside(self, others: Sequence[PhysicsRows]) -> PhysicsRows:
-        """These and the environments of other runs in one block; from now on the members look into it."""
         members = [self, *others]
         joined = copy.copy(self)
         joined.states = numpy.concatenate([each.states for each in members], axis=1)

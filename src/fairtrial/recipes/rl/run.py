@@ -43,13 +43,40 @@ class Player(Protocol):
 class Policy(Protocol):
     """The policies of the runs in an engine: play, judge, learn."""
 
-    player: Player
+    @property
+    def player(self) -> Player: ...
 
-    def judge(self, seen: Tensor) -> tuple[Tensor, Tensor]: ...
+    def begin(self) -> None:
+        """A rollout begins."""
+        ...
+
+    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
+        """Outputs and expected returns for [runs, steps · environments, …] from the beginning of the rollout."""
+        ...
+
+    def value_after(self, step: int, final: Tensor) -> Tensor:
+        """The expected return from [runs, environments, …], seen after a step of the rollout."""
+        ...
 
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]: ...
 
     def learn(self, lesson: Lesson, steps: Sequence[int]) -> None: ...
+
+
+class Brain(Protocol):
+    """What one run knows: its parameters and what their optimizer remembers."""
+
+    def player(self, count: int) -> Player:
+        """One for this many environments, with nothing in its memory."""
+        ...
+
+    def join(self, runs: Sequence[Run]) -> Policy: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+    def tensor_groups(self, policy: Any) -> dict[str, list[Tensor]]: ...
 
 
 @dataclass(frozen=True)
@@ -63,6 +90,8 @@ class Lesson:
     advantages: Tensor
     wanted: Tensor
     """What the judge should have said."""
+    going_on: Array
+    """[runs, steps, environments]: 0 where an episode ended with this step."""
 
 
 MakeRows = Callable[[int], Rows]
@@ -71,12 +100,14 @@ MakeRows = Callable[[int], Rows]
 class Run:
     """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
 
-    def __init__(self, options: Options, setting: Setting, make_rows: MakeRows, brain: Callable[[Rows], Any]) -> None:
+    def __init__(
+        self, options: Options, setting: Setting, make_rows: MakeRows, make_brain: Callable[[Rows], Brain]
+    ) -> None:
         self.options, self.streams = options, setting.streams
         self._make_rows = make_rows
         self.rows = make_rows(options.envs)
         self.actions: Actions = actions_of(self.rows.space)
-        self.brain = brain(self.rows)
+        self.brain = make_brain(self.rows)
         self.sights = Moments(self.rows.space.observation)
         self.gains = Moments(())
         self.returns, self.discounted = numpy.zeros((1, options.envs)), numpy.zeros((1, options.envs))
@@ -104,7 +135,7 @@ class Run:
 
     def _play(self, split: Split, episodes: int, part: int) -> tuple[Array, Array]:
         """Return and length of the first episode in each of as many environments."""
-        rows, player = self._make_rows(episodes), self.brain.player()
+        rows, player = self._make_rows(episodes), self.brain.player(episodes)
         rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
         rows.restart()
         view = Sight(rows, [self.sights] if self.options.normalize_observations else None)
@@ -122,6 +153,7 @@ class Run:
                 lengths += playing
                 playing &= ~moved.ended
                 player.forget(moved.ended)
+                rows.retire(moved.ended)
         return returns[0], lengths[0]
 
     def state(self) -> dict[str, Any]:
@@ -156,13 +188,6 @@ class Run:
     @property
     def synchronize(self) -> Callable[[], object] | None:
         return waiting_for(torch.device(self.options.device))
-
-
-class StackedRun(Run):
-    """A run that can be stepped together with others; its arithmetic is counted by hand."""
-
-    def flops_per_step(self) -> int:
-        return self.stack.engine.policy.flops(self.options.envs)
 
 
 def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,6 +313,7 @@ class Engine:
         self._sight = Sight(self.rows, [run.sights for run in self.runs] if self._raw is not None else None)
         self._finished: list[list[float]] = [[] for _ in self.runs]
         self._cut: list[tuple[int, Moved]] = []
+        self.policy.begin()
         player, taken = self.policy.player, self._taken.numpy()
         for step in range(self.options.rollout):
             self._look(step)
@@ -316,7 +342,7 @@ class Engine:
         """What was played, with what came of it."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
-        outputs, values = self.policy.judge(self._seen)
+        outputs, values = self.policy.judge(self._seen, self._going_on)
         taken = self._taken.flatten(1, 2)
         old, _ = self.policy.likelihood(outputs[:, :examples], taken)
         expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
@@ -326,7 +352,7 @@ class Engine:
         found, wanted = (
             torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
         )
-        return Lesson(self._seen[:, :examples], taken, old, found, wanted)
+        return Lesson(self._seen[:, :examples], taken, old, found, wanted, self._going_on)
 
     def _scaled_rewards(self) -> Array:
         """Rewards in units of the deviation of discounted returns, where that is asked for."""
@@ -347,11 +373,11 @@ class Engine:
     def _value_what_was_cut(self, rewards: Array) -> None:
         """An episode that was cut off would have gone on: what it was worth is added to its last reward."""
         for step, moved in self._cut:
-            final = aligned(torch.empty(0), *moved.final.shape) if moved.final is not None else torch.empty(0)
-            final.copy_(torch.from_numpy(moved.final))
+            assert moved.final is not None
+            final = aligned(torch.empty(0), *moved.final.shape).copy_(torch.from_numpy(moved.final))
             self._sight.put_in_units(final.numpy())
-            _, values = self.policy.judge(final)
-            rewards[:, step] += self._discount[:, None] * values.numpy() * moved.truncated
+            values = self.policy.value_after(step, final).numpy()
+            rewards[:, step] += self._discount[:, None] * values * moved.truncated
 
     def _see(self) -> None:
         """What is normalized is so by all that was seen before the rollout; now this one is added."""
@@ -374,23 +400,23 @@ class Engine:
 
     def _compute_review(self) -> Mapping[str, Tensor]:
         """Run by run: a mean over all adds in another order."""
-        lesson, found = self._lesson, []
-        outputs, values = self.policy.judge(lesson.seen)
+        lesson = self._lesson
+        outputs, values = self.policy.judge(lesson.seen, lesson.going_on)
         logs, entropies = self.policy.likelihood(outputs, lesson.actions)
-        for row, run in enumerate(self.runs):
-            found.append(_review_of(run.options, lesson, row, logs[row], entropies[row], values[row]))
+        told = (logs, entropies, values, lesson.old, lesson.advantages, lesson.wanted)
+        found = [losses(run.options, *(each[row] for each in told)) for row, run in enumerate(self.runs)]
         return {name: torch.stack([each[name] for each in found]) for name in REVIEWED}
 
 
-def _review_of(
-    options: Options, lesson: Lesson, row: int, log: Tensor, entropies: Tensor, values: Tensor
+def losses(
+    options: Options, log: Tensor, entropies: Tensor, values: Tensor, old: Tensor, gains: Tensor, wanted: Tensor
 ) -> dict[str, Tensor]:
-    gain = lesson.advantages[row]
-    gain = (gain - gain.mean()) / (gain.std() + 1e-8)
-    change = log - lesson.old[row]
+    """What one run learns by, and how far its policy has moved, over some examples."""
+    gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+    change = log - old
     ratio = change.exp()
-    policy = -torch.minimum(ratio * gain, ratio.clamp(1 - options.clip, 1 + options.clip) * gain).mean()
-    value = ((values - lesson.wanted[row]) ** 2).mean()
+    policy = -torch.minimum(ratio * gains, ratio.clamp(1 - options.clip, 1 + options.clip) * gains).mean()
+    value = ((values - wanted) ** 2).mean()
     entropy = entropies.mean()
     return {
         "policy_loss": policy,
