@@ -7,10 +7,13 @@ where it was is not reproducible; the run says so and begins a new episode there
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy
+import torch
+from torch import Tensor
 
 from fairtrial.core.cautions import EPISODES_RESTARTED
 from fairtrial.core.errors import InvalidOptions, MissingExtra
@@ -151,23 +154,20 @@ class Eye:
 
     def look(self, row: int, seen: Array, *, new: bool) -> Array:
         frames: Array = self._frames[row]
-        small = _shrinking(seen.shape[0]) @ seen.astype(numpy.float32) @ _shrinking(seen.shape[1]).T / 255
+        rows, columns = (_shrinking(size) for size in seen.shape)
+        small = (
+            rows @ torch.from_numpy(seen).to(torch.float32) @ columns.T / 255
+        )  # NumPy's product would take all cores
         if new:
             frames[:] = 0
         frames[:-1] = frames[1:]
-        frames[-1] = small
+        frames[-1] = small.numpy()
         return frames
 
 
-def _shrinking(size: int) -> Array:
+@functools.cache
+def _shrinking(size: int) -> Tensor:
     """The matrix that averages `size` points into SIDE."""
-    found = _SHRINKING.get(size)
-    if found is None:
-        edges = numpy.linspace(0, size, SIDE + 1)
-        points = numpy.arange(size)
-        overlap = numpy.minimum(edges[1:, None], points + 1) - numpy.maximum(edges[:-1, None], points)
-        found = _SHRINKING[size] = (numpy.clip(overlap, 0, None) * SIDE / size).astype(numpy.float32)
-    return found
-
-
-_SHRINKING: dict[int, Array] = {}
+    edges, points = numpy.linspace(0, size, SIDE + 1), numpy.arange(size)
+    overlap = numpy.minimum(edges[1:, None], points + 1) - numpy.maximum(edges[:-1, None], points)
+    return torch.from_numpy((numpy.clip(overlap, 0, None) * SIDE / size).astype(numpy.float32))

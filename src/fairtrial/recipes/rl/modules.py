@@ -1,7 +1,8 @@
 """Policies that are trained by themselves, through autograd: with a memory, or with eyes.
 
 Each has one network that acts and one that judges, of equal shape. A module says what it remembers of an episode
-(`memory`), plays one step (`play`) and goes over a whole rollout at once (`unroll`), where episodes may end in between.
+(`memory`), plays one step (`act`, `expect`) and goes over a whole rollout at once (`unroll`), where episodes may end in
+between.
 Batches are whole environments, so that what belongs together in time stays together.
 """
 
@@ -43,8 +44,12 @@ class Net(nn.Module):
         """Of nothing, for so many environments: [environments, …]."""
         raise NotImplementedError
 
-    def play(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Outputs and values for [environments, …], and what is remembered from now on."""
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs for [environments, …], and what is remembered from now on."""
+        raise NotImplementedError
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        """Values for [environments, …]."""
         raise NotImplementedError
 
     def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
@@ -81,10 +86,14 @@ class GRUNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, 2, self._width)
 
-    def play(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         outputs, acting = self.policy(seen[None], memory[:, 0])
-        values, judging = self.value(seen[None], memory[:, 1])
-        return outputs[0], values[0, :, 0], torch.stack((acting, judging), 1)
+        _, judging = self.value(seen[None], memory[:, 1])
+        return outputs[0], torch.stack((acting, judging), 1)
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(seen[None], memory[:, 1])[0]
+        return values[0, :, 0]
 
     def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Episodes lie side by side as sequences of their own: a GRU cannot be made to forget on its way."""
@@ -138,9 +147,13 @@ class TransformerNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, CONTEXT, self._inputs + 1)
 
-    def play(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        window = torch.cat((memory[:, 1:], _token(seen)[:, None]), 1)
-        return self.policy(window), self.value(window)[:, 0], window
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        window = _window(seen, memory)
+        return self.policy(window), window
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(_window(seen, memory))
+        return values[:, 0]
 
     def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         tokens = torch.cat((memory.transpose(0, 1), _token(seen)))
@@ -150,6 +163,10 @@ class TransformerNet(Net):
         flat = (windows * own[:, :, None]).transpose(2, 3).flatten(0, 1)
         shape = seen.shape[:2]
         return self.policy(flat).unflatten(0, shape), self.value(flat)[:, 0].unflatten(0, shape)
+
+
+def _window(seen: Tensor, memory: Tensor) -> Tensor:
+    return torch.cat((memory[:, 1:], _token(seen)[:, None]), 1)
 
 
 def _token(seen: Tensor) -> Tensor:
@@ -181,8 +198,12 @@ class CNNNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, 0)
 
-    def play(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        return self.policy(seen), self.value(seen)[:, 0], memory
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.policy(seen), memory
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:  # noqa: ARG002
+        values: Tensor = self.value(seen)
+        return values[:, 0]
 
     def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
         shape, flat = seen.shape[:2], seen.flatten(0, 1)
@@ -218,7 +239,7 @@ class NetPlayer:
 
     def outputs(self, seen: Tensor) -> Array:
         with torch.no_grad():
-            outputs, _, self.memory = self._net.play(seen[0], self.memory)
+            outputs, self.memory = self._net.act(seen[0], self.memory)
         if self.trail is not None:
             self.trail.append(self.memory)
         return outputs[None].numpy()
@@ -255,7 +276,7 @@ class NetPolicy:
     def value_after(self, step: int, final: Tensor) -> Tensor:
         assert self.player.trail is not None
         with torch.no_grad():
-            return self.net.play(final[0], self.player.trail[step])[1][None]
+            return self.net.expect(final[0], self.player.trail[step])[None]
 
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():

@@ -32,5 +32,6 @@ def load_gymnasium() -> Any:
     if importlib.util.find_spec("ale_py") is not None:
         import ale_py
 
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)  # it greets once per game
         gymnasium.register_envs(ale_py)
     return gymnasium
