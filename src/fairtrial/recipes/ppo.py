@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from typing import Literal
 
@@ -131,6 +132,14 @@ class Options(TorchOptions):
         if self.curriculum == "fixed":
             return 1.0
         return min(1.0, NARROWEST + (1 - NARROWEST) * step / (WIDENED_AT * self.steps))
+
+
+def warm() -> None:
+    """Load what every run needs into the process that jobs are forked from."""
+    from fairtrial.recipes._supervised import warm_up
+
+    warm_up()
+    importlib.import_module("fairtrial.recipes.rl.building")
 
 
 def stack_key(options: Options) -> str | None:
