@@ -1,7 +1,8 @@
 """CartPole by Stable-Baselines3, with the options that `fairtrial train ppo` has by default.
 
 `python -m benchmarks.peer_ppo --steps N --seeds 1 2 … [--episodes E] [--processes P]` trains one run per seed and
-prints, as JSON, what training took in all and the mean return of each run over E held-out episodes. Same networks, optimizer, number of environments, rollouts, epochs, batches and rates; nothing is recorded.
+prints, as JSON, what training took in all and the mean return of each run over E held-out episodes. Same networks,
+optimizer, number of environments, rollouts, epochs, batches and rates; nothing is recorded.
 """
 
 from __future__ import annotations

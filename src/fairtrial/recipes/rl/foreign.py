@@ -102,7 +102,8 @@ class ForeignRows:
                 final[0, row] = self._seen[0, row]
             if terminated[0, row] or truncated[0, row]:
                 self._start(row, int(self._draw.integers(SEEDS)))
-        return Moved(rewards, terminated, truncated, final)
+        ended = terminated | truncated
+        return Moved(rewards, ended, bool(ended.any()), truncated, final)
 
     def _move(self, row: int, action: Any) -> tuple[float, bool, bool]:
         self._actions[row].append(action.copy() if self.space.is_discrete is False else int(action))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fairtrial.core.streams import Streams
 from fairtrial.recipes._adamw import update
-from fairtrial.recipes.models.stacked import Affine, Layout, Tanh, aligned
+from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned
 from fairtrial.recipes.rl.actions import Actions
 from fairtrial.recipes.rl.physics import Array, Space
 from fairtrial.recipes.rl.run import Lesson, Run
@@ -54,7 +54,8 @@ class Tower:
     """Networks over rows of parameters, with their gradients."""
 
     def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
-        self.first, self.second, self.output = (Affine(layout, name, rows, gradients) for name in LAYERS)
+        self.first = NarrowAffine(layout, "first", rows, gradients)
+        self.second, self.output = (Affine(layout, name, rows, gradients) for name in ("second", "output"))
         self._bends = Tanh(), Tanh()
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,7 +1,8 @@
 """The classic control tasks as equations over arrays: one call moves every environment of every run.
 
 Constants and the order of arithmetic are gymnasium's, so that a row moves exactly as gymnasium's environment does;
-the tests compare them step by step. A state is an array [components, ...], an observation [..., components].
+the tests compare them step by step. A state is an array [components, runs, environments], an observation [runs,
+environments, components].
 """
 
 from __future__ import annotations
@@ -70,30 +71,29 @@ class CartPole:
     gravity, pole_mass, cart_mass, length, force, tau = 9.8, 0.1, 1.0, 0.5, 10.0, 0.02
     mass = pole_mass + cart_mass
     pole_moment = pole_mass * length
-    edge = 2.4
-    fall = 12 * 2 * pi / 360
+    limits = numpy.array([2.4, 12 * 2 * pi / 360])[:, None, None]
 
     def start(self, draw: numpy.random.Generator, count: int, spread: float) -> Array:
         return _uniform(draw, (0.05,) * 4, count, spread)
 
     def advance(self, state: Array, actions: Array) -> tuple[Array, Array, Array]:
-        x, x_dot, theta, theta_dot = state
-        force = numpy.where(actions == 1, self.force, -self.force)
+        theta, theta_dot = state[2], state[3]
+        force = actions * (2 * self.force) - self.force
         costheta, sintheta = cos(theta), sin(theta)
         push = (force + self.pole_moment * numpy.square(theta_dot) * sintheta) / self.mass
-        theta_acc = (self.gravity * sintheta - costheta * push) / (
+        change = numpy.empty_like(state)
+        change[0::2] = state[1::2]
+        change[3] = theta_acc = (self.gravity * sintheta - costheta * push) / (
             self.length * (4.0 / 3.0 - self.pole_mass * numpy.square(costheta) / self.mass)
         )
-        x_acc = push - self.pole_moment * theta_acc * costheta / self.mass
-        moved = numpy.empty_like(state)
-        moved[0::2] = state[0::2] + self.tau * state[1::2]
-        moved[1] = x_dot + self.tau * x_acc
-        moved[3] = theta_dot + self.tau * theta_acc
-        ended = (numpy.abs(moved[0]) > self.edge) | (numpy.abs(moved[2]) > self.fall)
-        return moved, numpy.ones(x.shape), ended
+        change[1] = push - self.pole_moment * theta_acc * costheta / self.mass
+        change *= self.tau
+        change += state
+        beyond = numpy.abs(change[0::2]) > self.limits
+        return change, numpy.ones(theta.shape), beyond[0] | beyond[1]
 
     def observe(self, state: Array, out: Array) -> None:
-        out[...] = numpy.moveaxis(state, 0, -1)
+        out[...] = state.transpose(1, 2, 0)
 
 
 class Acrobot:

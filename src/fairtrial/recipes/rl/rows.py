@@ -21,15 +21,12 @@ class Moved:
     """What one step of all environments gave. Where an episode ended, the next one has begun already."""
 
     rewards: Array
-    terminated: Array
-    truncated: Array
-    final: Array | None
+    ended: Array
+    some_ended: bool
+    truncated: Array | None = None
+    """Where an episode was cut off and had not ended by itself; None where none ended at all."""
+    final: Array | None = None
     """What was observed before the new episodes began; only where one was cut off, to value what was left of it."""
-
-    @property
-    def ended(self) -> Array:
-        ended: Array = self.terminated | self.truncated
-        return ended
 
 
 class Rows(Protocol):
@@ -101,15 +98,15 @@ class PhysicsRows:
         moved, rewards, terminated = self.physics.advance(self.states, actions)
         self.states[...] = moved
         self.ages += 1
-        truncated = (self.ages >= self._limit) & ~terminated
-        final = None
+        ended = terminated | (self.ages >= self._limit)
+        if not ended.any():
+            return Moved(rewards, ended, False)
+        truncated, final = ended & ~terminated, None
         if truncated.any():
             final = numpy.empty((*self.ages.shape, *self.space.observation), numpy.float32)
             self.observe(final)
-        ended = terminated | truncated
-        if ended.any():
-            self._start(ended)
-        return Moved(rewards, terminated, truncated, final)
+        self._start(ended)
+        return Moved(rewards, ended, True, truncated, final)
 
     def retire(self, ended: Array) -> None:
         """It costs more to leave rows out than to move them."""

@@ -151,9 +151,10 @@ class Run:
                 moved = rows.step(self.actions.playable(self.actions.best(player.outputs(seen))))
                 returns += moved.rewards * playing
                 lengths += playing
-                playing &= ~moved.ended
-                player.forget(moved.ended)
-                rows.retire(moved.ended)
+                if moved.some_ended:
+                    playing &= ~moved.ended
+                    player.forget(moved.ended)
+                    rows.retire(moved.ended)
         return returns[0], lengths[0]
 
     def state(self) -> dict[str, Any]:
@@ -282,7 +283,7 @@ class Engine:
         by_time = torch.unflatten(self._seen, 1, (steps + 1, envs))
         self._now = [by_time[:, step] for step in range(steps + 1)]
         self._taken = torch.zeros((runs, steps, envs, *self.actions.shape), dtype=self.actions.dtype)
-        self._rewards, self._going_on = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs))
+        self._rewards, self._ended = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs), bool)
         self._raw = numpy.zeros(by_time.shape, numpy.float32) if self.options.normalize_observations else None
 
     def step(self, steps: Sequence[int], watch: Watch) -> list[Mapping[str, Any]]:
@@ -328,11 +329,10 @@ class Engine:
     def _note(self, step: int, moved: Moved) -> None:
         self._rewards[:, step] = moved.rewards
         self._returns += moved.rewards
-        ended = moved.ended
-        self._going_on[:, step] = ~ended
+        ended = self._ended[:, step] = moved.ended
         if moved.final is not None:
             self._cut.append((step, moved))
-        if ended.any():
+        if moved.some_ended:
             for run, row in zip(*numpy.nonzero(ended), strict=True):
                 self._finished[run].append(float(self._returns[run, row]))
             self._returns[ended] = 0.0
@@ -342,19 +342,20 @@ class Engine:
         """What was played, with what came of it."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
-        outputs, values = self.policy.judge(self._seen, self._going_on)
+        going_on = 1.0 - self._ended
+        outputs, values = self.policy.judge(self._seen, going_on)
         taken = self._taken.flatten(1, 2)
         old, _ = self.policy.likelihood(outputs[:, :examples], taken)
         expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
-        rewards = self._scaled_rewards()
+        rewards = self._scaled_rewards(going_on)
         self._value_what_was_cut(rewards)
-        gains = advantages(rewards, expected, self._going_on, self._discount, self._trace)
+        gains = advantages(rewards, expected, going_on, self._discount, self._trace)
         found, wanted = (
             torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
         )
-        return Lesson(self._seen[:, :examples], taken, old, found, wanted, self._going_on)
+        return Lesson(self._seen[:, :examples], taken, old, found, wanted, going_on)
 
-    def _scaled_rewards(self) -> Array:
+    def _scaled_rewards(self, going_on: Array) -> Array:
         """Rewards in units of the deviation of discounted returns, where that is asked for."""
         if not self.options.normalize_rewards:
             return self._rewards.copy()
@@ -363,7 +364,7 @@ class Engine:
             self._discounted *= self._discount[:, None]
             self._discounted += self._rewards[:, step]
             seen[:, step] = self._discounted
-            self._discounted *= self._going_on[:, step]
+            self._discounted *= going_on[:, step]
         for run, values in zip(self.runs, seen, strict=True):
             run.gains.see(values.ravel())
         units = numpy.array([float(run.gains.deviation) for run in self.runs])
