@@ -211,6 +211,8 @@ def steps_of_loaded(setting: Setting, state: Mapping[str, Any]) -> Told:
         ({"env": "MountainCar-v0", "curriculum": "widening"}, "curriculum: not defined for MountainCar-v0"),
         ({"env": "Blackjack-v1"}, "observed as Tuple"),
         ({"report_episodes": 0}, "report_episodes: must be greater than or equal to 1"),
+        ({"device": "cuda"}, "device: ppo plays and learns on the CPU"),
+        ({"rollout": 1, "envs": 1}, "at least two examples"),
         ({"minibatches": 7}, "does not divide the 96 examples"),
         ({"architecture": "gru", "minibatches": 3}, "does not divide the 4 environments"),
         ({"architecture": "transformer", "width": 33}, "multiple of 4"),
@@ -263,7 +265,7 @@ def test_widths_can_be_chosen_by_the_number_of_parameters(setting: Setting, kind
 def test_runs_of_one_shape_share_a_stack() -> None:
     key = ppo.stack_key(ppo.Options())
     assert key and key == ppo.stack_key(ppo.Options(learning_rate=0.1, gamma=0.5, steps=7))
-    assert key != ppo.stack_key(ppo.Options(width=32))
+    assert key != ppo.stack_key(ppo.Options(width=32)) and key != ppo.stack_key(ppo.Options(episode_limit=9))
     for alone in ({"architecture": "gru"}, {"env": "MountainCar-v0"}, {"threads": 2}):
         assert ppo.stack_key(ppo.Options.model_validate(alone)) is None
 

@@ -127,16 +127,18 @@ class Drifting(gymnasium.Env):  # type: ignore[type-arg]
         return numpy.array([numpy.sin(Drifting.made)], numpy.float32)
 
 
-def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(setting: Setting) -> None:
+@pytest.mark.parametrize("architecture", ["mlp", "gru"])
+def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(setting: Setting, architecture: str) -> None:
     gymnasium.register("Drifting-v0", Drifting)
     try:
-        run = make(setting, env="Drifting-v0", episode_limit=50)
+        run = make(setting, env="Drifting-v0", episode_limit=50, architecture=architecture)
         run.step(1, Watch())
         run.load_state(run.state())
         run.step(2, Watch())
         told = run.rows._setting  # type: ignore[attr-defined]
         assert [caution["code"] for caution in told.cautions] == ["episodes restarted"]
         assert told.lineage == {"episodes_restarted": 4}
+        assert run.returns.tolist() == [[24.0] * 4], "returns of lost episodes were kept"
     finally:
         del gymnasium.registry["Drifting-v0"]
 

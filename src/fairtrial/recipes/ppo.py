@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
 from fairtrial.core.specs import Metric
@@ -18,9 +18,12 @@ REQUIRES = ("torch", "numpy", "gymnasium")
 EXTRA = "rl"
 METRIC = Metric("return_mean", "max")
 EXAMPLE = {
-    "options": {"hide_velocity": True},
+    "options": {
+        "hide_velocity": True, "parameters": 9000, "steps": 100, "rollout": 128, "epochs": 5, "minibatches": 2,
+        "learning_rate": 2e-3, "gae_lambda": 0.95,
+    },
     "variants": {"mlp": {"architecture": "mlp"}, "gru": {"architecture": "gru"}},
-}
+}  # fmt: skip
 WIDENED_AT = 0.5
 NARROWEST = 0.1
 
@@ -99,6 +102,13 @@ class Options(TorchOptions):
                 raise ValueError(f"{name}: not defined for {self.env}; it is for {', '.join(CLASSIC)}")
         return self
 
+    @field_validator("device")
+    @classmethod
+    def _on_the_processor(cls, device: str) -> str:
+        if device != "cpu":
+            raise ValueError("ppo plays and learns on the CPU: its environments and networks are too small for more")
+        return device
+
     @model_validator(mode="after")
     def _sizes_fit(self) -> Options:
         if self.width and self.parameters:
@@ -113,6 +123,8 @@ class Options(TorchOptions):
             raise ValueError(
                 f"minibatches: {self.minibatches} does not divide the {self.rollout * self.envs} examples of a rollout"
             )
+        if self.batch_size < 2:
+            raise ValueError("minibatches: a batch needs at least two examples, whose advantages are compared")
         return self
 
     @property
@@ -147,8 +159,8 @@ def stack_key(options: Options) -> str | None:
     if options.architecture != "mlp" or options.env not in CLASSIC or options.threads > 1:
         return None
     shape = (
-        options.env, options.hide_velocity, options.width, options.parameters, options.envs, options.rollout,
-        options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards, options.device,
+        options.env, options.hide_velocity, options.episode_limit, options.width, options.parameters, options.envs,
+        options.rollout, options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards,
     )  # fmt: skip
     return " ".join(map(str, shape))
 

@@ -70,13 +70,13 @@ class ForeignRows:
         self._playing = numpy.ones(count, bool)
         self._saved: Mapping[str, Any] | None = None
 
-    def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> None:  # noqa: ARG002
+    def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> Array | None:  # noqa: ARG002
         [self._draw] = draws
-        if self._saved is not None:
-            saved, self._saved = self._saved, None
-            self._play_again(saved)
+        saved, self._saved = self._saved, None
+        return None if saved is None else self._play_again(saved)
 
     def restart(self) -> None:
+        self._playing[:] = True
         for row in range(len(self._environments)):
             self._start(row, int(self._draw.integers(SEEDS)))
 
@@ -106,8 +106,10 @@ class ForeignRows:
         return Moved(rewards, ended, bool(ended.any()), truncated, final)
 
     def _move(self, row: int, action: Any) -> tuple[float, bool, bool]:
-        self._actions[row].append(action.copy() if self.space.is_discrete is False else int(action))
-        played = int(action) + self._first_action if self.space.is_discrete else action
+        played = int(action) if self.space.is_discrete else action.copy()
+        self._actions[row].append(played)
+        if self.space.is_discrete:
+            played += self._first_action
         seen, reward, terminated, truncated, _ = self._environments[row].step(played)
         self._see(row, seen)
         cut = truncated or (bool(self._limit) and len(self._actions[row]) >= self._limit)
@@ -130,21 +132,25 @@ class ForeignRows:
         """They are played again when they are needed: a state that is only evaluated does not need them."""
         self._saved = dict(state)
 
-    def _play_again(self, state: Mapping[str, Any]) -> None:
+    def _play_again(self, state: Mapping[str, Any]) -> Array:
+        """Up to where the episodes were; returns where that could not be reached."""
         kind = int if self.space.is_discrete else lambda action: numpy.array(action, numpy.float32)
         for row, (seed, actions) in enumerate(zip(state["seeds"], state["actions"], strict=True)):
             self._start(row, seed)
             for action in actions:
                 self._move(row, kind(action))
-            if not numpy.array_equal(self._seen[0, row], state["seen"][0, row]):
-                self._restart_differently(row)
+        lost: Array = (self._seen != state["seen"]).reshape(1, len(self._seeds), -1).any(2)
+        for row in numpy.flatnonzero(lost[0]).tolist():
+            self._start(row, int(self._draw.integers(SEEDS)))
+        if lost.any():
+            self._tell_of(int(lost.sum()))
+        return lost
 
-    def _restart_differently(self, row: int) -> None:
-        caution = EPISODES_RESTARTED.fill(env=self._name)
+    def _tell_of(self, lost: int) -> None:
+        caution, lineage = EPISODES_RESTARTED.fill(env=self._name), self._setting.lineage
         if caution not in self._setting.cautions:
             self._setting.cautions.append(caution)
-        self._setting.lineage["episodes_restarted"] = self._setting.lineage.get("episodes_restarted", 0) + 1
-        self._start(row, int(self._draw.integers(SEEDS)))
+        lineage["episodes_restarted"] = lineage.get("episodes_restarted", 0) + lost
 
 
 class Eye:

@@ -256,9 +256,11 @@ class NetPolicy:
         self.run, self.brain, self.net = run, brain, brain.net
         self.player = NetPlayer(self.net, brain.memory)
 
-    def begin(self) -> None:
-        self._before = self.player.memory = self.brain.memory
-        self.player.trail = []
+    def begin(self, lost: Array | None) -> None:
+        self.player.memory, self.player.trail = self.brain.memory, []
+        if lost is not None:
+            self.player.forget(lost)
+        self._before = self.player.memory
 
     def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
         with torch.no_grad():

@@ -7,7 +7,7 @@ others are never looked at, stay 0, and are not counted as parameters.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy
@@ -17,7 +17,7 @@ from torch import Tensor
 from fairtrial.core.streams import Streams
 from fairtrial.recipes._adamw import update
 from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned
-from fairtrial.recipes.rl.actions import Actions
+from fairtrial.recipes.rl.actions import Actions, Weigh
 from fairtrial.recipes.rl.physics import Array, Space
 from fairtrial.recipes.rl.run import Lesson, Run
 
@@ -132,7 +132,7 @@ class Perceptron:
         both = torch.unflatten(tensor, 0, (len(self.runs), 2))
         return both[:, 0], both[:, 1, :, 0]
 
-    def begin(self) -> None: ...
+    def begin(self, lost: Array | None) -> None: ...
 
     def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
         return self._judge(final)[1]
@@ -152,37 +152,39 @@ class Perceptron:
 
     def learn(self, lesson: Lesson, steps: Sequence[int]) -> None:
         done = [(step - 1) * self.runs[0].options.passes for step in steps]
-        for number, batch in enumerate(self._batches(lesson, steps), 1):
-            actions, wanted, terms = batch
+        for number, (actions, wanted, weigh) in enumerate(self._batches(lesson, steps), 1):
             outputs, values = self._two(self.tower.forward(self._x))
-            self._pull(outputs, values, actions, wanted, terms)
+            self._pull(outputs, values, actions, wanted, weigh)
             self.tower.backward(self._pulled)
             self._limit_norms()
             self._update(steps, [each + number for each in done])
 
-    def _batches(
-        self, lesson: Lesson, steps: Sequence[int]
-    ) -> Iterator[tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]]:
+    def _batches(self, lesson: Lesson, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
         """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
         options = self.runs[0].options
         if options.minibatches == 1:  # one batch has one order: nothing is shuffled
-            torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(lesson.seen[:, None])
+            self._show(lesson.seen)
             whole = lesson.actions, lesson.wanted, self._weigher(lesson.old, lesson.advantages)
-            for _ in range(options.epochs):
-                yield whole
+            yield from itertools.repeat(whole, options.epochs)
             return
-        draws = [run.streams.numpy("order", step) for run, step in zip(self.runs, steps, strict=True)]
         run_of = torch.arange(len(self.runs))[:, None]
-        for _ in range(options.epochs):
-            orders = torch.from_numpy(numpy.stack([draw.permutation(lesson.seen.shape[1]) for draw in draws]))
-            for chosen in torch.split(orders, self._batch, 1):
-                torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(lesson.seen[run_of, chosen][:, None])
-                old, advantages, wanted = (
-                    each.gather(1, chosen) for each in (lesson.old, lesson.advantages, lesson.wanted)
-                )
-                yield lesson.actions[run_of, chosen], wanted, self._weigher(old, advantages)
+        for chosen in self._orders(lesson.seen.shape[1], steps):
+            self._show(lesson.seen[run_of, chosen])
+            old, gains, wanted = (each.gather(1, chosen) for each in (lesson.old, lesson.advantages, lesson.wanted))
+            yield lesson.actions[run_of, chosen], wanted, self._weigher(old, gains)
 
-    def _weigher(self, old: Tensor, advantages: Tensor) -> Callable[[Tensor], Tensor]:
+    def _show(self, seen: Tensor) -> None:
+        """To both networks of each run."""
+        torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(seen[:, None])
+
+    def _orders(self, examples: int, steps: Sequence[int]) -> Iterator[Tensor]:
+        """The examples of every batch, [runs, batch], shuffled anew for each epoch by each run's own stream."""
+        draws = [run.streams.numpy("order", step) for run, step in zip(self.runs, steps, strict=True)]
+        for _ in range(self.runs[0].options.epochs):
+            orders = torch.from_numpy(numpy.stack([draw.permutation(examples) for draw in draws]))
+            yield from torch.split(orders, self._batch, 1)
+
+    def _weigher(self, old: Tensor, advantages: Tensor) -> Weigh:
         """The gradient of the clipped objective with respect to each action's log-likelihood."""
         deviation, mean = torch.std_mean(advantages, 1, keepdim=True)
         gain = (advantages - mean) / (deviation + 1e-8) * (-1.0 / advantages.shape[1])
@@ -195,9 +197,7 @@ class Perceptron:
 
         return weigh
 
-    def _pull(
-        self, outputs: Tensor, values: Tensor, actions: Tensor, wanted: Tensor, weigh: Callable[[Tensor], Tensor]
-    ) -> None:
+    def _pull(self, outputs: Tensor, values: Tensor, actions: Tensor, wanted: Tensor, weigh: Weigh) -> None:
         of_outputs, of_values = self._two(self._pulled)
         pulled, of_scale = self.actions.pull(outputs, actions, self._scale, weigh, self._entropy_weight)
         of_outputs.copy_(pulled)

@@ -34,8 +34,11 @@ class Rows(Protocol):
 
     space: Space
 
-    def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> None:
-        """From now on new episodes of each run start from these generators, in this share of the usual range."""
+    def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> Array | None:
+        """From now on new episodes of each run start from these generators, in this share of the usual range.
+
+        Returns where an episode under way was lost, after a state was loaded; None: nowhere.
+        """
         ...
 
     def restart(self) -> None:

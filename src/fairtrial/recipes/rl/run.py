@@ -7,6 +7,7 @@ company or on when the run was resumed.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -46,8 +47,8 @@ class Policy(Protocol):
     @property
     def player(self) -> Player: ...
 
-    def begin(self) -> None:
-        """A rollout begins."""
+    def begin(self, lost: Array | None) -> None:
+        """A rollout begins; `lost` marks the environments whose episodes do not go on."""
         ...
 
     def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
@@ -104,7 +105,7 @@ class Run:
         self, options: Options, setting: Setting, make_rows: MakeRows, make_brain: Callable[[Rows], Brain]
     ) -> None:
         self.options, self.streams = options, setting.streams
-        self._make_rows = make_rows
+        self._arena = functools.cache(make_rows)
         self.rows = make_rows(options.envs)
         self.actions: Actions = actions_of(self.rows.space)
         self.brain = make_brain(self.rows)
@@ -135,16 +136,13 @@ class Run:
 
     def _play(self, split: Split, episodes: int, part: int) -> tuple[Array, Array]:
         """Return and length of the first episode in each of as many environments."""
-        rows, player = self._make_rows(episodes), self.brain.player(episodes)
+        rows, player = self._arena(episodes), self.brain.player(episodes)
         rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
         rows.restart()
         view = Sight(rows, [self.sights] if self.options.normalize_observations else None)
         seen = aligned(torch.empty(0), 1, episodes, *rows.space.observation)
-        returns, lengths, playing = (
-            numpy.zeros((1, episodes)),
-            numpy.zeros((1, episodes)),
-            numpy.ones((1, episodes), bool),
-        )
+        returns, lengths = numpy.zeros((2, 1, episodes))
+        playing = numpy.ones((1, episodes), bool)
         with numpy.errstate(invalid="ignore", over="ignore"):
             while playing.any():
                 view.look(seen.numpy())
@@ -307,14 +305,16 @@ class Engine:
         noise = numpy.stack(
             [self.actions.noise(run.streams.numpy("env", "actions", step), shape) for run, step in runs]
         )
-        self.rows.begin(
+        lost = self.rows.begin(
             [run.streams.numpy("env", "starts", step) for run, step in runs],
             [run.options.spread_at(step) for run, step in runs],
         )
         self._sight = Sight(self.rows, [run.sights for run in self.runs] if self._raw is not None else None)
         self._finished: list[list[float]] = [[] for _ in self.runs]
         self._cut: list[tuple[int, Moved]] = []
-        self.policy.begin()
+        self.policy.begin(lost)
+        if lost is not None:
+            self._returns[lost] = self._discounted[lost] = 0.0
         player, taken = self.policy.player, self._taken.numpy()
         for step in range(self.options.rollout):
             self._look(step)
