@@ -17,6 +17,7 @@ from benchmarks import (
     launching,
     listing,
     logging_calls,
+    reinforcement,
     resampling,
     startup,
     step_costs,
@@ -53,4 +54,5 @@ BENCHMARKS = {
     "lab": Benchmark(lab.TITLE, lab.measure, step=3, slow=True),
     "choices": Benchmark(choices.TITLE, choices.measure, step=4, slow=True),
     "step_costs": Benchmark(step_costs.TITLE, step_costs.measure, step=5, slow=True),
+    "reinforcement": Benchmark(reinforcement.TITLE, reinforcement.measure, step=6, slow=True),
 }

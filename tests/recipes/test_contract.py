@@ -15,6 +15,7 @@ from fairtrial.testing import recipe_contract as contract
 SHORT = {"steps": 12, "eval_every": 5, "log_every": 1, "checkpoint_every": 4}
 SMALL = {**SHORT, "labels": 200, "batch_size": 50}
 TEACHER = {"teacher_steps": 8, "teacher_width": 4, "student_width": 4, "student": "cnn"}
+PLAY = {**SHORT, "rollout": 40, "epochs": 2, "minibatches": 2, "eval_episodes": 2, "report_episodes": 3}
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fake": ("fake", {**SHORT, "jitter": 0.1}),
     **{f"classify {m}": ("classify", {**SMALL, "model": m}) for m in ("linear", "mlp", "cnn", "gru", "transformer")},
@@ -26,6 +27,14 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     **{
         f"finetune {m}": ("finetune", {**SMALL, "method": m, "rank": 2, "width": 8, "pretrain_steps": 8})
         for m in ("full", "lora")
+    },
+    **{
+        f"ppo {name}": ("ppo", {**PLAY, **options})
+        for name, options in {
+            "mlp": {},
+            "gru": {"architecture": "gru", "hide_velocity": True},
+            "pendulum": {"env": "Pendulum-v1", "normalize_observations": True, "normalize_rewards": True},
+        }.items()
     },
     "a file": (str(Path(__file__).parent.parent.parent / "examples/my_recipe.py"), SHORT),
 }

@@ -46,6 +46,11 @@ ONE_BASE = Caution(
     "All runs start from one pre-trained model ({base}): differences do not cover variation between such models.",
     "Repeat the study with another --pretrain-seed.",
 )
+EPISODES_RESTARTED = Caution(
+    "episodes restarted",
+    "{env} did not come out where it was when its episodes were played again: new ones were begun on resuming.",
+    "Nothing to do, but a run that was not interrupted would have other numbers.",
+)
 INERT_OPTION = Caution(
     "inert option",
     "{option} has no effect here: {why}.",

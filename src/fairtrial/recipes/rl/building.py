@@ -1,0 +1,96 @@
+"""Puts a run together: environments, policy, and the refusals that come before any training."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from typing import TYPE_CHECKING
+
+import torch
+
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Setting
+from fairtrial.recipes.rl.actions import Actions, actions_of
+from fairtrial.recipes.rl.foreign import ForeignRows
+from fairtrial.recipes.rl.modules import NETS, NetBrain, make_net
+from fairtrial.recipes.rl.perceptron import PerceptronBrain, StackedRun, initial_rows, make_layout
+from fairtrial.recipes.rl.physics import PHYSICS, Space
+from fairtrial.recipes.rl.rows import PhysicsRows, Rows
+from fairtrial.recipes.rl.run import Run
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.ppo import Options
+
+WIDTHS = {"mlp": 64, "gru": 36, "transformer": 20, "cnn": 128}
+"""Hidden units where none are asked for; those of mlp, gru and transformer give about as many parameters."""
+HEADS = 4
+
+
+def build_run(options: Options, setting: Setting) -> Run:
+    make_rows = functools.partial(_make_rows, options, setting)
+    space = make_rows(1).space
+    kind = _kind(options, space)
+    width = choose_width(options, kind, space)
+    if kind == "mlp":
+        return StackedRun(options, setting, make_rows, lambda rows: _perceptron(rows, width, setting.streams))
+    if options.envs % options.minibatches:
+        raise InvalidOptions(
+            f"minibatches: {options.minibatches} does not divide the {options.envs} environments",
+            hint=f"A {kind} learns from whole environments: choose --envs as a multiple of --minibatches.",
+        )
+    return Run(options, setting, make_rows, lambda rows: _net(rows, kind, width, options.envs, setting.streams))
+
+
+def _make_rows(options: Options, setting: Setting, count: int) -> Rows:
+    if options.env in PHYSICS:
+        return PhysicsRows(
+            PHYSICS[options.env](), count, hide_velocity=options.hide_velocity, limit=options.episode_limit
+        )
+    return ForeignRows(options.env, count, setting, limit=options.episode_limit)
+
+
+def _kind(options: Options, space: Space) -> str:
+    """The policy that is meant: what is seen as images goes through a convolutional network."""
+    if len(space.observation) == 1:
+        return options.architecture
+    if options.architecture != "mlp":
+        raise InvalidOptions(
+            f"architecture: {options.env} is seen as images, which a {options.architecture} does not take",
+            hint="Leave --architecture out: images go through a small convolutional network.",
+        )
+    return "cnn"
+
+
+def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronBrain:
+    layout = make_layout(rows.space, width, actions_of(rows.space))
+    return PerceptronBrain(layout, initial_rows(layout, streams))
+
+
+def _net(rows: Rows, kind: str, width: int, environments: int, streams: Streams) -> NetBrain:
+    return NetBrain(make_net(kind, rows.space, width, actions_of(rows.space), streams), environments)
+
+
+def choose_width(options: Options, kind: str, space: Space) -> int:
+    """The width that was asked for, or the one whose number of parameters comes nearest to what was asked for."""
+    if not options.parameters:
+        return options.width or WIDTHS[kind]
+    wanted, last = options.parameters, 0
+    step = HEADS if kind == "transformer" else 1
+    for width in itertools.count(step, step):
+        count = count_parameters(kind, space, width)
+        if count >= wanted:
+            before = width - step
+            return before if before and wanted - last < count - wanted else width
+        last = count
+    raise AssertionError("parameters grow with the width")
+
+
+def count_parameters(kind: str, space: Space, width: int) -> int:
+    actions: Actions = actions_of(space)
+    if kind == "mlp":
+        sizes = {name: place.size for name, place in make_layout(space, width, actions).places.items()}
+        acting = sum(sizes.values())
+        return 2 * acting - sizes.get("log_deviation", 0) - (space.actions - 1) * (width + 1)
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in NETS[kind](space, width, actions).parameters())

@@ -1,0 +1,58 @@
+"""From rewards to advantages, and running moments for what is normalized."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy
+
+from fairtrial.recipes.rl.physics import Array
+
+MOST_DEVIATIONS = 10.0
+
+
+def advantages(rewards: Array, values: Array, going_on: Array, discount: Array, trace: Array) -> Array:
+    """Generalized advantage estimates. Arrays are [runs, steps, environments]; `values` has one step more.
+
+    `going_on` is 0 where an episode ended with this step. Discount and trace (gamma and lambda) are each run's own.
+    """
+    ahead = discount[:, None, None] * going_on
+    surprise = rewards + ahead * values[:, 1:] - values[:, :-1]
+    carried = ahead * trace[:, None, None]
+    found: Array = numpy.empty_like(surprise)
+    last = numpy.zeros_like(surprise[:, 0])
+    for step in reversed(range(rewards.shape[1])):
+        last = surprise[:, step] + carried[:, step] * last
+        found[:, step] = last
+    return found
+
+
+class Moments:
+    """Mean and variance of all that one run has seen so far, and its values in those units."""
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.count = 0
+        self.mean = numpy.zeros(shape)
+        self.variance = numpy.ones(shape)
+
+    def see(self, values: Array) -> None:
+        """Take in a batch, [examples, *shape]."""
+        batch, mean, variance = len(values), values.mean(0, dtype=float), values.var(0, dtype=float)
+        total = self.count + batch
+        gap = mean - self.mean
+        spread = self.variance * self.count + variance * batch + gap**2 * self.count * batch / total
+        self.mean, self.variance = numpy.asarray(self.mean + gap * batch / total), numpy.asarray(spread / total)
+        self.count = total
+
+    @property
+    def deviation(self) -> Array:
+        deviation: Array = numpy.sqrt(self.variance + 1e-8)
+        return deviation
+
+    def state(self) -> dict[str, Any]:
+        return {"count": self.count, "mean": self.mean.copy(), "variance": self.variance.copy()}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.count = int(state["count"])
+        self.mean, self.variance = (numpy.array(state[name]) for name in ("mean", "variance"))

@@ -1,0 +1,347 @@
+"""Policies that are trained by themselves, through autograd: with a memory, or with eyes.
+
+Each has one network that acts and one that judges, of equal shape. A module says what it remembers of an episode
+(`memory`), plays one step (`act`, `expect`) and goes over a whole rollout at once (`unroll`), where episodes may end in
+between.
+Batches are whole environments, so that what belongs together in time stays together.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor, nn
+
+from fairtrial.core.streams import Streams
+from fairtrial.recipes._adamw import update
+from fairtrial.recipes.models import initialize
+from fairtrial.recipes.models.transformer import Block, Positions
+from fairtrial.recipes.rl.actions import Actions
+from fairtrial.recipes.rl.perceptron import EPSILON
+from fairtrial.recipes.rl.physics import Array, Space
+from fairtrial.recipes.rl.run import Lesson, Run, losses
+
+CONTEXT = 16
+"""Observations that a transformer looks back on."""
+
+
+class Net(nn.Module):
+    """A network that acts and one that judges. Subclasses make one of a given number of outputs."""
+
+    def __init__(self, space: Space, width: int, actions: Actions) -> None:
+        super().__init__()
+        self.policy, self.value = self.make(space, width, space.actions), self.make(space, width, 1)
+        self.extra = nn.ParameterDict({name: torch.zeros(shape) for name, shape in actions.parameters.items()})
+
+    def make(self, space: Space, width: int, outputs: int) -> nn.Module:
+        raise NotImplementedError
+
+    def memory(self, count: int) -> Tensor:
+        """Of nothing, for so many environments: [environments, …]."""
+        raise NotImplementedError
+
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs for [environments, …], and what is remembered from now on."""
+        raise NotImplementedError
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        """Values for [environments, …]."""
+        raise NotImplementedError
+
+    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs and values for [steps, environments, …]. `new` marks where another episode begins."""
+        raise NotImplementedError
+
+    @property
+    def scale(self) -> Tensor | None:
+        scale: Tensor | None = dict(self.extra.items()).get("log_deviation")
+        return scale
+
+
+class Recurrent(nn.Module):
+    """A GRU and a linear layer on top."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.recurrent = nn.GRU(inputs, width)
+        self.output = nn.Linear(width, outputs)
+
+    def forward(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Outputs for [steps, sequences, inputs] and the memory after the last step."""
+        found, after = self.recurrent(seen, memory[None].contiguous())
+        return self.output(found), after[0]
+
+
+class GRUNet(Net):
+    """Two GRUs; what they remember is [environments, networks, width]."""
+
+    def make(self, space: Space, width: int, outputs: int) -> nn.Module:
+        self._width = width
+        return Recurrent(int(numpy.prod(space.observation)), width, outputs)
+
+    def memory(self, count: int) -> Tensor:
+        return torch.zeros(count, 2, self._width)
+
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, acting = self.policy(seen[None], memory[:, 0])
+        _, judging = self.value(seen[None], memory[:, 1])
+        return outputs[0], torch.stack((acting, judging), 1)
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(seen[None], memory[:, 1])[0]
+        return values[0, :, 0]
+
+    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+        """Episodes lie side by side as sequences of their own: a GRU cannot be made to forget on its way."""
+        number, place = _sequences(new)
+        steps, count = int(place.max()) + 1, int(number.max()) + 1
+        laid_out = seen.new_zeros(steps, count, *seen.shape[2:])
+        laid_out[place, number] = seen
+        before = memory.new_zeros(count, *memory.shape[1:])
+        going_on = ~new[0]
+        before[number[0][going_on]] = memory[going_on]
+        outputs, values = (net(laid_out, before[:, which])[0] for which, net in enumerate((self.policy, self.value)))
+        return outputs[place, number], values[place, number][..., 0]
+
+
+def _sequences(new: Array) -> tuple[Tensor, Tensor]:
+    """For every step and environment: the number of its episode among all, and its place in it."""
+    begins = new.copy()
+    begins[0] = True
+    counts = begins.sum(0)
+    number = begins.cumsum(0) - 1 + (counts.cumsum() - counts)
+    times = numpy.arange(len(begins))[:, None]
+    place = times - numpy.maximum.accumulate(numpy.where(begins, times, 0))
+    return torch.from_numpy(number), torch.from_numpy(place)
+
+
+class Attentive(nn.Module):
+    """A transformer block over the last observations; the newest gives the outputs."""
+
+    def __init__(self, inputs: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.embed = nn.Linear(inputs + 1, width)
+        self.positions = Positions(CONTEXT, width)
+        self.block = Block(width)
+        self.norm = nn.LayerNorm(width)
+        self.output = nn.Linear(width, outputs)
+
+    def forward(self, windows: Tensor) -> Tensor:
+        """Outputs for [examples, CONTEXT, inputs + 1]."""
+        hidden = self.block(self.positions(self.embed(windows)))
+        outputs: Tensor = self.output(self.norm(hidden[:, -1]))
+        return outputs
+
+
+class TransformerNet(Net):
+    """Two transformers; what they remember are the last observations, each with a 1 that says that there was one."""
+
+    def make(self, space: Space, width: int, outputs: int) -> nn.Module:
+        self._inputs = int(numpy.prod(space.observation))
+        return Attentive(self._inputs, width, outputs)
+
+    def memory(self, count: int) -> Tensor:
+        return torch.zeros(count, CONTEXT, self._inputs + 1)
+
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        window = _window(seen, memory)
+        return self.policy(window), window
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(_window(seen, memory))
+        return values[:, 0]
+
+    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = torch.cat((memory.transpose(0, 1), _token(seen)))
+        episode = torch.from_numpy(numpy.concatenate((numpy.zeros((CONTEXT, new.shape[1]), int), new.cumsum(0))))
+        windows, episodes = (each.unfold(0, CONTEXT, 1)[1:] for each in (tokens, episode))
+        own = episodes == episodes[..., -1:]
+        flat = (windows * own[:, :, None]).transpose(2, 3).flatten(0, 1)
+        shape = seen.shape[:2]
+        return self.policy(flat).unflatten(0, shape), self.value(flat)[:, 0].unflatten(0, shape)
+
+
+def _window(seen: Tensor, memory: Tensor) -> Tensor:
+    return torch.cat((memory[:, 1:], _token(seen)[:, None]), 1)
+
+
+def _token(seen: Tensor) -> Tensor:
+    return torch.cat((seen, torch.ones_like(seen[..., :1])), -1)
+
+
+class Seeing(nn.Module):
+    """A small convolutional network over stacked frames."""
+
+    def __init__(self, frames: int, width: int, outputs: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(frames, 16, 8, 4), nn.ReLU(), nn.Conv2d(16, 32, 4, 2), nn.ReLU(), nn.Flatten(),
+            nn.Linear(32 * 9 * 9, width), nn.ReLU(),
+        )  # fmt: skip
+        self.output = nn.Linear(width, outputs)
+
+    def forward(self, seen: Tensor) -> Tensor:
+        outputs: Tensor = self.output(self.layers(seen))
+        return outputs
+
+
+class CNNNet(Net):
+    """Two convolutional networks without a memory: the frames of the last steps are seen together."""
+
+    def make(self, space: Space, width: int, outputs: int) -> nn.Module:
+        return Seeing(space.observation[0], width, outputs)
+
+    def memory(self, count: int) -> Tensor:
+        return torch.zeros(count, 0)
+
+    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.policy(seen), memory
+
+    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:  # noqa: ARG002
+        values: Tensor = self.value(seen)
+        return values[:, 0]
+
+    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        shape, flat = seen.shape[:2], seen.flatten(0, 1)
+        return self.policy(flat).unflatten(0, shape), self.value(flat)[:, 0].unflatten(0, shape)
+
+
+NETS = {"gru": GRUNet, "transformer": TransformerNet, "cnn": CNNNet}
+
+
+def make_net(kind: str, space: Space, width: int, actions: Actions, streams: Streams) -> Net:
+    """A net whose weights depend on the run's `init` stream alone; all actions begin almost equally likely."""
+    with torch.random.fork_rng(devices=[]):
+        net: Net = NETS[kind](space, width, actions)
+    initialize(net, streams)
+    output: Any = net.policy.output
+    with torch.no_grad():
+        output.weight.mul_(0.01)
+        output.bias.zero_()
+    return net
+
+
+class NetPlayer:
+    """Plays a net, and remembers of each environment what the net asks for."""
+
+    def __init__(self, net: Net, memory: Tensor) -> None:
+        self._net, self.memory = net, memory
+        self.trail: list[Tensor] | None = None
+        """What was remembered after each step, before anything was forgotten; None where nobody will ask."""
+
+    @property
+    def scale(self) -> Array | None:
+        return None if self._net.scale is None else self._net.scale.detach().numpy()
+
+    def outputs(self, seen: Tensor) -> Array:
+        with torch.no_grad():
+            outputs, self.memory = self._net.act(seen[0], self.memory)
+        if self.trail is not None:
+            self.trail.append(self.memory)
+        return outputs[None].numpy()
+
+    def forget(self, ended: Array) -> None:
+        self.memory = self.memory.clone()
+        self.memory[torch.from_numpy(ended[0])] = 0
+
+
+class NetPolicy:
+    """One run's net, and what it learns from a rollout."""
+
+    def __init__(self, run: Run, brain: NetBrain) -> None:
+        self.run, self.brain, self.net = run, brain, brain.net
+        self.player = NetPlayer(self.net, brain.memory)
+
+    def begin(self, lost: Array | None) -> None:
+        self.player.memory, self.player.trail = self.brain.memory, []
+        if lost is not None:
+            self.player.forget(lost)
+        self._before = self.player.memory
+
+    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            outputs, values = self._unroll(seen[0], going_on[0], slice(None))
+        return outputs.flatten(0, 1)[None], values.flatten()[None]
+
+    def _unroll(self, seen: Tensor, going_on: Array, environments: Any) -> tuple[Tensor, Tensor]:
+        """From [steps · environments, …], for some of the environments."""
+        count = going_on.shape[1]
+        by_time = torch.unflatten(seen, 0, (len(seen) // count, count))[:, environments]
+        new = numpy.zeros(by_time.shape[:2], bool)
+        new[1:] = going_on[: len(new) - 1, environments] == 0
+        return self.net.unroll(by_time, new, self._before[environments])
+
+    def value_after(self, step: int, final: Tensor) -> Tensor:
+        assert self.player.trail is not None
+        with torch.no_grad():
+            return self.net.expect(final[0], self.player.trail[step])[None]
+
+    def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        with torch.no_grad():
+            return self.run.actions.likelihood(outputs, actions, self.net.scale)
+
+    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None:
+        self.brain.memory = self.player.memory  # where the next rollout begins
+        options, [step] = self.run.options, steps
+        draw, number = self.run.streams.numpy("order", step), (step - 1) * options.passes
+        for _ in range(options.epochs):
+            for chosen in numpy.split(draw.permutation(options.envs), options.minibatches):
+                number += 1
+                self._learn_from(lesson, chosen, number, options.rate_at(step))
+
+    def _learn_from(self, lesson: Lesson, chosen: Array, number: int, rate: float) -> None:
+        options = self.run.options
+        outputs, values = self._unroll(lesson.seen[0], lesson.going_on[0], chosen)
+        actions, old, gains, wanted = (
+            torch.unflatten(each[0], 0, (options.rollout, options.envs))[:, chosen]
+            for each in (lesson.actions, lesson.old, lesson.advantages, lesson.wanted)
+        )
+        log, entropies = self.run.actions.likelihood(outputs, actions, self.net.scale)
+        loss = losses(options, log, entropies, values, old, gains, wanted)["loss"]
+        parameters = self.brain.parameters
+        gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
+        norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
+        shorter = (options.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        update(
+            parameters, [each * shorter for each in gradients], self.brain.averages, self.brain.squares,
+            step=number, rate=rate, decay=0.0, epsilon=EPSILON,
+        )  # fmt: skip
+
+
+class NetBrain:
+    """What one run knows: its net, what the optimizer remembers, and what the net remembers of episodes under way."""
+
+    def __init__(self, net: Net, environments: int) -> None:
+        self.net, self.memory = net, net.memory(environments)
+        self.parameters = list(net.parameters())
+        self.averages, self.squares = ([torch.zeros_like(each) for each in self.parameters] for _ in range(2))
+
+    def player(self, count: int) -> NetPlayer:
+        return NetPlayer(self.net, self.net.memory(count))
+
+    def join(self, runs: Sequence[Run]) -> NetPolicy:
+        [run] = runs
+        return NetPolicy(run, self)
+
+    def state(self) -> dict[str, Any]:
+        """A snapshot: further training does not reach into it."""
+        optimizer = {"exp_avg": self.averages, "exp_avg_sq": self.squares}
+        return copy.deepcopy({"module": dict(self.net.state_dict()), "optimizer": optimizer, "memory": self.memory})
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.net.load_state_dict(state["module"])
+        self.memory = state["memory"].clone()
+        for kept, values in ((self.averages, "exp_avg"), (self.squares, "exp_avg_sq")):
+            for own, value in zip(kept, state["optimizer"][values], strict=True):
+                own.copy_(value)
+
+    def tensor_groups(self, policy: NetPolicy) -> dict[str, list[Tensor]]:  # noqa: ARG002
+        return {
+            "parameters": list(self.parameters),
+            "gradients": list(self.parameters),  # as large as what they belong to, for as long as an update takes
+            "optimizer": [*self.averages, *self.squares],
+        }

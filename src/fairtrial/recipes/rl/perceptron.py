@@ -1,0 +1,304 @@
+"""The policy that is stacked: two networks of two hidden layers per run, one that acts and one that judges.
+
+Both have one shape, so the networks of all runs are one stack of twice as many. The judge needs one output only; its
+others are never looked at, stay 0, and are not counted as parameters.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from fairtrial.core.streams import Streams
+from fairtrial.recipes._adamw import update
+from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned
+from fairtrial.recipes.rl.actions import Actions, Weigh
+from fairtrial.recipes.rl.physics import Array, Space
+from fairtrial.recipes.rl.run import Lesson, Run
+
+NETWORKS = ("policy", "value")
+LAYERS = ("first", "second", "output")
+EPSILON = 1e-5
+
+
+def make_layout(space: Space, width: int, actions: Actions) -> Layout:
+    """The places of one network's parameters in a row."""
+    inputs = int(numpy.prod(space.observation))
+    sizes = dict(zip(LAYERS, ((width, inputs), (width, width), (space.actions, width)), strict=True))
+    shapes = {
+        f"{name}.{part}": size[:ends] for name, size in sizes.items() for part, ends in (("weight", 2), ("bias", 1))
+    }
+    return Layout({**shapes, **actions.parameters})
+
+
+def initial_rows(layout: Layout, streams: Streams) -> Tensor:
+    """Orthogonal weights: hidden layers √2, actions 0.01 so that all begin equally likely, the judge's output 1."""
+    rows = torch.zeros(len(NETWORKS), layout.width)
+    for network, row in zip(NETWORKS, rows, strict=True):
+        for layer in LAYERS:
+            weight = layout.view(row[None], f"{layer}.weight")[0]
+            if layer == "output":
+                gain, weight = (0.01, weight) if network == "policy" else (1.0, weight[:1])
+            else:
+                gain = 2**0.5
+            torch.nn.init.orthogonal_(weight, gain, generator=streams.torch("init", f"{network}.{layer}"))
+    return rows
+
+
+class Tower:
+    """Networks over rows of parameters, with their gradients."""
+
+    def __init__(self, layout: Layout, rows: Tensor, gradients: Tensor | None = None) -> None:
+        self.first = NarrowAffine(layout, "first", rows, gradients)
+        self.second, self.output = (Affine(layout, name, rows, gradients) for name in ("second", "output"))
+        self._bends = Tanh(), Tanh()
+
+    def forward(self, x: Tensor) -> Tensor:
+        self._low = self._bends[0].of(self.first, x)
+        self._high = self._bends[1].of(self.second, self._low)
+        return self.output.forward(self._high)
+
+    def backward(self, outputs: Tensor) -> None:
+        self.output.backward(outputs)
+        high = self._bends[1].pull(self.output.pull(outputs), self._high)
+        self.second.backward(high)
+        self.first.backward(self._bends[0].pull(self.second.pull(high), self._low))
+
+    def flops(self, batch: int, *, learning: bool) -> int:
+        layers = (self.first, self.second, self.output)
+        if not learning:
+            return sum(layer.flops(batch, pulled=False) // 2 for layer in layers)
+        return sum(layer.flops(batch, pulled=layer is not self.first) for layer in layers)
+
+    def buffers(self) -> list[Tensor]:
+        layers = (self.first, self.second, self.output, *self._bends)
+        return [tensor for layer in layers for tensor in layer.buffers()]
+
+
+class Player:
+    """Acts for as many environments as it is shown; it has no memory."""
+
+    def __init__(self, layout: Layout, rows: Tensor) -> None:
+        """`rows` are [runs, networks, width]."""
+        self._tower = Tower(layout, rows[:, 0])
+        self._scale = (
+            layout.view(rows[:, 0], "log_deviation")[:, None].numpy() if "log_deviation" in layout.places else None
+        )
+
+    def outputs(self, seen: Tensor) -> Array:
+        return self._tower.forward(seen).numpy()
+
+    @property
+    def scale(self) -> Array | None:
+        return self._scale
+
+    def forget(self, ended: Array) -> None: ...
+
+
+class Perceptron:
+    """The networks of some runs, and what they learn from a rollout."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronBrain)]
+        self.layout = brains[0].layout
+        self.values, self.averages, self.squares = _shared(brains)
+        self.gradients = torch.zeros_like(self.values)
+        count, flat = len(runs), (2 * len(runs), self.layout.width)
+        self.tower = Tower(self.layout, self.values.view(flat), self.gradients.view(flat))
+        self.player = Player(self.layout, self.values)
+        self.actions: Actions = first.actions
+        self._scale, self._scale_gradient = (
+            self.layout.view(rows[:, 0], "log_deviation")[:, None] if self.actions.parameters else None
+            for rows in (self.values, self.gradients)
+        )
+        options = [run.options for run in runs]
+        self._batch = first.options.batch_size
+        self._clip = _column([each.clip for each in options])
+        self._value_weight = _column([each.value_weight * 2 / self._batch for each in options])
+        self._most_norm = torch.tensor([each.max_grad_norm for each in options])
+        entropy = [each.entropy_weight / self._batch for each in options]
+        self._entropy_weight = _column(entropy)[..., None] if any(entropy) else None
+        self._x = aligned(self.values, 2 * count, self._batch, *first.rows.space.observation)
+        self._pulled = aligned(self.values, 2 * count, self._batch, first.rows.space.actions).zero_()
+
+    def _two(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """The actors' and the judges' part of what all networks gave."""
+        both = torch.unflatten(tensor, 0, (len(self.runs), 2))
+        return both[:, 0], both[:, 1, :, 0]
+
+    def begin(self, lost: Array | None) -> None: ...
+
+    def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
+        return self._judge(final)[1]
+
+    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return self._judge(seen)
+
+    def _judge(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+        """What the actors say to [runs, examples, …] and what the judges expect, as copies."""
+        doubled = aligned(seen, 2 * len(seen), *seen.shape[1:])
+        torch.unflatten(doubled, 0, (len(seen), 2)).copy_(seen[:, None])
+        outputs, values = self._two(Tower(self.layout, self.values.view(doubled.shape[0], -1)).forward(doubled))
+        return outputs.clone(), values.clone()
+
+    def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
+        return self.actions.likelihood(outputs, actions, self._scale)
+
+    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None:
+        done = [(step - 1) * self.runs[0].options.passes for step in steps]
+        for number, (actions, wanted, weigh) in enumerate(self._batches(lesson, steps), 1):
+            outputs, values = self._two(self.tower.forward(self._x))
+            self._pull(outputs, values, actions, wanted, weigh)
+            self.tower.backward(self._pulled)
+            self._limit_norms()
+            self._update(steps, [each + number for each in done])
+
+    def _batches(self, lesson: Lesson, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
+        """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
+        options = self.runs[0].options
+        if options.minibatches == 1:  # one batch has one order: nothing is shuffled
+            self._show(lesson.seen)
+            whole = lesson.actions, lesson.wanted, self._weigher(lesson.old, lesson.advantages)
+            yield from itertools.repeat(whole, options.epochs)
+            return
+        run_of = torch.arange(len(self.runs))[:, None]
+        for chosen in self._orders(lesson.seen.shape[1], steps):
+            self._show(lesson.seen[run_of, chosen])
+            old, gains, wanted = (each.gather(1, chosen) for each in (lesson.old, lesson.advantages, lesson.wanted))
+            yield lesson.actions[run_of, chosen], wanted, self._weigher(old, gains)
+
+    def _show(self, seen: Tensor) -> None:
+        """To both networks of each run."""
+        torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(seen[:, None])
+
+    def _orders(self, examples: int, steps: Sequence[int]) -> Iterator[Tensor]:
+        """The examples of every batch, [runs, batch], shuffled anew for each epoch by each run's own stream."""
+        draws = [run.streams.numpy("order", step) for run, step in zip(self.runs, steps, strict=True)]
+        for _ in range(self.runs[0].options.epochs):
+            orders = torch.from_numpy(numpy.stack([draw.permutation(examples) for draw in draws]))
+            yield from torch.split(orders, self._batch, 1)
+
+    def _weigher(self, old: Tensor, advantages: Tensor) -> Weigh:
+        """The gradient of the clipped objective with respect to each action's log-likelihood."""
+        deviation, mean = torch.std_mean(advantages, 1, keepdim=True)
+        gain = (advantages - mean) / (deviation + 1e-8) * (-1.0 / advantages.shape[1])
+        low, high = 1 - self._clip, 1 + self._clip
+
+        def weigh(log: Tensor) -> Tensor:
+            ratio = torch.exp(log - old)
+            plain = ratio * gain
+            return plain.mul_(plain >= ratio.clamp_(low, high).mul_(gain))
+
+        return weigh
+
+    def _pull(self, outputs: Tensor, values: Tensor, actions: Tensor, wanted: Tensor, weigh: Weigh) -> None:
+        of_outputs, of_values = self._two(self._pulled)
+        pulled, of_scale = self.actions.pull(outputs, actions, self._scale, weigh, self._entropy_weight)
+        of_outputs.copy_(pulled)
+        torch.sub(values, wanted, out=of_values).mul_(self._value_weight)
+        if of_scale is not None and self._scale_gradient is not None:
+            self._scale_gradient.copy_(of_scale[:, None])
+
+    def _limit_norms(self) -> None:
+        norms = torch.linalg.vector_norm(self.gradients.flatten(1), dim=1)
+        self.gradients.mul_((self._most_norm / (norms + 1e-6)).clamp_(max=1.0)[:, None, None])
+
+    def _update(self, steps: Sequence[int], numbers: Sequence[int]) -> None:
+        """Adam. Neighbours with the same rate and number of updates are moved in one call; that changes no number."""
+        rates = [run.options.rate_at(step) for run, step in zip(self.runs, steps, strict=True)]
+        start = 0
+        for (rate, number), group in itertools.groupby(zip(rates, numbers, strict=True)):
+            rows = slice(start, start := start + len(list(group)))
+            update(
+                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
+                step=number, rate=rate, decay=0.0, epsilon=EPSILON,
+            )  # fmt: skip
+
+    def flops(self, environments: int) -> int:
+        """Of one step of one run: acting, judging, learning."""
+        options = self.runs[0].options
+        actor = Tower(self.layout, self.values[0])
+        acting = options.rollout * actor.flops(environments, learning=False)
+        judging = 2 * actor.flops(environments * (options.rollout + 1), learning=False)
+        return acting + judging + 2 * options.passes * actor.flops(self._batch, learning=True)
+
+
+class PerceptronBrain:
+    """One run's part: its two rows of parameters and what the optimizer remembers of them."""
+
+    def __init__(self, layout: Layout, rows: Tensor) -> None:
+        self.layout = layout
+        self.values = rows
+        self.averages, self.squares = torch.zeros_like(rows), torch.zeros_like(rows)
+
+    def player(self, count: int) -> Player:  # noqa: ARG002
+        return Player(self.layout, self.values[None])
+
+    def join(self, runs: Sequence[Run]) -> Perceptron:
+        return Perceptron(runs)
+
+    def state(self) -> dict[str, Any]:
+        """A snapshot: further training does not reach into it."""
+        module = {
+            f"{network}.{name}": value
+            for network, row in zip(NETWORKS, self.values, strict=True)
+            for name, value in self.layout.unpack(row).items()
+        }
+        return {"module": module, "optimizer": {"exp_avg": self.averages.clone(), "exp_avg_sq": self.squares.clone()}}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        for network, row in zip(NETWORKS, self.values, strict=True):
+            own = {name: state["module"][f"{network}.{name}"] for name in self.layout.places}
+            row.copy_(self.layout.pack(own))
+        self.averages.copy_(state["optimizer"]["exp_avg"])
+        self.squares.copy_(state["optimizer"]["exp_avg_sq"])
+
+    def tensor_groups(self, policy: Perceptron) -> dict[str, list[Tensor]]:
+        return {
+            "parameters": self._parts(policy.values[0]),
+            "gradients": self._parts(policy.gradients[0]),
+            "optimizer": [self.averages, self.squares],
+            "activations": policy.tower.buffers(),
+        }
+
+    def _parts(self, rows: Tensor) -> list[Tensor]:
+        """Those that mean something: all of the actor's, and of the judge's what leads to its one output."""
+        found = []
+        for network, row in zip(NETWORKS, rows, strict=True):
+            for name in self.layout.places:
+                value = self.layout.view(row[None], name)[0]
+                if network == "policy":
+                    found.append(value)
+                elif not name.startswith("log_"):
+                    found.append(value[:1] if name.startswith("output") else value)
+        return found
+
+
+class StackedRun(Run):
+    """A run that can be stepped together with others; its arithmetic is counted by hand."""
+
+    def flops_per_step(self) -> int:
+        policy = self.stack.engine.policy
+        assert isinstance(policy, Perceptron)
+        return policy.flops(self.options.envs)
+
+
+def _shared(brains: Sequence[PerceptronBrain]) -> tuple[Tensor, Tensor, Tensor]:
+    """Put the runs' rows under each other; from now on the runs look into them."""
+    found = []
+    for name in ("values", "averages", "squares"):
+        rows = torch.stack([getattr(brain, name) for brain in brains])
+        found.append(rows)
+        for brain, row in zip(brains, rows, strict=True):
+            setattr(brain, name, row)
+    return found[0], found[1], found[2]
+
+
+def _column(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float32)[:, None]

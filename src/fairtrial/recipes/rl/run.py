@@ -1,0 +1,429 @@
+"""Proximal policy optimization: play, find out what was better than expected, learn from it, again.
+
+A step of a run is one such cycle. Runs whose policies are perceptrons take their steps together (`Engine` holds one or
+many); everything random is a function of a run's own streams and the step's number, so that nothing depends on
+company or on when the run was resumed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy
+import torch
+from torch import Tensor
+
+from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.recipes._supervised import waiting_for
+from fairtrial.recipes.models.stacked import aligned
+from fairtrial.recipes.rl.actions import Actions, actions_of
+from fairtrial.recipes.rl.experience import MOST_DEVIATIONS, Moments, advantages
+from fairtrial.recipes.rl.physics import Array
+from fairtrial.recipes.rl.rows import Moved, Rows
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.ppo import Options
+
+
+class Player(Protocol):
+    """Turns what is seen into the numbers that actions are made from, and remembers what it needs to."""
+
+    @property
+    def scale(self) -> Array | None: ...
+
+    def outputs(self, seen: Tensor) -> Array: ...
+
+    def forget(self, ended: Array) -> None:
+        """Episodes have ended there: nothing of them is remembered."""
+        ...
+
+
+class Policy(Protocol):
+    """The policies of the runs in an engine: play, judge, learn."""
+
+    @property
+    def player(self) -> Player: ...
+
+    def begin(self, lost: Array | None) -> None:
+        """A rollout begins; `lost` marks the environments whose episodes do not go on."""
+        ...
+
+    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
+        """Outputs and expected returns for [runs, steps · environments, …] from the beginning of the rollout."""
+        ...
+
+    def value_after(self, step: int, final: Tensor) -> Tensor:
+        """The expected return from [runs, environments, …], seen after a step of the rollout."""
+        ...
+
+    def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None: ...
+
+
+class Brain(Protocol):
+    """What one run knows: its parameters and what their optimizer remembers."""
+
+    def player(self, count: int) -> Player:
+        """One for this many environments, with nothing in its memory."""
+        ...
+
+    def join(self, runs: Sequence[Run]) -> Policy: ...
+
+    def state(self) -> dict[str, Any]: ...
+
+    def load_state(self, state: Mapping[str, Any]) -> None: ...
+
+    def tensor_groups(self, policy: Any) -> dict[str, list[Tensor]]: ...
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """What a rollout gave to learn from: [runs, examples, …], examples in the order of time, then environment."""
+
+    seen: Tensor
+    actions: Tensor
+    old: Tensor
+    """Log-likelihoods of the actions when they were taken."""
+    advantages: Tensor
+    wanted: Tensor
+    """What the judge should have said."""
+    going_on: Array
+    """[runs, steps, environments]: 0 where an episode ended with this step."""
+
+
+MakeRows = Callable[[int], Rows]
+
+
+class Run:
+    """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
+
+    def __init__(
+        self, options: Options, setting: Setting, make_rows: MakeRows, make_brain: Callable[[Rows], Brain]
+    ) -> None:
+        self.options, self.streams = options, setting.streams
+        self._arena = functools.cache(make_rows)
+        self.rows = make_rows(options.envs)
+        self.actions: Actions = actions_of(self.rows.space)
+        self.brain = make_brain(self.rows)
+        self.sights = Moments(self.rows.space.observation)
+        self.gains = Moments(())
+        self.returns, self.discounted = numpy.zeros((1, options.envs)), numpy.zeros((1, options.envs))
+        self.env_steps = self.updates = 0
+        self.episode_returns: list[float] = []
+        self.rows.begin([self.streams.numpy("env", "starts", 0)], [options.spread_at(0)])
+        self.rows.restart()
+        self.stack = Stack([self])
+
+    def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+        return self.stack.step({0: step}, watch)[0]
+
+    def evaluate(self, split: Split) -> Mapping[str, float]:
+        """Episodes of the run's `eval` or `report` stream, the same ones at every step, with the likeliest actions."""
+        episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
+        returns, lengths = self._play(split, episodes, 0)
+        self.episode_returns = returns.tolist()
+        spread = returns.std(ddof=1) if episodes > 1 else 0.0
+        return {"return_mean": returns.mean(), "return_sd": spread, "length_mean": lengths.mean()}
+
+    def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
+        """Returns of further episodes. Part 0 is what `evaluate` plays; any other number has episodes of its own."""
+        found: list[float] = self._play(split, episodes, part)[0].tolist()
+        return found
+
+    def _play(self, split: Split, episodes: int, part: int) -> tuple[Array, Array]:
+        """Return and length of the first episode in each of as many environments."""
+        rows, player = self._arena(episodes), self.brain.player(episodes)
+        rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
+        rows.restart()
+        view = Sight(rows, [self.sights] if self.options.normalize_observations else None)
+        seen = aligned(torch.empty(0), 1, episodes, *rows.space.observation)
+        returns, lengths = numpy.zeros((2, 1, episodes))
+        playing = numpy.ones((1, episodes), bool)
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            while playing.any():
+                view.look(seen.numpy())
+                moved = rows.step(self.actions.playable(self.actions.best(player.outputs(seen))))
+                returns += moved.rewards * playing
+                lengths += playing
+                if moved.some_ended:
+                    playing &= ~moved.ended
+                    player.forget(moved.ended)
+                    rows.retire(moved.ended)
+        return returns[0], lengths[0]
+
+    def state(self) -> dict[str, Any]:
+        """A snapshot: further training does not reach into it."""
+        kept = {"returns": self.returns[0], "discounted": self.discounted[0]}
+        return {
+            **self.brain.state(),
+            "rows": _as_tensors(self.rows.state()),
+            "sights": _as_tensors(self.sights.state()),
+            "gains": _as_tensors(self.gains.state()),
+            "episodes": _as_tensors(kept),
+            "counts": {"env_steps": self.env_steps, "updates": self.updates},
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self.brain.load_state(state)
+        self.rows.load_state(_as_arrays(state["rows"]))
+        self.sights.load_state(_as_arrays(state["sights"]))
+        self.gains.load_state(_as_arrays(state["gains"]))
+        kept = _as_arrays(state["episodes"])
+        self.returns[0], self.discounted[0] = kept["returns"], kept["discounted"]
+        self.env_steps, self.updates = state["counts"]["env_steps"], state["counts"]["updates"]
+
+    def tensor_groups(self) -> dict[str, list[Tensor]]:
+        """The tensors that training keeps, by kind: what `probe` adds up."""
+        return self.brain.tensor_groups(self.stack.engine.policy)
+
+    @property
+    def examples_per_step(self) -> int:
+        return self.options.rollout * self.options.envs
+
+    @property
+    def synchronize(self) -> Callable[[], object] | None:
+        return waiting_for(torch.device(self.options.device))
+
+
+def _as_tensors(arrays: Mapping[str, Any]) -> dict[str, Any]:
+    """Arrays as torch keeps them in a file; what is no array stays as it is."""
+    return {
+        name: torch.from_numpy(value.copy()) if isinstance(value, numpy.ndarray) else value
+        for name, value in arrays.items()
+    }
+
+
+def _as_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.numpy() if isinstance(value, Tensor) else value for name, value in tensors.items()}
+
+
+class Sight:
+    """What policies see of environments: observations as they are, or in units of what each run has seen so far."""
+
+    def __init__(self, rows: Rows, moments: Sequence[Moments] | None) -> None:
+        self._rows, self._moments = rows, moments
+        if moments is not None:
+            self._means, self._deviations = (
+                numpy.stack([getattr(each, name) for each in moments])[:, None].astype(numpy.float32)
+                for name in ("mean", "deviation")
+            )
+
+    def look(self, out: Array, raw: Array | None = None) -> None:
+        """Write what is seen now; `raw` takes it as it came from the environment."""
+        self._rows.observe(out)
+        if raw is not None:
+            raw[...] = out
+        self.put_in_units(out)
+
+    def put_in_units(self, seen: Array) -> None:
+        if self._moments is not None:
+            seen -= self._means
+            seen /= self._deviations
+            numpy.clip(seen, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=seen)
+
+
+class Stack:
+    """Steps runs together. A run that is no longer asked for leaves, and the others close up."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+        self.engine = Engine(self.runs)
+
+    def step(self, due: Mapping[int, int], watch: Watch) -> dict[int, Mapping[str, Any]]:
+        runs = [self.runs[member] for member in due]
+        if runs != self.engine.runs:
+            self.engine = Engine(runs)
+        return dict(zip(due, self.engine.step(list(due.values()), watch), strict=True))
+
+
+class Later:
+    """A quantity of a step, computed when it is looked at, which must be before the next step."""
+
+    def __init__(self, look: Callable[[], Mapping[str, Tensor]], name: str, row: int) -> None:
+        self._look, self._name, self._row = look, name, row
+
+    def __float__(self) -> float:
+        return float(self._look()[self._name][self._row])
+
+
+REVIEWED = ("policy_loss", "value_loss", "loss", "entropy", "approx_kl", "clip_fraction")
+
+
+class Engine:
+    """The environments and policies of some runs, and a cycle of play, judgement and learning for all of them."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = list(runs)
+        first = runs[0]
+        self.options, self.actions = first.options, first.actions
+        self.rows = first.rows.beside([run.rows for run in runs[1:]])
+        self.policy: Policy = first.brain.join(runs)
+        self._returns, self._discounted = self._share("returns"), self._share("discounted")
+        self._discount = numpy.array([run.options.gamma for run in runs])
+        self._trace = numpy.array([run.options.gae_lambda for run in runs])
+        self._make_buffers(len(runs), self.options.rollout, self.options.envs)
+        self._reviewed: Mapping[str, Tensor] | None = None
+
+    def _share(self, name: str) -> Array:
+        """The runs' rows of an array under each other; from now on the runs look into it."""
+        whole: Array = numpy.concatenate([getattr(run, name) for run in self.runs])
+        for number, run in enumerate(self.runs):
+            setattr(run, name, whole[number : number + 1])
+        return whole
+
+    def _make_buffers(self, runs: int, steps: int, envs: int) -> None:
+        observation = self.rows.space.observation
+        self._seen = aligned(torch.empty(0), runs, (steps + 1) * envs, *observation)
+        by_time = torch.unflatten(self._seen, 1, (steps + 1, envs))
+        self._now = [by_time[:, step] for step in range(steps + 1)]
+        self._taken = torch.zeros((runs, steps, envs, *self.actions.shape), dtype=self.actions.dtype)
+        self._rewards, self._ended = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs), bool)
+        self._raw = numpy.zeros(by_time.shape, numpy.float32) if self.options.normalize_observations else None
+
+    def step(self, steps: Sequence[int], watch: Watch) -> list[Mapping[str, Any]]:
+        self._reviewed = None
+        with numpy.errstate(invalid="ignore", over="ignore"):
+            with watch.phase("rollout"):
+                self._play(steps)
+            with watch.phase("advantage"):
+                self._lesson = self._draw_lesson()
+            with watch.phase("update"):
+                self.policy.learn(self._lesson, steps)
+                self._see()
+        for run in self.runs:
+            run.env_steps += self.options.rollout * self.options.envs
+            run.updates += self.options.passes
+        return [self._tell(row, run) for row, run in enumerate(self.runs)]
+
+    def _play(self, steps: Sequence[int]) -> None:
+        runs = list(zip(self.runs, steps, strict=True))
+        shape = (self.options.rollout, self.options.envs)
+        noise = numpy.stack(
+            [self.actions.noise(run.streams.numpy("env", "actions", step), shape) for run, step in runs]
+        )
+        lost = self.rows.begin(
+            [run.streams.numpy("env", "starts", step) for run, step in runs],
+            [run.options.spread_at(step) for run, step in runs],
+        )
+        self._sight = Sight(self.rows, [run.sights for run in self.runs] if self._raw is not None else None)
+        self._finished: list[list[float]] = [[] for _ in self.runs]
+        self._cut: list[tuple[int, Moved]] = []
+        self.policy.begin(lost)
+        if lost is not None:
+            self._returns[lost] = self._discounted[lost] = 0.0
+        player, taken = self.policy.player, self._taken.numpy()
+        for step in range(self.options.rollout):
+            self._look(step)
+            actions = self.actions.sample(player.outputs(self._now[step]), noise[:, step], player.scale)
+            taken[:, step] = actions
+            self._note(step, self.rows.step(self.actions.playable(actions)))
+        self._look(self.options.rollout)
+
+    def _look(self, step: int) -> None:
+        self._sight.look(self._now[step].numpy(), None if self._raw is None else self._raw[:, step])
+
+    def _note(self, step: int, moved: Moved) -> None:
+        self._rewards[:, step] = moved.rewards
+        self._returns += moved.rewards
+        ended = self._ended[:, step] = moved.ended
+        if moved.final is not None:
+            self._cut.append((step, moved))
+        if moved.some_ended:
+            for run, row in zip(*numpy.nonzero(ended), strict=True):
+                self._finished[run].append(float(self._returns[run, row]))
+            self._returns[ended] = 0.0
+            self.policy.player.forget(ended)
+
+    def _draw_lesson(self) -> Lesson:
+        """What was played, with what came of it."""
+        shape = self._rewards.shape
+        examples = shape[1] * shape[2]
+        going_on = 1.0 - self._ended
+        outputs, values = self.policy.judge(self._seen, going_on)
+        taken = self._taken.flatten(1, 2)
+        old, _ = self.policy.likelihood(outputs[:, :examples], taken)
+        expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
+        rewards = self._scaled_rewards(going_on)
+        self._value_what_was_cut(rewards)
+        gains = advantages(rewards, expected, going_on, self._discount, self._trace)
+        found, wanted = (
+            torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
+        )
+        return Lesson(self._seen[:, :examples], taken, old, found, wanted, going_on)
+
+    def _scaled_rewards(self, going_on: Array) -> Array:
+        """Rewards in units of the deviation of discounted returns, where that is asked for."""
+        if not self.options.normalize_rewards:
+            return self._rewards.copy()
+        seen = numpy.empty_like(self._rewards)
+        for step in range(seen.shape[1]):
+            self._discounted *= self._discount[:, None]
+            self._discounted += self._rewards[:, step]
+            seen[:, step] = self._discounted
+            self._discounted *= going_on[:, step]
+        for run, values in zip(self.runs, seen, strict=True):
+            run.gains.see(values.ravel())
+        units = numpy.array([float(run.gains.deviation) for run in self.runs])
+        scaled: Array = numpy.clip(self._rewards / units[:, None, None], -MOST_DEVIATIONS, MOST_DEVIATIONS)
+        return scaled
+
+    def _value_what_was_cut(self, rewards: Array) -> None:
+        """An episode that was cut off would have gone on: what it was worth is added to its last reward."""
+        for step, moved in self._cut:
+            assert moved.final is not None
+            final = aligned(torch.empty(0), *moved.final.shape).copy_(torch.from_numpy(moved.final))
+            self._sight.put_in_units(final.numpy())
+            values = self.policy.value_after(step, final).numpy()
+            rewards[:, step] += self._discount[:, None] * values * moved.truncated
+
+    def _see(self) -> None:
+        """What is normalized is so by all that was seen before the rollout; now this one is added."""
+        if self._raw is not None:
+            for run, raw in zip(self.runs, self._raw, strict=True):
+                run.sights.see(raw[:-1].reshape(-1, *raw.shape[2:]))
+
+    def _tell(self, row: int, run: Run) -> Mapping[str, Any]:
+        told: dict[str, Any] = {name: Later(self._review, name, row) for name in REVIEWED}
+        told |= {"env_steps": run.env_steps, "updates": run.updates}
+        if self._finished[row]:
+            told["return_mean"] = sum(self._finished[row]) / len(self._finished[row])
+        return told
+
+    def _review(self) -> Mapping[str, Tensor]:
+        """The policy after the update, on the rollout it learnt from, against the policy that played it."""
+        if self._reviewed is None:
+            self._reviewed = self._compute_review()
+        return self._reviewed
+
+    def _compute_review(self) -> Mapping[str, Tensor]:
+        """Run by run: a mean over all adds in another order."""
+        lesson = self._lesson
+        outputs, values = self.policy.judge(lesson.seen, lesson.going_on)
+        logs, entropies = self.policy.likelihood(outputs, lesson.actions)
+        told = (logs, entropies, values, lesson.old, lesson.advantages, lesson.wanted)
+        found = [losses(run.options, *(each[row] for each in told)) for row, run in enumerate(self.runs)]
+        return {name: torch.stack([each[name] for each in found]) for name in REVIEWED}
+
+
+def losses(
+    options: Options, log: Tensor, entropies: Tensor, values: Tensor, old: Tensor, gains: Tensor, wanted: Tensor
+) -> dict[str, Tensor]:
+    """What one run learns by, and how far its policy has moved, over some examples."""
+    gains = (gains - gains.mean()) / (gains.std() + 1e-8)
+    change = log - old
+    ratio = change.exp()
+    policy = -torch.minimum(ratio * gains, ratio.clamp(1 - options.clip, 1 + options.clip) * gains).mean()
+    value = ((values - wanted) ** 2).mean()
+    entropy = entropies.mean()
+    return {
+        "policy_loss": policy,
+        "value_loss": value,
+        "loss": policy + options.value_weight * value - options.entropy_weight * entropy,
+        "entropy": entropy,
+        "approx_kl": (ratio - 1 - change).mean(),
+        "clip_fraction": ((ratio - 1).abs() > options.clip).float().mean(),
+    }
