@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+# Before torch is loaded anywhere: two test processes with two threads each wait for each other more than they compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 from fairtrial.record.store import Store
 
 # The same examples every time, so that a submission does not fail by luck; HYPOTHESIS_EXPLORE=1 looks for new ones.

@@ -116,9 +116,9 @@ def _workers(now: int, whole: float, waited: float) -> int:
 
 
 def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Suggestion | None:
-    own = getattr(runs.resolved, "batch_size", None)
-    if not isinstance(own, int):
+    if "batch_size" not in runs.recipe.options.model_fields:
         return None
+    own = int(getattr(runs.resolved, "batch_size"))  # noqa: B009
     larger = TIMES_LARGER * own
     if sizes is not None and sizes.fastest is not None and sizes.fastest.size > own:
         larger = sizes.fastest.size

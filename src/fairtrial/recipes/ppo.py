@@ -9,8 +9,10 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Setting, Stack, Trainable
+from fairtrial.recipes._references import references_for
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
 
 SUMMARY = "Learn to act by PPO: CartPole, Acrobot, Pendulum and other environments of gymnasium."
@@ -163,6 +165,10 @@ def stack_key(options: Options) -> str | None:
         options.rollout, options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards,
     )  # fmt: skip
     return " ".join(map(str, shape))
+
+
+def references(options: Options) -> References | None:
+    return references_for(options.env)
 
 
 def build(options: Options, setting: Setting) -> Trainable:
