@@ -32,7 +32,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         f"ppo {name}": ("ppo", {**PLAY, **options})
         for name, options in {
             "mlp": {},
-            "gru": {"architecture": "gru", "hide_velocity": True},
+            "gru": {"architecture": "gru", "hide_velocity": True, "rollout": 12, "epochs": 1},
             "pendulum": {"env": "Pendulum-v1", "normalize_observations": True, "normalize_rewards": True},
         }.items()
     },
