@@ -18,7 +18,6 @@ RESIDUAL = "residual"
 BETWEEN = ("evaluation", "checkpoint")
 """Phases that are not part of a step."""
 EVENTS_PER_PHASE = 2
-BEGIN, END = "begin", "end_step"
 SLACK = 1e-6
 """Seconds by which sums of many times may differ from the time that passed, by rounding alone."""
 
@@ -54,6 +53,8 @@ class PhaseTimer(Observer):
     def __init__(self, *, whole_steps: bool = False) -> None:
         self.borders: Literal["steps", "phases"] = "steps" if whole_steps else "phases"
         self.notes: list[Any] = []
+        """Marks, each followed by its time: None where steps begin, a number where one ends, borders of phases."""
+        self._note = self.notes.append
         self._whole = whole_steps
         self._read = 0
         self._replay = _Replay()
@@ -62,20 +63,26 @@ class PhaseTimer(Observer):
     def steps(self) -> list[StepTimes]:
         """All that were noted so far."""
         while self._read < len(self.notes):
-            (kind, thing), now = self.notes[self._read], self.notes[self._read + 1]
+            mark, now = self.notes[self._read], self.notes[self._read + 1]
             self._read += 2
-            if not self._whole or kind in (BEGIN, END) or thing in BETWEEN:
-                getattr(self._replay, kind)(thing, now)
+            if mark is None:
+                self._replay.begin(now)
+            elif isinstance(mark, int):
+                self._replay.end_step(mark, now)
+            elif not self._whole or mark[1] in BETWEEN:
+                getattr(self._replay, mark[0])(mark[1], now)
         return self._replay.steps
 
     def training_started(self, first_step: int, steps: int, now: float) -> None:  # noqa: ARG002
-        self.notes += (BEGIN, None), now
+        self.turn_started(now)
 
     def turn_started(self, now: float) -> None:
-        self.notes += (BEGIN, None), now
+        self._note(None)
+        self._note(now)
 
     def step_ended(self, step: int, now: float) -> None:
-        self.notes += (END, step), now
+        self._note(step)  # plain numbers: a new tuple for every step would keep waking the garbage collector up
+        self._note(now)
 
 
 class _Replay:
@@ -89,7 +96,7 @@ class _Replay:
         self._begun = 0.0
         self._mark = 0.0
 
-    def begin(self, _: object, now: float) -> None:
+    def begin(self, now: float) -> None:
         """Steps begin here: what passed before is nobody's."""
         self._set_between_apart()
         self._inside = {}
