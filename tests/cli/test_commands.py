@@ -215,3 +215,25 @@ def test_a_run_is_not_listed_as_running_for_ever(store: Store, cli: Cli) -> None
     process.communicate()
     time.sleep(0.05)
     assert cli("runs", "list", "--status", "interrupted", "--format", "json").json["runs"][0]["run"] == "v.seed1072"
+
+
+def test_launch_can_train_runs_together(cli: Callable[..., Answer], with_data: Store) -> None:
+    line = (
+        "launch",
+        "classify",
+        "--seeds",
+        "1,2",
+        "--steps",
+        "20",
+        "--labels",
+        "200",
+        "--batch-size",
+        "50",
+        "--jobs",
+        "1",
+    )
+    assert cli(*line, "--base-run-name", "apart").code == 0
+    assert cli(*line, "--base-run-name", "together", "--stack").code == 0
+    apart, together = (with_data.run(study, "default.seed1") for study in ("apart", "together"))
+    assert apart is not None and together is not None and apart.final == together.final
+    assert (apart.metadata["timings"]["stacked"], together.metadata["timings"]["stacked"]) == (1, 2)

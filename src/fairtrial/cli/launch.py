@@ -36,6 +36,11 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
     click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
     click.Option(["--strict"], is_flag=True, help="Refuse to launch from a dirty working tree."),
+    click.Option(
+        ["--stack"],
+        is_flag=True,
+        help="Train runs together where that is faster; no number changes.",
+    ),
     click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
 )
 VARIANT_HELP = "A variant; repeat it for more. The first is the control."
@@ -118,7 +123,8 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
         watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
         terms = LaunchTerms(
             jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
-            replace_old=flags["replace"], strict=flags["strict"], watch=watcher, ready=watcher.ready, tell=out.say,
+            replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"], watch=watcher,
+            ready=watcher.ready, tell=out.say,
         )  # fmt: skip
         launched = launch(study, store=out.store, terms=terms)
     document = _document(launched)
