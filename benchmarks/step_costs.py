@@ -18,7 +18,7 @@ from fairtrial import Bench, BenchTerms, bench
 from fairtrial.analyse.noise_scale import noise_scale
 from fairtrial.analyse.speed import Speed, compare_sessions
 from fairtrial.analyse.timing import LEAST, Times, lag_one, standard_error
-from fairtrial.api.doctor import self_check
+from fairtrial.api.self_check import self_check
 from fairtrial.core.training import Watch
 from fairtrial.probe.phases import PhaseTimer, event_seconds
 

@@ -119,6 +119,15 @@ def test_a_lower_bound_can_select(luck: str, store: Store) -> None:
     )
 
 
+def test_a_bound_over_one_episode_is_refused_and_not_a_divergence(cli: Cli, with_data: Store) -> None:
+    answer = cli("train", "ppo", "--steps", "1", "--best-rule", "lcb", "--eval-episodes", "1", "--report-episodes", "1")
+    assert answer.code == 4 and "failed: best_rule: a bound needs at least two episodes" in answer.err
+    plain = cli(
+        "train", "ppo", "--steps", "1", "--eval-episodes", "1", "--report-episodes", "1", "--format", "json"
+    ).json
+    assert "report_return_mean" in plain["final"] and "report_return_sd" not in plain["final"], "one has no spread"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from fairtrial.analyse.floor import noise_floor
-from fairtrial.api.doctor import self_check
+from fairtrial.api.self_check import self_check
 from tests.conftest import Answer
 from tests.virtual import VirtualTime
 
@@ -39,7 +39,7 @@ def test_a_quiet_machine_is_told_as_one() -> None:
 def test_the_command_tells_both(cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch) -> None:
     import importlib
 
-    monkeypatch.setattr(importlib.import_module("fairtrial.api.doctor"), "AA_BLOCK_S", 1e-4)
+    monkeypatch.setattr(importlib.import_module("fairtrial.api.self_check"), "AA_BLOCK_S", 1e-4)
     answer = cli("doctor", "--aa")
     assert answer.code == 0 and "Noise floor" in answer.out and "Smallest slowdown" in answer.out
     assert cli("doctor", "--aa", "--format", "json").json["aa"]["comparisons"] == 10

@@ -43,7 +43,7 @@ OWN_OPTIONS = (
     click.Option(["--learning-rates"], metavar="X,X,…", help="Also try these learning rates on three seeds."),
     click.Option(["--estimate-noise-scale"], is_flag=True, help="Also measure the gradient noise scale."),
     click.Option(["--whole-steps"], is_flag=True, help="Time steps, not phases: a GPU is waited for less often."),
-    click.Option(["--trials/--no-trials"], default=True, help="Try what would be faster.  [default: on]"),
+    click.Option(["--trials/--no-trials"], default=None, help="Try what would be faster.  [default: on]"),
     click.Option(["--save"], type=click.Path(path_type=Path), metavar="FILE", help="Keep this measurement."),
     click.Option(
         ["--baseline"], type=click.Path(path_type=Path), metavar="FILE",
@@ -57,12 +57,12 @@ OWN_OPTIONS = (
         help="Instead, time these options in turns with the ones given; exit 3 if they are slower.",
     ),
     click.Option(
-        ["--processes"], type=click.IntRange(min=1), default=5, show_default=True,
-        help="Processes to measure in, for --save and --baseline.",
+        ["--processes"], type=click.IntRange(min=1),
+        help="Processes to measure in, for --save and --baseline.  [default: 5]",
     ),
     click.Option(["--rounds"], type=int, help="Rounds of A B B A.  [default: 8; revisions 4]"),
     click.Option(
-        ["--margin"], type=float, default=0.05, show_default=True, help="A difference in time that does not matter."
+        ["--margin"], type=float, help="A difference in time that does not matter, when comparing.  [default: 0.05]"
     ),
     click.Option(
         ["--seed"], type=click.IntRange(0, MOST_SEED), help=f"Root of all randomness.  [default: {FIXED_SEEDS[0]}]"
@@ -73,6 +73,7 @@ OWN_OPTIONS = (
 MEASURING = (
     "warmup_batches", "run_validation", "sample_ratio", "enable_profiling", "trace_dir", "enable_resource_monitoring",
     "batch_sizes", "learning_rates", "estimate_noise_scale", "save", "baseline", "whole_steps",
+    "trials",
 )  # fmt: skip
 """Flags about one measurement, which a comparison in turns does not take."""
 
@@ -96,15 +97,21 @@ def _check(flags: Mapping[str, Any]) -> None:
     in_turns = [name for name in ("ab", "against") if flags[name]]
     if len(in_turns) == 2:
         raise UsageError("--ab and --against exclude each other")
-    given = [name for name in MEASURING if flags[name]]
+    given = [name for name in MEASURING if flags[name] or (name == "trials" and flags[name] is not None)]
     if in_turns and given:
         flag = given[0].replace("_", "-")
         raise UsageError(f"--{flag} is about one measurement, and two are compared here", hint="Leave one of them out.")
-    if flags["rounds"] is not None and not in_turns:
-        raise UsageError("--rounds is about --ab and --against")
+    needs = {
+        "rounds": ("--ab and --against", in_turns),
+        "processes": ("--save and --baseline", flags["save"] or flags["baseline"]),
+        "margin": ("--baseline, --ab and --against", in_turns or flags["baseline"]),
+    }
+    for name, (what, is_there) in needs.items():
+        if flags[name] is not None and not is_there:
+            raise UsageError(f"--{name} is about {what}")
     if flags["trace_dir"] and not flags["enable_profiling"]:
         raise UsageError("--trace-dir says where --enable-profiling writes, and that is not given")
-    if not 0 < flags["margin"] < 1:
+    if flags["margin"] is not None and not 0 < flags["margin"] < 1:
         raise UserError(f"margin must lie between 0 and 1, not {flags['margin']:g}")
     if flags["save"] is not None:
         _check_place(flags["save"])
@@ -126,7 +133,7 @@ def _terms(out: Output, flags: Mapping[str, Any], should_stop: Callable[[], bool
         trace_dir=(flags["trace_dir"] or Path("traces")) if flags["enable_profiling"] else None,
         monitor=flags["enable_resource_monitoring"], noise_scale=flags["estimate_noise_scale"],
         batch_sizes=_numbers("batch-sizes", flags["batch_sizes"], int),
-        learning_rates=_numbers("learning-rates", flags["learning_rates"], float), trials=flags["trials"],
+        learning_rates=_numbers("learning-rates", flags["learning_rates"], float), trials=flags["trials"] is not False,
         seed=FIXED_SEEDS[0] if flags["seed"] is None else flags["seed"], level=flags["level"], store=out.store,
         tell=out.say, show=show, should_stop=should_stop,
     )  # fmt: skip
@@ -152,6 +159,7 @@ def _progress(out: Output) -> Iterator[Show]:
 
 def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.baselines import (
+        PROCESSES,
         compare_with,
         further_processes,
         read_baseline,
@@ -159,6 +167,7 @@ def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
         save_baseline,
     )
     from fairtrial.api.bench import bench
+    from fairtrial.api.bench_runs import MARGIN
     from fairtrial.cli._bench_text import show_bench
 
     earlier = read_baseline(flags["baseline"]) if flags["baseline"] else None
@@ -167,8 +176,8 @@ def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
     with output_kept_free():
         found = bench(recipe, options, terms)
     kept = bool(earlier or flags["save"]) and found.sufficient
-    further = further_processes(recipe, options, terms, flags["processes"]) if kept else []
-    against = compare_with(earlier, found, flags["margin"], further) if earlier else None
+    further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES) if kept else []
+    against = compare_with(earlier, found, flags["margin"] or MARGIN, further) if earlier else None
     document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
@@ -184,14 +193,14 @@ def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
     from fairtrial.api.bench_pairs import bench_revisions, bench_variants
     from fairtrial.cli._bench_text import show_pair
 
-    rounds = {} if flags["rounds"] is None else {"rounds": flags["rounds"]}
+    how = {name: flags[name] for name in ("rounds", "margin") if flags[name] is not None}
     if flags["ab"]:
-        found: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, margin=flags["margin"], **rounds)
+        found: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, **how)
     else:
         changes = dict(pairs(flags["against"].split(",")))
         variants = {"as given": {}, flags["against"]: changes}
         with output_kept_free():
-            found = bench_variants(recipe, variants, options, terms, margin=flags["margin"], **rounds)
+            found = bench_variants(recipe, variants, options, terms, **how)
     out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
     return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
 

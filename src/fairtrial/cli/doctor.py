@@ -42,7 +42,7 @@ def command(out: Output, aa: bool) -> int:
 
 
 def _self_check(out: Output) -> NoiseFloor:
-    from fairtrial.api.doctor import AA_ROUNDS, self_check
+    from fairtrial.api.self_check import AA_ROUNDS, self_check
 
     out.say("Timing equal work against itself, for about ten seconds …")
     if not out.live:

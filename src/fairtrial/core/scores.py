@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Estimate
 
 NORMALIZED = "human_normalized_score"
@@ -95,7 +96,7 @@ def confidence_bound(episodes: Sequence[float], mode: str) -> float:
     """The mean of what single episodes gave, less (or, where low is good, plus) what luck may account for."""
     n = len(episodes)
     if n < 2:
-        return math.nan
+        raise InvalidOptions("best_rule: a bound needs at least two episodes per evaluation")
     reach = Z * stdev(episodes) / math.sqrt(n)
     return fmean(episodes) - reach if mode == "max" else fmean(episodes) + reach
 

@@ -126,8 +126,8 @@ class Run:
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         returns, lengths = self._play(split, episodes, 0)
         self.episode_returns = returns.tolist()
-        spread = returns.std(ddof=1) if episodes > 1 else 0.0
-        return {"return_mean": returns.mean(), "return_sd": spread, "length_mean": lengths.mean()}
+        found = {"return_mean": returns.mean(), "length_mean": lengths.mean()}
+        return {**found, "return_sd": returns.std(ddof=1)} if episodes > 1 else found
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
         """Returns of further episodes. Part 0 is what `evaluate` plays; any other number has episodes of its own."""
