@@ -15,7 +15,7 @@ from typing import Any
 from fairtrial.analyse.timing import Times, warm_up
 from fairtrial.api.bench_noise import NoiseScale, measure_noise_scale, require_gradients
 from fairtrial.api.bench_rates import LearningRates, try_learning_rates
-from fairtrial.api.bench_runs import BATCHES, BenchTerms, HiddenRuns, Progress, hidden_runs, refuse
+from fairtrial.api.bench_runs import BenchTerms, HiddenRuns, Progress, hidden_runs, refuse
 from fairtrial.api.bench_sizes import BatchSizes, measure_batch_sizes
 from fairtrial.api.bench_trials import Suggestion, suggest
 from fairtrial.api.devices import calibration, recalibrated
@@ -211,7 +211,7 @@ def _check_asked(runs: HiddenRuns) -> None:
     problems = [f"recipe '{runs.recipe.name}' has no option {name}" for name, is_asked in asked.items()
                 if is_asked and name not in names]  # fmt: skip
     least = min(runs.resolved.log_every, runs.resolved.steps)
-    if terms.learning_rates and (terms.batches or BATCHES) < least:
+    if terms.learning_rates and terms.steps < least:
         problems.append(f"learning_rates: the loss is logged every {least} steps, so at least as many are needed")
     refuse(problems)
 
@@ -255,7 +255,7 @@ class _Measurement:
 
     def _wanted(self) -> int:
         """Steps of the window. If the training is too short for a trace after it, its last steps are traced."""
-        steps, wanted = self.run.steps, self.terms.batches or BATCHES
+        steps, wanted = self.run.steps, self.terms.steps
         if self.terms.sample_ratio is not None:
             epoch = self.run.resources.get("steps_per_epoch")
             if epoch is None:

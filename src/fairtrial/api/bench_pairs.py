@@ -17,7 +17,7 @@ import numpy as np
 
 from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.bench_processes import step_seconds
-from fairtrial.api.bench_runs import BATCHES, MARGIN, BenchTerms, HiddenRuns, hidden_runs
+from fairtrial.api.bench_runs import MARGIN, BenchTerms, HiddenRuns, hidden_runs
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import DIRTY_TREE
 from fairtrial.core.errors import UserError
@@ -62,8 +62,12 @@ def bench_variants(
     terms = terms or BenchTerms()
     _check(variants, rounds, margin)
     with hidden_runs(recipe, options, terms) as runs:
-        steps = max(LEAST_STEPS, (terms.batches or BATCHES) // (2 * rounds))
-        return _in_turns(runs, variants, steps, rounds, margin)
+        _refuse_evaluation(runs, variants)
+        steps = max(LEAST_STEPS, terms.steps // (2 * rounds))
+        first, second = variants
+        found = runs.in_turns(list(variants.values()), steps, rounds, (first, second), margin)
+        kept = {first: found.first.tolist(), second: found.second.tolist()}
+        return SpeedPair(runs.recipe.name, found.compared, "example" if found.per_example else "step", kept)
 
 
 def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float) -> None:
@@ -73,28 +77,6 @@ def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float)
         raise UserError(f"rounds must be at least 2, not {rounds}")
     if not 0 < margin < 1:
         raise UserError(f"margin must lie between 0 and 1, not {margin:g}")
-
-
-def _in_turns(
-    runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any]], steps: int, rounds: int, margin: float
-) -> SpeedPair:
-    long_enough = {"steps": max(getattr(runs.resolved, "steps", 0), (2 * rounds + 1) * steps + 1)}
-    _refuse_evaluation(runs, variants)
-    opened = [runs.open({**changes, **long_enough}) for changes in variants.values()]
-    for run in opened:
-        runs.require(run.ended)
-    blocks = [runs.block(run, steps) for run in opened]
-    for block in blocks:  # the first steps of a run are slower
-        block()
-    examples = [run.resources.get("examples_per_step") for run in opened]
-    per_example = None not in examples and examples[0] != examples[1]
-    work = [2 * steps * (each or 1 if per_example else 1) for each in examples]
-    taken = abba(blocks, rounds, lambda done: runs.terms.show("rounds", done, rounds))
-    seconds = [np.array(times) / each for times, each in zip(taken, work, strict=True)]
-    first, second = variants
-    compared = compare_rounds(seconds[0], seconds[1], (first, second), margin, runs.terms.alpha)
-    kept = {name: each.tolist() for name, each in zip(variants, seconds, strict=True)}
-    return SpeedPair(runs.recipe.name, compared, "example" if per_example else "step", kept)
 
 
 def _refuse_evaluation(runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any]]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.bench_runs import BATCHES, STOPPED, BenchTerms
+from fairtrial.api.bench_runs import STOPPED, BenchTerms
 from fairtrial.api.launch import option_words
 from fairtrial.core.errors import EXIT_CHECK, Interrupted, RunsFailed
 from fairtrial.core.paths import default_store
@@ -39,7 +39,7 @@ def step_seconds(
 
 def _command(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms, file: Path | None) -> list[str]:
     words, _ = option_words(options, recipe)
-    own = ["--max-batches", str(terms.batches or BATCHES), "--seed", str(terms.seed), "--no-trials", "--quiet"]
+    own = ["--max-batches", str(terms.steps), "--seed", str(terms.seed), "--no-trials", "--quiet"]
     own += ["--whole-steps"] * terms.whole_steps + ["--run-validation"] * terms.validation
     place = ["--store", str(Path(default_store(terms.store)).resolve())]
     word = str(file or recipe.file or recipe.name)

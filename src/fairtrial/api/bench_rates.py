@@ -68,7 +68,7 @@ class LearningRates:
 def try_learning_rates(runs: HiddenRuns) -> LearningRates:
     """The same seeds for every rate."""
     terms = runs.terms
-    steps = min(terms.batches or BATCHES, getattr(runs.resolved, "steps", BATCHES))
+    steps = min(terms.steps, getattr(runs.resolved, "steps", BATCHES))
     applied = _applied(runs)
     rows = []
     for number, rate in enumerate(terms.learning_rates):

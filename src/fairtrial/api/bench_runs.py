@@ -15,6 +15,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from fairtrial.analyse.samples import Array
+from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.train import complete_needs, surroundings
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
@@ -26,6 +30,7 @@ from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.training import Clock, Observer
 from fairtrial.job import RunAtHand
 from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.probe.turns import Block, abba
 from fairtrial.record.claims import is_claimed
 from fairtrial.record.store import Store
 
@@ -69,8 +74,12 @@ class BenchTerms:
     def alpha(self) -> float:
         return round(1 - self.level, 12)
 
+    @property
+    def steps(self) -> int:
+        return BATCHES if self.batches is None else self.batches
+
     def check(self) -> None:
-        ratio, batches = self.sample_ratio, BATCHES if self.batches is None else self.batches
+        ratio, batches = self.sample_ratio, self.steps
         rules = [
             (batches >= 1, f"max_batches must be at least 1, not {batches}"),
             (self.warmup is None or self.warmup >= 0, f"warmup_batches must be at least 0, not {self.warmup}"),
@@ -92,6 +101,16 @@ class BenchTerms:
 def refuse(problems: Sequence[str]) -> None:
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Two sides that were timed in turns: their comparison, and the seconds per step or example of each round."""
+
+    compared: SpeedComparison
+    first: Array
+    second: Array
+    per_example: bool
 
 
 def benched(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> LoopOptions:
@@ -161,7 +180,7 @@ class HiddenRuns:
             self.require(run.ended)
             yield run
 
-    def block(self, run: RunAtHand, steps: int) -> Callable[[], float]:
+    def block(self, run: RunAtHand, steps: int) -> Block:
         """A turn of a run: takes its steps and gives back the seconds that they took, its device's included."""
 
         def take() -> float:
@@ -177,6 +196,35 @@ class HiddenRuns:
             return seconds
 
         return take
+
+    def room_for(self, steps: int) -> dict[str, int]:
+        """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
+        return {"steps": max(self.resolved.steps, steps + 1)}
+
+    def in_turns(
+        self, sides: Sequence[Mapping[str, Any]], steps: int, rounds: int, names: tuple[str, str], margin: float
+    ) -> Turns:
+        """Two sets of options in blocks of steps, A B B A. Where batches differ in size, time per example counts."""
+        opened = [self.open({**changes, **self.room_for((2 * rounds + 1) * steps)}) for changes in sides]
+        for run in opened:
+            self.require(run.ended)
+        sizes = [changes.get("batch_size", getattr(self.resolved, "batch_size", None)) for changes in sides]
+        examples = [run.resources.get("examples_per_step") or size for run, size in zip(opened, sizes, strict=True)]
+        per_example = None not in examples and examples[0] != examples[1]
+        work = [float(each or 1) if per_example else 1.0 for each in examples]
+        blocks = [self.block(run, steps) for run in opened]
+        return self.compare(blocks, [steps * each for each in work], rounds, names, margin, per_example=per_example)
+
+    def compare(
+        self, blocks: Sequence[Block], work: Sequence[float], rounds: int, names: tuple[str, str], margin: float, *,
+        per_example: bool = False,
+    ) -> Turns:  # fmt: skip
+        """Blocks in turns, by their time per unit of work. The first of each is not counted: first steps are slower."""
+        for block in blocks:
+            block()
+        taken = abba(blocks, rounds, lambda done: self.terms.show("rounds", done, rounds))
+        first, second = (np.array(times) / (2 * each) for times, each in zip(taken, work, strict=True))
+        return Turns(compare_rounds(first, second, names, margin, self.terms.alpha), first, second, per_example)
 
     def require(self, ended: Outcome | None) -> None:
         """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""

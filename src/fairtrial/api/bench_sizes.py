@@ -12,7 +12,7 @@ import numpy as np
 from fairtrial.analyse.knee import Knee, find_knee
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import log_mean
-from fairtrial.api.bench_runs import BATCHES, HiddenRuns
+from fairtrial.api.bench_runs import HiddenRuns
 from fairtrial.core.cautions import NOT_A_LINE, SIZE_NOT_MEASURED
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import TorchOptions
@@ -90,7 +90,9 @@ def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
     sizes = sorted(runs.terms.batch_sizes)
     refused = {size: reason for size in sizes if (reason := refusal(runs, size)) is not None}
     steps = _steps(runs, [size for size in sizes if size not in refused])
-    opened = {size: runs.open({"batch_size": size, **_room(runs, count)}) for size, count in steps.items()}
+    opened = {
+        size: runs.open({"batch_size": size, **runs.room_for((ROUNDS + 1) * count)}) for size, count in steps.items()
+    }
     rows = {size: SizeRow(size, reason=reason) for size, reason in refused.items()}
     for size, run in opened.items():
         resources = run.resources
@@ -103,13 +105,8 @@ def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
 def _steps(runs: HiddenRuns, sizes: Sequence[int]) -> dict[int, int]:
     """Steps per round, so that every size sees as many examples, to the nearest step."""
     own = int(getattr(runs.resolved, "batch_size", 1))
-    examples = max(own * (runs.terms.batches or BATCHES) / ROUNDS, LEAST_STEPS * max(sizes, default=1))
+    examples = max(own * runs.terms.steps / ROUNDS, LEAST_STEPS * max(sizes, default=1))
     return {size: max(LEAST_STEPS, round(examples / size)) for size in sizes}
-
-
-def _room(runs: HiddenRuns, steps: int) -> dict[str, Any]:
-    """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
-    return {"steps": max(getattr(runs.resolved, "steps", 0), (ROUNDS + 1) * steps + 1)}
 
 
 def refusal(runs: HiddenRuns, size: int) -> str | None:
@@ -117,7 +114,7 @@ def refusal(runs: HiddenRuns, size: int) -> str | None:
     alone = {"threads": 1} if isinstance(runs.resolved, TorchOptions) else {}
 
     def try_it() -> str | None:
-        with runs.briefly({"batch_size": size, **alone, **_room(runs, 1)}) as run:
+        with runs.briefly({"batch_size": size, **alone, **runs.room_for(1)}) as run:
             run.advance(1)
             return None if run.ended is None else str(run.ended.reason)
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.ratios import fieller
-from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.bench_runs import MARGIN, HiddenRuns
 from fairtrial.api.bench_sizes import BatchSizes, refusal
 from fairtrial.core.errors import RunsFailed, UserError
@@ -25,7 +24,6 @@ from fairtrial.core.training import Watch
 from fairtrial.core.words import counted
 from fairtrial.job import RunAtHand
 from fairtrial.probe.phases import StepTimes
-from fairtrial.probe.turns import abba
 
 LEAST_GAIN = 1.05
 """What is surely less is not worth a change."""
@@ -38,6 +36,7 @@ BLOCK_S = 0.05
 STACKED = 8
 TIMES_LARGER = 2
 DATA = "data"
+NAMES = ("as it is", "changed")
 
 
 @dataclass(frozen=True)
@@ -102,10 +101,10 @@ def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes], steps: int) -> Su
         return Suggestion("Load data in the background", {}, most, evidence, remark, tried=False) if worth else None
     now = int(getattr(runs.resolved, "loader_workers"))  # noqa: B009
     workers = _workers(now, whole.sum(), waited.sum())
-    compared = _tried(runs, steps, {"loader_workers": now}, {"loader_workers": workers})
+    gain = _tried(runs, steps, {"loader_workers": now}, {"loader_workers": workers})
     what = f"Load data ahead with {counted(workers, 'loader worker')}"
     remark = f"Tried in turns with {counted(now, 'worker')} over {ROUNDS} rounds."
-    return Suggestion(what, {"loader_workers": workers}, compared.gain, evidence, remark)
+    return Suggestion(what, {"loader_workers": workers}, gain, evidence, remark)
 
 
 def _workers(now: int, whole: float, waited: float) -> int:
@@ -124,9 +123,9 @@ def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Sug
         larger = sizes.fastest.size
     if refusal(runs, larger) is not None:
         return None
-    compared = _tried(runs, steps, {"batch_size": own}, {"batch_size": larger}, work=[own, larger])
+    gain = _tried(runs, steps, {"batch_size": own}, {"batch_size": larger})
     return Suggestion(
-        f"A batch size of {larger:,}", {"batch_size": larger}, compared.gain,
+        f"A batch size of {larger:,}", {"batch_size": larger}, gain,
         f"Tried in turns with {own:,}: examples per second over {ROUNDS} rounds.",
         "It changes what is learnt, so judge the results too.",
     )  # fmt: skip
@@ -137,9 +136,9 @@ def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
     if not isinstance(options, TorchOptions) or options.device != "cpu" or cores < 2:
         return None
     other = 1 if options.threads > 1 else cores
-    compared = _tried(runs, steps, {"threads": options.threads}, {"threads": other})
+    gain = _tried(runs, steps, {"threads": options.threads}, {"threads": other})
     return Suggestion(
-        f"{counted(other, 'thread')} per run", {"threads": other}, compared.gain,
+        f"{counted(other, 'thread')} per run", {"threads": other}, gain,
         f"Tried in turns with {counted(options.threads, 'thread')} over {ROUNDS} rounds.",
         "For one run at a time: several runs at once share the same cores." if other > 1 else "",
     )  # fmt: skip
@@ -149,23 +148,21 @@ def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
     """A step of several runs together, against as many steps of one."""
     if runs.cell().stack_key is None:
         return None
-    alone, *members = (runs.open(_room(runs, steps), seed=seed) for seed in range(1, STACKED + 2))
+    room = runs.room_for((2 * ROUNDS + 1) * steps)
+    alone, *members = (runs.open(room, seed=seed) for seed in range(1, STACKED + 2))
     runs.require(next((each.ended for each in (alone, *members) if each.ended), None))
     stack = runs.recipe.stack([each.trainable for each in members])
-    compared = _in_turns(runs, [runs.block(alone, steps), _stepped(runs, stack, members, steps)], [1, STACKED])
+    blocks = [runs.block(alone, steps), _stepped(runs, stack, members, steps)]
+    gain = runs.compare(blocks, [1, STACKED], ROUNDS, NAMES, MARGIN).compared.gain
     return Suggestion(
-        f"Train {STACKED} seeds in one stack", {}, compared.gain,
+        f"Train {STACKED} seeds in one stack", {}, gain,
         f"A step of {STACKED} runs together against {STACKED} steps of one, over {ROUNDS} rounds.",
         "Sweeps and comparisons do it by themselves; no number changes.",
     )  # fmt: skip
 
 
-def _tried(
-    runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any], work: Sequence[float] = (1, 1)
-) -> SpeedComparison:
-    """Two sets of options in turns."""
-    opened = [runs.open({**changes, **_room(runs, steps)}) for changes in (now, then)]
-    return _in_turns(runs, [runs.block(run, steps) for run in opened], work)
+def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any]) -> Estimate:
+    return runs.in_turns([now, then], steps, ROUNDS, NAMES, MARGIN).compared.gain
 
 
 def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: int) -> Callable[[], float]:
@@ -182,18 +179,3 @@ def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: 
         return clock() - start
 
     return take
-
-
-def _in_turns(
-    runs: HiddenRuns, blocks: Sequence[Callable[[], float]], work: Sequence[float] = (1, 1)
-) -> SpeedComparison:
-    """Times per unit of work; the first block of each is not counted."""
-    for block in blocks:
-        block()
-    first, second = (np.array(times) / each for times, each in zip(abba(blocks, ROUNDS), work, strict=True))
-    return compare_rounds(first, second, ("as it is", "changed"), MARGIN, runs.terms.alpha)
-
-
-def _room(runs: HiddenRuns, steps: int) -> dict[str, Any]:
-    """Training that goes on for as long as is tried."""
-    return {"steps": max(getattr(runs.resolved, "steps", 0), (2 * ROUNDS + 1) * steps + 1)}
