@@ -113,11 +113,12 @@ def _stack(store: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     import torch
 
     from fairtrial.core.training import Watch
-    from fairtrial.recipes._stacked import Stack
+    from fairtrial.recipes._stacked import Engine
+    from fairtrial.recipes._stacks import RunStack
 
     torch.set_num_threads(1)
     runs = [_run(store, 1 + number / 3, number) for number in range(STACK)]
-    stack, watch, steps = Stack(runs), Watch(), itertools.count(1)
+    stack, watch, steps = RunStack(runs, Engine), Watch(), itertools.count(1)
 
     def step() -> None:
         stack.step(dict.fromkeys(range(STACK), next(steps)), watch)

@@ -6,6 +6,7 @@ a half of imports.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -26,4 +27,18 @@ def update(
         torch._fused_adamw_(
             list(values), laid_out, list(averages), list(squares), [], taken, amsgrad=False,
             beta1=0.9, beta2=0.999, lr=rate, weight_decay=decay, eps=epsilon, maximize=False,
+        )  # fmt: skip
+
+
+def update_rows(
+    values: Tensor, gradients: Tensor, averages: Tensor, squares: Tensor, terms: Sequence[tuple[float, float, int]], *,
+    epsilon: float = 1e-8,
+) -> None:  # fmt: skip
+    """A row per run, by its rate, decay and step. Equal neighbours are moved in one call; that changes no number."""
+    start = 0
+    for (rate, decay, step), group in itertools.groupby(terms):
+        rows = slice(start, start := start + len(list(group)))
+        update(
+            [values[rows]], [gradients[rows]], [averages[rows]], [squares[rows]],
+            step=step, rate=rate, decay=decay, epsilon=epsilon,
         )  # fmt: skip

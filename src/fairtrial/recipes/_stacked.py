@@ -10,7 +10,6 @@ with a, b, c and T of each run's own. The loss itself is computed only when some
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,7 +20,8 @@ from torch import Tensor
 from torch.nn.functional import log_softmax, one_hot
 
 from fairtrial.core.training import Setting, Split, Watch
-from fairtrial.recipes._adamw import update
+from fairtrial.recipes._adamw import update_rows
+from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import (
     CLASSES,
     Batches,
@@ -32,7 +32,7 @@ from fairtrial.recipes._supervised import (
     waiting_for,
 )
 from fairtrial.recipes.models import stack_model
-from fairtrial.recipes.models.stacked import Affine, Layout, aligned
+from fairtrial.recipes.models.stacked import Affine, Layout, aligned, share_rows
 
 PROJECTIONS = "projections"
 
@@ -82,7 +82,7 @@ class StackedRun:
         self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
         self.values = self.layout.pack(parameters).to(self.device)
         self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
-        self.stack = Stack([self])
+        self.stack = RunStack([self], Engine)
 
     def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
         return self.stack.step({0: step}, watch)[0]
@@ -144,22 +144,6 @@ def _parameters(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
     return {prefix + name: value.detach() for name, value in module.named_parameters()}
 
 
-class Stack:
-    """Steps runs together. A run that is no longer asked for leaves, and the others close up."""
-
-    def __init__(self, runs: Sequence[StackedRun]) -> None:
-        self.runs = list(runs)
-        self.engine = Engine(self.runs)
-
-    def step(self, due: Mapping[int, int], watch: Watch) -> dict[int, Mapping[str, Any]]:
-        """One step of every run that is due, each at its own step number."""
-        runs = [self.runs[member] for member in due]
-        if runs != self.engine.runs:
-            self.engine = Engine(runs)
-        self.engine.step(list(due.values()), watch)
-        return {member: {"loss": Later(self.engine, row)} for row, member in enumerate(due)}
-
-
 class Later:
     """The loss of a step, computed when it is looked at, which must be before the next step."""
 
@@ -173,13 +157,9 @@ class Later:
 class Engine:
     """The rows of some runs, and a training step for all of them."""
 
-    values: Tensor
-    averages: Tensor
-    squares: Tensor
-
     def __init__(self, runs: Sequence[StackedRun]) -> None:
         self.runs = list(runs)
-        self._share_rows()
+        self.values, self.averages, self.squares = share_rows(self.runs)
         first = runs[0]
         self.gradients = torch.zeros_like(self.values)
         self.model = stack_model(first.model, first.layout, self.values, self.gradients)
@@ -202,15 +182,7 @@ class Engine:
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
         self._losses: list[float] | None = None
 
-    def _share_rows(self) -> None:
-        """Put the runs' rows under each other; from now on the runs look into them."""
-        for name in ("values", "averages", "squares"):
-            rows = torch.stack([getattr(run, name) for run in self.runs])
-            setattr(self, name, rows)
-            for run, row in zip(self.runs, rows, strict=True):
-                setattr(run, name, row)
-
-    def step(self, steps: Sequence[int], watch: Watch) -> None:
+    def step(self, steps: Sequence[int], watch: Watch) -> list[Mapping[str, Any]]:
         self._losses = None
         with watch.phase("data"):
             chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
@@ -221,6 +193,7 @@ class Engine:
             self._backward(asked)
         with watch.phase("optimizer"):
             self._update(steps)
+        return [{"loss": Later(self, row)} for row in range(len(self.runs))]
 
     def gradients_on(self, chosen: Any) -> Tensor:
         """The gradient of the only run of this stack on these examples; nothing is learnt from them."""
@@ -283,16 +256,9 @@ class Engine:
         return pulled
 
     def _update(self, steps: Sequence[int]) -> None:
-        """AdamW. Neighbours with the same rate, decay and step are updated in one call; that changes no number."""
         pairs = zip(self.runs, steps, strict=True)
         terms = [(learning_rate(run.options, step), run.options.weight_decay, step) for run, step in pairs]
-        start = 0
-        for (rate, decay, step), group in itertools.groupby(terms):
-            rows = slice(start, start := start + len(list(group)))
-            update(
-                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
-                step=step, rate=rate, decay=decay,
-            )  # fmt: skip
+        update_rows(self.values, self.gradients, self.averages, self.squares, terms)
 
     def loss(self, row: int) -> float:
         """The loss of one run at the step just taken; those of all runs are computed when the first is asked for."""

@@ -17,6 +17,7 @@ from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Dataset, Setting, Split, Stack, Trainable, Watch
 from fairtrial.recipes._adamw import update
+from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName
 from fairtrial.recipes.models import STACKED
 
@@ -251,12 +252,9 @@ def shapes_of(options: SupervisedOptions, model: str, *others: object) -> str | 
 
 def stack_runs(runs: Sequence[Trainable]) -> Stack:
     """Runs that were built apart, to be stepped together from now on."""
-    from fairtrial.recipes import _stacked
+    from fairtrial.recipes._stacked import Engine, StackedRun
 
-    members = [run for run in runs if isinstance(run, _stacked.StackedRun)]
-    if len(members) < len(runs):
-        raise TypeError("a run that is made alone cannot join a stack")
-    return _stacked.Stack(members)
+    return RunStack(members_of(runs, StackedRun), Engine)
 
 
 def warm_up() -> None:

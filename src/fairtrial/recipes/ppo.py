@@ -13,6 +13,7 @@ from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Setting, Stack, Trainable
 from fairtrial.recipes._references import references_for
+from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
 
 SUMMARY = "Learn to act by PPO: CartPole, Acrobot, Pendulum and other environments of gymnasium."
@@ -179,10 +180,6 @@ def build(options: Options, setting: Setting) -> Trainable:
 
 def stack(trainables: Sequence[Trainable]) -> Stack:
     """Runs that were built apart, to be stepped together from now on."""
-    from fairtrial.recipes.rl.run import Run
-    from fairtrial.recipes.rl.run import Stack as RunStack
+    from fairtrial.recipes.rl.run import Engine, Run
 
-    members = [run for run in trainables if isinstance(run, Run)]
-    if len(members) < len(trainables):
-        raise TypeError("a run that is made alone cannot join a stack")
-    return RunStack(members)
+    return RunStack(members_of(trainables, Run), Engine)

@@ -12,8 +12,9 @@ Gradients are written out by hand. These models are so small that building a gra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -118,6 +119,17 @@ class NarrowAffine(Affine):
     def backward(self, above: Tensor) -> None:
         self.weight_gradient.copy_(torch.bmm(self._input.mT, above).mT)
         torch.sum(above, 1, keepdim=True, out=self.bias_gradient)
+
+
+def share_rows(members: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
+    """Put the members' values and the optimizer's two averages under each other; from now on they look into them."""
+    found = []
+    for name in ("values", "averages", "squares"):
+        rows = torch.stack([getattr(member, name) for member in members])
+        found.append(rows)
+        for member, row in zip(members, rows, strict=True):
+            setattr(member, name, row)
+    return found[0], found[1], found[2]
 
 
 class Masked:

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from fairtrial.core.streams import Streams
-from fairtrial.recipes._adamw import update
-from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned
+from fairtrial.recipes._adamw import update_rows
+from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned, share_rows
 from fairtrial.recipes.rl.actions import Actions, Weigh
 from fairtrial.recipes.rl.physics import Array, Space
 from fairtrial.recipes.rl.run import Lesson, Run
@@ -107,7 +107,7 @@ class Perceptron:
         self.runs = runs
         first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronBrain)]
         self.layout = brains[0].layout
-        self.values, self.averages, self.squares = _shared(brains)
+        self.values, self.averages, self.squares = share_rows(brains)
         self.gradients = torch.zeros_like(self.values)
         count, flat = len(runs), (2 * len(runs), self.layout.width)
         self.tower = Tower(self.layout, self.values.view(flat), self.gradients.view(flat))
@@ -210,15 +210,9 @@ class Perceptron:
         self.gradients.mul_((self._most_norm / (norms + 1e-6)).clamp_(max=1.0)[:, None, None])
 
     def _update(self, steps: Sequence[int], numbers: Sequence[int]) -> None:
-        """Adam. Neighbours with the same rate and number of updates are moved in one call; that changes no number."""
         rates = [run.options.rate_at(step) for run, step in zip(self.runs, steps, strict=True)]
-        start = 0
-        for (rate, number), group in itertools.groupby(zip(rates, numbers, strict=True)):
-            rows = slice(start, start := start + len(list(group)))
-            update(
-                [self.values[rows]], [self.gradients[rows]], [self.averages[rows]], [self.squares[rows]],
-                step=number, rate=rate, decay=0.0, epsilon=EPSILON,
-            )  # fmt: skip
+        terms = [(rate, 0.0, number) for rate, number in zip(rates, numbers, strict=True)]
+        update_rows(self.values, self.gradients, self.averages, self.squares, terms, epsilon=EPSILON)
 
     def flops(self, environments: int) -> int:
         """Of one step of one run: acting, judging, learning."""
@@ -287,17 +281,6 @@ class StackedRun(Run):
         policy = self.stack.engine.policy
         assert isinstance(policy, Perceptron)
         return policy.flops(self.options.envs)
-
-
-def _shared(brains: Sequence[PerceptronBrain]) -> tuple[Tensor, Tensor, Tensor]:
-    """Put the runs' rows under each other; from now on the runs look into them."""
-    found = []
-    for name in ("values", "averages", "squares"):
-        rows = torch.stack([getattr(brain, name) for brain in brains])
-        found.append(rows)
-        for brain, row in zip(brains, rows, strict=True):
-            setattr(brain, name, row)
-    return found[0], found[1], found[2]
 
 
 def _column(values: Sequence[float]) -> Tensor:

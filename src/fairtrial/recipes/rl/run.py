@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import waiting_for
 from fairtrial.recipes.models.stacked import aligned
 from fairtrial.recipes.rl.actions import Actions, actions_of
@@ -116,7 +117,7 @@ class Run:
         self.episode_returns: list[float] = []
         self.rows.begin([self.streams.numpy("env", "starts", 0)], [options.spread_at(0)])
         self.rows.restart()
-        self.stack = Stack([self])
+        self.stack = RunStack([self], Engine)
 
     def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
         return self.stack.step({0: step}, watch)[0]
@@ -224,20 +225,6 @@ class Sight:
             seen -= self._means
             seen /= self._deviations
             numpy.clip(seen, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=seen)
-
-
-class Stack:
-    """Steps runs together. A run that is no longer asked for leaves, and the others close up."""
-
-    def __init__(self, runs: Sequence[Run]) -> None:
-        self.runs = list(runs)
-        self.engine = Engine(self.runs)
-
-    def step(self, due: Mapping[int, int], watch: Watch) -> dict[int, Mapping[str, Any]]:
-        runs = [self.runs[member] for member in due]
-        if runs != self.engine.runs:
-            self.engine = Engine(runs)
-        return dict(zip(due, self.engine.step(list(due.values()), watch), strict=True))
 
 
 class Later:
