@@ -1,0 +1,1 @@
+"""A language model that plays: games, sampling, rollouts and learning from groups of them."""
