@@ -17,6 +17,7 @@ from benchmarks import (
     launching,
     listing,
     logging_calls,
+    memory,
     reinforcement,
     resampling,
     startup,
@@ -55,4 +56,5 @@ BENCHMARKS = {
     "choices": Benchmark(choices.TITLE, choices.measure, step=4, slow=True),
     "step_costs": Benchmark(step_costs.TITLE, step_costs.measure, step=5, slow=True),
     "reinforcement": Benchmark(reinforcement.TITLE, reinforcement.measure, step=6, slow=True),
+    "memory": Benchmark(memory.TITLE, memory.measure, step=6, slow=True),
 }

@@ -174,3 +174,21 @@ def test_supervised_runs_are_confirmed_on_fresh_data(cli: Cli, with_data: Store)
     assert found["selected"] == run.metadata["best_metric_value"] and found["gap"] == pytest.approx(
         found["selected"] - found["metrics"]["eval_accuracy"]
     )
+
+
+def test_a_game_is_scored_on_the_scale_of_random_and_human_players_from_its_best_checkpoint(
+    cli: Cli, store: Store
+) -> None:
+    pytest.importorskip("ale_py")
+    train(
+        "ppo",
+        {
+            "env": "ALE/Breakout-v5", "steps": 4, "envs": 2, "rollout": 16, "epochs": 1, "width": 16, "eval_every": 2,
+            "eval_episodes": 1, "report_episodes": 1, "episode_limit": 60, "checkpoint_every": 2,
+        },
+        seed=1, study="s", variant="v", store=store.root,
+    )  # fmt: skip
+    told = cli("evaluate", "s/v.seed1", "--checkpoint", "best", "--episodes", "2", "--format", "json").json
+    assert told["checkpoint"] == "best"
+    raw, (random, human) = told["metrics"]["eval_return_mean"], (1.7, 30.5)
+    assert told["metrics"]["eval_human_normalized_score"] == pytest.approx((raw - random) / (human - random) * 100)

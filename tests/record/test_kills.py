@@ -39,6 +39,10 @@ STUDENT = {
     "strategy": "combined", "student": "cnn", "student_width": 4, "teacher_width": 4, "teacher_steps": 20,
     "steps": 40, "eval_every": 9, "log_every": 1, "checkpoint_every": 8, "labels": 200,
 }  # fmt: skip
+PLAYING = {
+    "steps": 40, "rollout": 16, "epochs": 2, "eval_every": 7, "log_every": 1, "checkpoint_every": 6, "eval_episodes": 3,
+    "report_episodes": 3, "episode_limit": 60,
+}  # fmt: skip
 
 
 def check_what_a_kill_left(store: Store, killed_lines: int | None = None) -> None:
@@ -124,7 +128,7 @@ def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool, keep
         assert summary(store) == expected, f"differs after a kill at call {number}"
 
 
-@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("distill", STUDENT)])
+@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("distill", STUDENT), ("ppo", PLAYING)])
 def test_a_killed_training_resumes_with_identical_losses(
     tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any]
 ) -> None:
@@ -149,14 +153,17 @@ def test_a_killed_training_resumes_with_identical_losses(
         assert summary(store) == expected
 
 
-def test_kills_at_random_moments(tmp_path: Path, with_data: Store, data_cache: Path) -> None:
+@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("ppo", PLAYING)])
+def test_kills_at_random_moments(
+    tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any]
+) -> None:
     """The clock chooses the moment: inside a step, inside torch, inside the serializer."""
-    make(with_data, "classify", **LEARNING)
+    make(with_data, recipe, **options)
     expected = summary(with_data)
 
     def begun(name: str) -> tuple[Store, Request, int]:
         store = link_data(Store(tmp_path / name), data_cache)
-        request = request_for(store, "classify", **LEARNING)
+        request = request_for(store, recipe, **options)
         return store, request, forked(lambda: run_cell(request))
 
     started = time.monotonic()
