@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,6 +48,17 @@ def make_progress(out: Output) -> Progress:
         transient=True,
         refresh_per_second=8,
     )
+
+
+@contextlib.contextmanager
+def showing_progress(out: Output, what: str) -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for whoever watches a measurement, renamed as the work goes on."""
+    if not out.live:
+        yield lambda *_: None
+        return
+    with make_progress(out) as progress:
+        bar = progress.add_task(what, total=None, unit="")
+        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 class TrainProgress(Observer):

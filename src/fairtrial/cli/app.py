@@ -29,6 +29,7 @@ COMMANDS = {
     "init": "Write a complete, commented study file.",
     "train": "Train a recipe once, recorded; resume; keep the best checkpoint.",
     "bench": "Say what a training step costs, and where the time goes.",
+    "profile": "Say where the time of reinforcement learning on a language model goes.",
     "sync": "Say whether two programs, such as train and bench, still take the same options.",
     "launch": "Run variants × seeds, only what is missing.",
     "runs": "List, show, tail, export, query and remove runs.",

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._progress import make_progress
+from fairtrial.cli._progress import showing_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
 from fairtrial.cli._signals import stopping
@@ -84,7 +83,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         _check(flags)
         word, options = str(recipe.file or recipe.name), given_values(recipe.options, flags)
         out.name_store()
-        with stopping() as should_stop, _progress(out) as show:
+        with stopping() as should_stop, showing_progress(out, "bench") as show:
             terms = _terms(out, flags, should_stop, show)
             if flags["ab"] or flags["against"]:
                 return _compare(out, word, options, terms, flags)
@@ -144,17 +143,6 @@ def _numbers(flag: str, text: str | None, kind: type[Number]) -> list[Number]:
         return [kind(word) for word in (text or "").split(",") if word.strip()]
     except ValueError:
         raise UsageError(f"--{flag}: '{text}' is not a list of numbers such as 1,2,3") from None
-
-
-@contextlib.contextmanager
-def _progress(out: Output) -> Iterator[Show]:
-    """A bar for whoever watches, renamed as the work goes on."""
-    if not out.live:
-        yield lambda *_: None
-        return
-    with make_progress(out) as progress:
-        bar = progress.add_task("bench", total=None, unit="")
-        yield lambda what, done, total: progress.update(bar, description=what, completed=done, total=total)
 
 
 def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:

@@ -51,6 +51,21 @@ EPISODES_RESTARTED = Caution(
     "{env} did not come out where it was when its episodes were played again: new ones were begun on resuming.",
     "Nothing to do, but a run that was not interrupted would have other numbers.",
 )
+NO_GROUP_BASELINE = Caution(
+    "no group baseline",
+    "no group baseline: no policy gradient. A group of one sample has nothing to be compared with.",
+    "Take --samples 2 or more to learn something.",
+)
+ONE_STEP = Caution(
+    "one step",
+    "one step: no percentiles or intervals.",
+    "Take more --steps to say how sure the times are.",
+)
+APART = Caution(
+    "measured apart",
+    "The two profiles were measured one after the other: what the machine did meanwhile is in the difference.",
+    "Measure both again, in turns, before acting on a small difference.",
+)
 INERT_OPTION = Caution(
     "inert option",
     "{option} has no effect here: {why}.",

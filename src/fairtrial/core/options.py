@@ -35,13 +35,14 @@ class Role(StrEnum):
     EVALUATION = "evaluation"
     SELECTION = "selection"
     COMPUTE = "compute"
+    SPEED = "speed"
     PROGRAM = "program"
     OUTPUT = "output"
     CHECKPOINT = "checkpoint"
 
     @property
     def affects_results(self) -> bool:
-        return self not in (Role.OUTPUT, Role.CHECKPOINT)
+        return self not in (Role.OUTPUT, Role.CHECKPOINT, Role.SPEED)
 
 
 NOT_BENCHED: Mapping[Role, str] = {

@@ -94,6 +94,30 @@ class RunPaths:
     def step(self, step: int) -> Path:
         return self.checkpoints / f"step-{step}.pt"
 
+    @property
+    def adapters(self) -> Path:
+        """Policy versions, each a folder that `peft` can read."""
+        return self.root / "adapters"
+
+
+@dataclass(frozen=True)
+class ProfilePaths:
+    """The files of one snapshot of a profile."""
+
+    root: Path
+
+    @property
+    def snapshot(self) -> Path:
+        return self.root / "snapshot.json"
+
+    @property
+    def trace(self) -> Path:
+        return self.root / "trace"
+
+    @property
+    def lanes(self) -> Path:
+        return self.trace / "lanes.json"
+
 
 @dataclass(frozen=True)
 class StorePaths:
@@ -115,6 +139,10 @@ class StorePaths:
 
     def archive(self, study: str) -> Path:
         return self.root / study / ".archive"
+
+    @property
+    def profiles(self) -> Path:
+        return self.root / ".profiles"
 
     @property
     def cache(self) -> Path:

@@ -15,6 +15,7 @@ METADATA_SCHEMA = 1
 EVENTS_SCHEMA = 1
 OUTPUT_SCHEMA = 1
 STUDY_SCHEMA = 1
+PROFILE_SCHEMA = 1
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 

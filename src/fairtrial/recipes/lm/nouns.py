@@ -11,9 +11,10 @@ Where only one token was allowed all three are 0: nothing was decided there, and
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,9 +67,78 @@ class Sample:
     advantage: float
 
 
+@dataclass(frozen=True)
+class Decision:
+    """One order: what was shown, what was written, what it was worth, and how the frozen model liked it."""
+
+    prompt: Tokens
+    completion: Completion
+    reference: Floats | None
+    phase: str
+    reward: float
+    position: str = ""
+    """What was decided about, whatever it was shown as; empty where nobody will ask."""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    group: int
+    sample: int
+    decisions: Sequence[Decision]
+
+    @property
+    def total(self) -> float:
+        return sum(decision.reward for decision in self.decisions)
+
+
+@dataclass(frozen=True)
+class Part:
+    """The share of a rollout that was sampled together. Times are of the machine's monotonic clock."""
+
+    step: int
+    batch: int
+    version: int
+    trajectories: Sequence[Trajectory]
+    begun: float
+    ended: float
+    notes: Sequence[Any] = ()
+    player: int = 0
+    peak_bytes: int | None = None
+    counters: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """All groups of a step, in order."""
+
+    step: int
+    version: int
+    parts: Sequence[Part]
+
+    @property
+    def trajectories(self) -> list[Trajectory]:
+        return [each for part in self.parts for each in part.trajectories]
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [decision for each in self.trajectories for decision in each.decisions]
+
+    @property
+    def generated_tokens(self) -> int:
+        return sum(len(decision.completion.tokens) for decision in self.decisions)
+
+    @property
+    def prompt_tokens(self) -> int:
+        return sum(len(decision.prompt) for decision in self.decisions)
+
+    @property
+    def positions_hash(self) -> str:
+        """Equal where the same was decided about: by position where that is known, else by what was shown."""
+        digest = hashlib.sha256()
+        for decision in self.decisions:
+            digest.update(f"{decision.position or decision.prompt}\n".encode())
+        return digest.hexdigest()[:16]
+
+
 Values = Mapping[str, "np.ndarray"]
 """The numbers of an adapter by the name of the parameter; full training has all weights here."""
-
-
-def generated_tokens(samples: Sequence[Sample]) -> int:
-    return sum(len(sample.completion.tokens) for sample in samples)

@@ -1,0 +1,188 @@
+"""profile: where the time of reinforcement learning on a language model goes, on the lane that plays and the one that learns.
+
+build a run of grpo → warm it up → rollouts, updates, or both → phases by lane, throughput, lag, caches → snapshot and trace
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.profile_figures import Measured, Played, document_of
+from fairtrial.core.cautions import NO_GROUP_BASELINE, ONE_STEP
+from fairtrial.core.errors import Interrupted, UserError
+from fairtrial.core.options import parse_options
+from fairtrial.core.paths import ProfilePaths, RunPaths, default_store
+from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Clock, Setting, Watch
+from fairtrial.probe.lanes import Lane, chrome_trace, spans_of, spans_of_steps
+from fairtrial.probe.phases import PhaseTimer
+from fairtrial.record.profiles import new_profile, write_profile
+from fairtrial.record.store import Store
+from fairtrial.recipes.grpo import PlayOptions
+from fairtrial.recipes.lm.run import Run
+
+Mode = Literal["rollout", "trainer", "e2e"]
+MODES: tuple[Mode, ...] = ("rollout", "trainer", "e2e")
+STEPS = 10
+WARM_UP = 2
+SMOKE: Mapping[str, Any] = {"groups": 2, "samples": 2, "horizon": 1, "compact_prompts": True}
+SMOKE_STEPS = 1
+GENERATING = frozenset({"game", "tokenize", "generate", "reference"})
+STOPPED = "Stopped. Nothing is kept of a measurement."
+WAITING = frozenset({"wait"})
+
+
+@dataclass(frozen=True)
+class ProfileTerms:
+    """How to measure: all that is not about what is played and learned."""
+
+    name: str | None = None
+    steps: int | None = None
+    warmup: bool = True
+    smoke: bool = False
+    seed: int = FIXED_SEEDS[0]
+    store: str | os.PathLike[str] | None = None
+    show: Callable[[str, int, int], None] = lambda *_: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Clock = time.perf_counter
+
+    @property
+    def measured(self) -> int:
+        return self.steps or (SMOKE_STEPS if self.smoke else STEPS)
+
+    @property
+    def left_out(self) -> int:
+        return WARM_UP if self.warmup and not self.smoke else 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A snapshot that was written, and where."""
+
+    document: Mapping[str, Any]
+    place: ProfilePaths
+
+
+def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
+    """Measure rollouts, updates on rollouts, or both together, and keep what was found under a name."""
+    terms = terms or ProfileTerms()
+    if mode not in MODES:
+        raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
+    store = Store(default_store(terms.store))
+    store.check_writable()
+    chosen = _options(options or {}, terms)
+    place = new_profile(store.paths, terms.name or mode)
+    with _running(chosen, store, terms, scripted=mode == "rollout") as run:
+        measured = _measure(mode, run, terms)
+    lanes = _lanes(measured)
+    facts = {"mode": mode, "seed": terms.seed, "name": terms.name or mode}
+    document = document_of(measured, lanes, chosen, facts, _cautions(chosen, terms))
+    document["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    write_profile(place, document, chrome_trace(lanes, facts))
+    return Profile(document, place)
+
+
+def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
+    load_checked_recipe("grpo")
+    steps = {"steps": terms.left_out + terms.measured, "checkpoint_every": 0, "eval_every": 0}
+    smoke = SMOKE if terms.smoke else {}
+    return parse_options(PlayOptions, {**smoke, **given, **steps}, where="profile")
+
+
+@contextmanager
+def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[Run]:
+    """A run in a folder of its own, of which nothing stays."""
+    with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
+        setting = Setting(Streams(terms.seed), "profile", RunPaths(Path(folder)), store.cache)
+        with closing(Run(options, setting, scripted=scripted)) as run:
+            yield run
+
+
+def _cautions(options: PlayOptions, terms: ProfileTerms) -> list[dict[str, str]]:
+    found = [NO_GROUP_BASELINE.fill()] if options.samples < 2 else []
+    return [*found, *([ONE_STEP.fill()] if terms.measured == 1 else [])]
+
+
+def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+    """Take all steps; what was noted in those that only warm up is dropped."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(run.options.threads)
+    try:
+        return _take_steps(mode, run, terms)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+    last = terms.left_out + terms.measured
+    take = {"rollout": _roll_out, "trainer": _train, "e2e": _both}[mode]
+
+    def stretch(steps: range, watch: Watch) -> Iterator[Played]:
+        watch.tell("turn_started")
+        for step in steps:
+            if terms.should_stop():
+                raise Interrupted(STOPPED)
+            yield take(run, step, watch)
+            terms.show(mode if step > terms.left_out else "warming up", step, last)
+
+    for _ in stretch(range(1, terms.left_out + 1), Watch()):
+        pass
+    timer, before = PhaseTimer(), replace(run.learner.counters)
+    played = list(stretch(range(terms.left_out + 1, last + 1), Watch([timer], terms.clock)))
+    return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters))
+
+
+def _roll_out(run: Run, step: int, watch: Watch) -> Played:
+    """Play by the first version: nothing is learned."""
+    watch.tell("turn_started")
+    rollout = run.play(step, watch, version=0)
+    watch.tell("step_ended", step)
+    return Played(step, rollout)
+
+
+def _train(run: Run, step: int, watch: Watch) -> Played:
+    """Learn from what was played before the clock started."""
+    rollout = run.play(step, Watch())
+    watch.tell("turn_started")
+    learned = run.learn(rollout, watch)
+    watch.tell("step_ended", step)
+    return Played(step, rollout, 0, learned=learned)
+
+
+def _both(run: Run, step: int, watch: Watch) -> Played:
+    taken = run.take(step, watch)
+    learned = run.learn(taken.rollout, watch)
+    watch.tell("step_ended", step)
+    return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready, learned)
+
+
+def _lanes(measured: Measured) -> list[Lane]:
+    """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
+    spans = spans_of_steps(measured.notes)
+    remote = [part for each in measured.played for part in each.rollout.parts if part.notes]
+    if not remote:
+        playing = [span for span in spans if span.phase in GENERATING]
+        learning = [span for span in spans if span.phase not in GENERATING]
+        kept = {"generation": playing, "training": learning}
+        return [Lane(name, found, WAITING) for name, found in kept.items() if found]
+    players = sorted({part.player for part in remote})
+    lanes = [
+        Lane(
+            f"generation {number}",
+            [s for part in remote if part.player == player for s in spans_of(part.notes, part.begun, part.ended)],
+        )
+        for number, player in enumerate(players, 1)
+    ]
+    return [*lanes, Lane("training", spans, WAITING)]

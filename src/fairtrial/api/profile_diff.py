@@ -1,0 +1,94 @@
+"""profile diff and profile check: two snapshots of the same work against each other, and one against what must hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.analyse.speed import SpeedComparison, compare_rounds
+from fairtrial.core.cautions import APART
+from fairtrial.core.errors import UserError
+from fairtrial.core.expressions import Outcome, check
+from fairtrial.core.paths import default_store
+from fairtrial.core.schema import PROFILE_SCHEMA
+from fairtrial.record.profiles import find_profile, read_profile
+from fairtrial.record.store import Store
+
+MARGIN = 0.05
+PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
+
+
+@dataclass(frozen=True)
+class ProfileDiff:
+    """Time per step of B over that of A, on the steps that both took, and what each step had to do."""
+
+    names: tuple[str, str]
+    compared: SpeedComparison
+    steps: int
+    per_step: Mapping[str, tuple[float, float]]
+    settings: Mapping[str, tuple[Any, Any]]
+    cautions: Sequence[Mapping[str, str]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": PROFILE_SCHEMA, "a": self.names[0], "b": self.names[1], "steps": self.steps,
+            **self.compared.to_dict(), "per_step": {name: list(pair) for name, pair in self.per_step.items()},
+            "settings": {name: list(pair) for name, pair in self.settings.items()}, "cautions": list(self.cautions),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"per_step": name, "a": a, "b": b} for name, (a, b) in self.per_step.items()]
+
+
+def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tuple[Path, dict[str, Any]]:
+    """The snapshot of that name, or in that file."""
+    path = find_profile(Store(default_store(store)).paths, word)
+    return path, read_profile(path, PROFILE_SCHEMA)
+
+
+def diff_profiles(
+    first: str, second: str, *, store: str | os.PathLike[str] | None = None, margin: float = MARGIN, level: float = 0.95
+) -> ProfileDiff:
+    """Did B take less time for the same work? Steps are paired; where the work differs there is nothing to compare."""
+    a, b = (load_profile(word, store)[1] for word in (first, second))
+    steps = _same_work(a, b, (first, second))
+    times = [np.array([each["work"][step]["ms"] for step in range(steps)]) for each in (a, b)]
+    per_step = {name: tuple(_mean(each, name, steps) for each in (a, b)) for name in PER_STEP}
+    return ProfileDiff(
+        (first, second), compare_rounds(times[0], times[1], (first, second), margin, round(1 - level, 12)), steps,
+        per_step, _differing(a["configuration"], b["configuration"]), [APART.fill()],
+    )  # type: ignore[arg-type]  # fmt: skip
+
+
+def check_profile(word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None) -> list[Outcome]:
+    """Whether these hold for a snapshot, one by one."""
+    document = load_profile(word, store)[1]
+    return [check(expression, document) for expression in expressions]
+
+
+def _same_work(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> int:
+    """How many steps of both decided about the same positions; an error where that is none."""
+    if a["mode"] != b["mode"]:
+        raise UserError(f"{names[0]} is a profile of {a['mode']}, {names[1]} one of {b['mode']}")
+    pairs = list(zip(a["work"], b["work"], strict=False))
+    same = [one["positions"] == other["positions"] for one, other in pairs]
+    if not all(same) or not pairs:
+        raise UserError(
+            f"{names[0]} and {names[1]} did not do the same work: step {1 + same.index(False) if pairs else 1} differs",
+            hint="Take the same --seed, --groups, --samples, --horizon and game. Rollouts see the same positions whatever "
+            "the prompts are; what is trained plays its own way.",
+        )
+    return len(pairs)
+
+
+def _mean(document: Mapping[str, Any], name: str, steps: int) -> float:
+    return float(np.mean([document["work"][step][name] for step in range(steps)]))
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)}

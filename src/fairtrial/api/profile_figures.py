@@ -1,0 +1,263 @@
+"""What a profile says: phases by lane, throughput under three names, lag, buffer, caches, answers by kind of decision.
+
+The same tokens have three rates, which are never mixed up: `generated` counts tokens that were written, `trained` those
+that had an alternative and were learned from, `forwarded` those that the trainer read, prompts and padding included.
+Each is given by the wall, and by the time in which the lane that does it was busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairtrial.analyse.timing import Times
+from fairtrial.core.schema import PROFILE_SCHEMA
+from fairtrial.probe.gpu import Gpus
+from fairtrial.probe.lanes import Interval, Lane, merged, overlap_s
+from fairtrial.probe.phases import RESIDUAL, StepTimes
+from fairtrial.probe.resources import peak_process_bytes
+from fairtrial.record.environment import git_state, machine
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.grpo import PlayOptions
+    from fairtrial.recipes.lm.learner import Counters
+    from fairtrial.recipes.lm.nouns import Decision, Rollout
+
+TRAINER = ("loss_forward", "backward", "optimizer")
+ADDED = "_ms"
+"""Documents spell the phases of the trainer, and the residual, with their unit."""
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+LEAST_FOR_QUANTILES = 20
+CACHES = (
+    "adapter_hits", "adapter_misses", "prefix_hits", "prefix_misses", "shared_prefills", "state_hits", "state_misses",
+    "state_expired",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Played:
+    """A step: its rollout, how many versions it was behind (None where nothing was learned), and what was waited for."""
+
+    step: int
+    rollout: Rollout
+    lag: int | None = None
+    waited_s: float = 0.0
+    ready: int = 0
+    learned: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that was noted in the steps that count."""
+
+    mode: str
+    played: Sequence[Played]
+    notes: Sequence[Any]
+    steps: Sequence[StepTimes]
+    before: Counters
+    after: Counters
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [decision for each in self.played for decision in each.rollout.decisions]
+
+    @property
+    def window(self) -> Interval:
+        return self.steps[0].begun, self.steps[-1].ended
+
+    @property
+    def wall_s(self) -> float:
+        """Seconds of the steps themselves: what lies between them was not measured."""
+        return sum(step.seconds for step in self.steps)
+
+
+def document_of(
+    measured: Measured, lanes: Sequence[Lane], options: PlayOptions, facts: Mapping[str, Any],
+    cautions: Sequence[Mapping[str, str]],
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "schema": PROFILE_SCHEMA,
+        "kind": "profile",
+        **facts,
+        "configuration": options.to_dict(),
+        "hardware": _hardware(),
+        "code": git_state(Path.cwd()),
+        "steps": len(measured.steps),
+        "step_ms": _step_times(measured),
+        "phases_ms": _phases(measured, lanes),
+        "lanes": {lane.name: _lane(lane, measured) for lane in lanes},
+        "bubbles": _bubbles(lanes, measured),
+        "tokens": _tokens(measured),
+        "tokens_per_second": _rates(measured, {}, measured.wall_s),
+        "tokens_per_busy_second": _rates(measured, _busy(lanes), None),
+        "inference": _inference(measured.decisions),
+        "policy_lag_steps": _lags(measured),
+        "max_policy_lag_steps": options.policy_lag,
+        "buffer_depth": _buffer(measured, options),
+        "cache": _caches(measured),
+        "memory": {"peak_process_bytes": peak_process_bytes(), "peak_player_bytes": _players_peak(measured)},
+        "work": _work(measured),
+        "cautions": list(cautions),
+    }
+
+
+def _hardware() -> dict[str, Any]:
+    gpus = Gpus()
+    cards = {"unavailable": gpus.unavailable} if gpus.unavailable else [asdict(each) for each in gpus.read()]
+    return {**machine(), "gpu": cards}
+
+
+def _step_times(measured: Measured) -> dict[str, Any]:
+    """Mean with its interval, and quantiles; null where there are too few steps to tell."""
+    seconds = [step.seconds for step in measured.steps]
+    times = Times.of(seconds)
+    mean = times.mean()
+    enough = len(seconds) >= LEAST_FOR_QUANTILES
+    quantiles = {name: _ms(times.quantile(share).value) if enough else None for name, share in QUANTILES.items()}
+    return {"mean": _ms(mean.value), "low": _ms(mean.low), "high": _ms(mean.high), **quantiles, "each": _each(seconds)}
+
+
+def _each(seconds: Iterable[float]) -> list[float]:
+    return [1000 * each for each in seconds]
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _phases(measured: Measured, lanes: Sequence[Lane]) -> dict[str, float]:
+    """Milliseconds per step of every phase, on whatever lane it is."""
+    found: dict[str, float] = {}
+    for lane in lanes:
+        for span in lane.spans:
+            found[span.phase] = found.get(span.phase, 0.0) + 1000 * span.seconds / len(measured.steps)
+    residual = found.pop(RESIDUAL, 0.0)
+    return {**{_spelled(name): value for name, value in found.items()}, _spelled(RESIDUAL): residual}
+
+
+def _spelled(phase: str) -> str:
+    return phase + ADDED if phase in (*TRAINER, RESIDUAL) else phase
+
+
+def _lane(lane: Lane, measured: Measured) -> dict[str, Any]:
+    """A lane over the whole window: phases, residual and idle time add up to it."""
+    phases = lane.phases(measured.window)
+    begun, ended = measured.window
+    shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
+    return {
+        "window_ms": 1000 * (ended - begun), "busy_ms": 1000 * lane.busy_s, "phases_ms": shown,
+        "idle_ms": 1000 * phases["idle"],
+    }  # fmt: skip
+
+
+def _busy(lanes: Sequence[Lane]) -> dict[str, float]:
+    """Seconds in which anybody played, and in which the trainer worked."""
+    playing = merged(each for lane in lanes if lane.name.startswith("generation") for each in lane.busy)
+    learning = merged(each for lane in lanes if lane.name == "training" for each in lane.busy)
+    return {"generation": _sum(playing), "training": _sum(learning), "both": overlap_s(playing, learning)}
+
+
+def _sum(intervals: Iterable[Interval]) -> float:
+    return sum(ended - begun for begun, ended in intervals)
+
+
+def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
+    """How much of the window each side was busy, both were, and who waited for whom."""
+    busy = _busy(lanes)
+    begun, ended = measured.window
+    waited = sum(each.waited_s for each in measured.played)
+    neither = (ended - begun) - busy["generation"] - busy["training"] + busy["both"]
+    return {
+        "window_ms": 1000 * (ended - begun),
+        "overlap_ms": 1000 * busy["both"],
+        "only_generation_ms": 1000 * (busy["generation"] - busy["both"]),
+        "only_training_ms": 1000 * (busy["training"] - busy["both"]),
+        "neither_ms": 1000 * max(0.0, neither),
+        "training_waited_ms": 1000 * waited,
+    }
+
+
+def _tokens(measured: Measured) -> dict[str, int]:
+    before, after = measured.before, measured.after
+    learns = measured.mode != "rollout"
+    return {
+        "generated": sum(each.rollout.generated_tokens for each in measured.played),
+        "trained": after.trained_tokens - before.trained_tokens if learns else 0,
+        "forwarded": after.forwarded_tokens - before.forwarded_tokens if learns else 0,
+        "prompt": sum(each.rollout.prompt_tokens for each in measured.played),
+    }
+
+
+def _rates(measured: Measured, busy: Mapping[str, float], wall: float | None) -> dict[str, float | None]:
+    """Null where the mode does not do it: what was played before the clock started has no rate."""
+    counted = _tokens(measured)
+    lanes = {"generated": "generation", "trained": "training", "forwarded": "training"}
+    done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(lanes))
+    seconds = {name: wall if wall is not None else busy[lane] for name, lane in lanes.items()}
+    return {name: counted[name] / seconds[name] if name in done and seconds[name] else None for name in lanes}
+
+
+def _inference(decisions: Sequence[Decision]) -> dict[str, Any]:
+    """Answers by kind of decision, and all together."""
+    kinds = sorted({each.phase for each in decisions})
+    return {kind: _answers([each for each in decisions if each.phase == kind]) for kind in kinds} | {
+        "all": _answers(decisions)
+    }
+
+
+def _answers(decisions: Sequence[Decision]) -> dict[str, Any]:
+    timings = [each.completion.timing for each in decisions]
+    latency = np.array([each.queue_s + each.prefill_s + each.decode_s for each in timings])
+    enough = len(latency) >= LEAST_FOR_QUANTILES
+    return {
+        "requests": len(decisions),
+        "prompt_tokens": sum(len(each.prompt) for each in decisions),
+        "completion_tokens": sum(len(each.completion.tokens) for each in decisions),
+        "queue_ms": 1000 * float(np.mean([each.queue_s for each in timings])),
+        "prefill_ms": 1000 * float(np.mean([each.prefill_s for each in timings])),
+        "decode_ms": 1000 * float(np.mean([each.decode_s for each in timings])),
+        "latency_ms": {
+            name: 1000 * float(np.quantile(latency, share)) if enough else None for name, share in QUANTILES.items()
+        },
+    }
+
+
+def _lags(measured: Measured) -> dict[str, float | None]:
+    lags = [each.lag for each in measured.played if each.lag is not None]
+    return {"max": max(lags), "mean": sum(lags) / len(lags)} if lags else {"max": None, "mean": None}
+
+
+def _buffer(measured: Measured, options: PlayOptions) -> dict[str, float | None]:
+    ready = [each.ready for each in measured.played]
+    if measured.mode != "e2e":
+        return {"configured": options.buffer_depth, "mean": None, "min": None, "max": None}
+    return {
+        "configured": options.buffer_depth, "mean": sum(ready) / len(ready), "min": min(ready), "max": max(ready),
+    }  # fmt: skip
+
+
+def _caches(measured: Measured) -> dict[str, int]:
+    parts = [part for each in measured.played for part in each.rollout.parts]
+    return {name: int(sum(part.counters[name] for part in parts)) for name in CACHES}
+
+
+def _players_peak(measured: Measured) -> int | None:
+    """Of the largest process that played; null where none did but this one."""
+    peaks = [part.peak_bytes for each in measured.played for part in each.rollout.parts if part.peak_bytes]
+    return max(peaks, default=None)
+
+
+def _work(measured: Measured) -> list[dict[str, Any]]:
+    """What each step had to do, so that two profiles can be held against each other step by step."""
+    return [
+        {
+            "step": each.step, "ms": 1000 * times.seconds, "decisions": len(each.rollout.decisions),
+            "positions": each.rollout.positions_hash, "prompt_tokens": each.rollout.prompt_tokens,
+            "completion_tokens": each.rollout.generated_tokens,
+        }
+        for each, times in zip(measured.played, measured.steps, strict=True)
+    ]  # fmt: skip

@@ -1,0 +1,150 @@
+"""fairtrial profile"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._progress import showing_progress
+from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
+from fairtrial.cli._signals import stopping
+from fairtrial.cli._streams import output_kept_free
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.core.options import LOOP_OPTIONS, not_benched
+from fairtrial.core.registry import load_recipe
+from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
+
+if TYPE_CHECKING:
+    from fairtrial.api.profile import Mode
+
+MODES: dict[str, str] = {
+    "rollout": "Measure playing alone: the same positions for every policy and prompt of one seed.",
+    "trainer": "Measure learning alone, from rollouts that were played before the clock started.",
+    "e2e": "Measure playing and learning together, with the buffer between them.",
+}
+OWN_OPTIONS: tuple[click.Parameter, ...] = (
+    click.Option(["--steps"], type=click.IntRange(min=1), help="Steps to measure.  [default: 10; with --smoke 1]"),
+    click.Option(["--no-warmup"], is_flag=True, help="Count the first steps too; else two are taken before."),
+    click.Option(["--smoke"], is_flag=True, help="The smallest real thing: 2 groups, 2 samples, horizon 1, one step."),
+    click.Option(["--profile-name"], metavar="NAME", help="What to keep it as.  [default: rollout, trainer or e2e]"),
+    click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), default=FIXED_SEEDS[0], show_default=True,
+                 help="Root of all randomness."),
+)  # fmt: skip
+
+
+class ProfileGroup(click.Group):
+    """Three things to measure, with the options of grpo, and three to do with what was measured."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*MODES, *super().list_commands(ctx)]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return _measuring(cmd_name) if cmd_name in MODES else super().get_command(ctx, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        others = {name: self.commands[name].get_short_help_str(80) for name in super().list_commands(ctx)}
+        with formatter.section("Commands"):
+            formatter.write_dl([*MODES.items(), *others.items()])
+
+
+def _measuring(mode: str) -> click.Command:
+    recipe = load_recipe("grpo")
+    unused = {*not_benched(recipe.options), *LOOP_OPTIONS} - {"device", "threads"}
+    unused |= {name for name in recipe.options.model_fields if "episode" in name}
+    body = _body(mode)  # type: ignore[arg-type]
+    shared: list[click.Parameter] = list(reversed(getattr(body, "__click_params__", [])))
+    return RecipeCommand(
+        recipe, own=OWN_OPTIONS, name=mode, params=[*flags(recipe, without=unused), *OWN_OPTIONS, *shared],
+        callback=body, help=MODES[mode],
+    )  # fmt: skip
+
+
+def _body(mode: Mode) -> Callable[..., Any]:
+    @with_output
+    def measure(out: Output, **given: Any) -> int:
+        from fairtrial.api.profile import ProfileTerms, profile
+        from fairtrial.cli._profile_text import show_profile
+
+        out.name_store()
+        with stopping() as should_stop, showing_progress(out, f"profile {mode}") as show, output_kept_free():
+            terms = ProfileTerms(
+                given["profile_name"], given["steps"], not given["no_warmup"], given["smoke"], given["seed"], out.store,
+                show, should_stop,
+            )  # fmt: skip
+            options = given_values(load_recipe("grpo").options, {**given, "steps": None})
+            found = profile(mode, options, terms)
+        document = {**found.document, "snapshot": str(found.place.snapshot), "trace": str(found.place.trace)}
+        out.give(document, document["work"], lambda console: show_profile(console, document))
+        return EXIT_OK
+
+    return measure
+
+
+@click.group("profile", cls=ProfileGroup, invoke_without_command=True)
+@click.pass_context
+def command(ctx: click.Context) -> None:
+    """Say where the time of reinforcement learning on a language model goes.
+
+    rollout, trainer and e2e take the options of train grpo, and keep a snapshot and a trace that opens in Perfetto. A
+    snapshot is named by its NAME, by NAME@NUMBER if there are several, or by its file.
+    """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+@command.command("show")
+@click.argument("name")
+@with_output
+def show_command(out: Output, name: str) -> int:
+    """Print what was measured: load, throughput, lag and buffer."""
+    from fairtrial.api.profile_diff import load_profile
+    from fairtrial.cli._profile_text import show_profile
+
+    path, document = load_profile(name, out.store)
+    document |= {"snapshot": str(path), "trace": str(path.parent / "trace")}
+    out.give(document, document["work"], lambda console: show_profile(console, document))
+    return EXIT_OK
+
+
+@command.command("diff")
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@click.option(
+    "--margin",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    default=0.05,
+    show_default=True,
+    help="A difference in time that does not matter.",
+)
+@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level of intervals.")
+@with_output
+def diff_command(out: Output, first: str, second: str, margin: float, level: float) -> int:
+    """Say whether B takes less time than A for the same work."""
+    from fairtrial.api.profile_diff import diff_profiles
+    from fairtrial.cli._profile_text import show_diff
+
+    found = diff_profiles(first, second, store=out.store, margin=margin, level=level)
+    out.give(found.to_dict(), found.rows(), lambda console: show_diff(console, found))
+    return EXIT_OK
+
+
+@command.command("check")
+@click.argument("name", metavar="SNAPSHOT")
+@click.argument("expressions", metavar="EXPRESSION…", nargs=-1, required=True)
+@with_output
+def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
+    """Check that expressions hold for a snapshot; exit 3 if one does not.
+
+    For example: 'policy_lag_steps.max<=max_policy_lag_steps'. Names are those of the JSON document.
+    """
+    from fairtrial.api.profile_diff import check_profile
+    from fairtrial.cli._profile_text import show_checks
+
+    found = check_profile(name, expressions, out.store)
+    rows = [{"holds": each.holds, "expression": each.text, "left": each.left, "right": each.right} for each in found]
+    document = {"schema": 1, "holds": all(each.holds for each in found), "checks": rows}
+    out.give(document, rows, lambda console: show_checks(console, found))
+    return EXIT_OK if document["holds"] else EXIT_CHECK

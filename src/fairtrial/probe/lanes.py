@@ -1,0 +1,137 @@
+"""Who was busy when: lanes of work side by side, each a row of exclusive spans, and what they had in common.
+
+A lane is made from the same notes that phases of a step are: every moment between its beginning and its end belongs to
+the innermost phase that is open, to the residual where work went on outside of any, or to nobody where it rested.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.probe.phases import RESIDUAL, ClockError
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of time that belongs to one phase."""
+
+    phase: str
+    begun: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.begun
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Spans in the order of time. `idle` names phases in which the lane only waits."""
+
+    name: str
+    spans: Sequence[Span]
+    idle: frozenset[str] = frozenset()
+
+    @property
+    def busy(self) -> list[Interval]:
+        return merged((span.begun, span.ended) for span in self.spans if span.phase not in self.idle)
+
+    @property
+    def busy_s(self) -> float:
+        return sum(ended - begun for begun, ended in self.busy)
+
+    def phases(self, window: Interval) -> dict[str, float]:
+        """Seconds of each phase within a window; what no span covers is `idle`. They add up to the window."""
+        begun, ended = window
+        found: dict[str, float] = {}
+        for span in self.spans:
+            inside = min(span.ended, ended) - max(span.begun, begun)
+            if inside > 0:
+                found[span.phase] = found.get(span.phase, 0.0) + inside
+        rest = (ended - begun) - sum(found.values())
+        return {**found, "idle": max(0.0, rest)}
+
+
+def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
+    """The notes of one piece of work, from its beginning to its end, as spans without gaps."""
+    spans: list[Span] = []
+    open_phases: list[str] = []
+    mark = begun
+
+    def pass_to(now: float) -> None:
+        nonlocal mark
+        if now < mark:
+            raise ClockError(f"the clock went back by {mark - now:g} s")
+        if now > mark:
+            spans.append(Span(open_phases[-1] if open_phases else RESIDUAL, mark, now))
+        mark = now
+
+    for (kind, name), now in zip(notes[::2], notes[1::2], strict=True):
+        pass_to(now)
+        if kind == "open":
+            open_phases.append(name)
+        elif not open_phases or open_phases.pop() != name:
+            raise ClockError(f"phase '{name}' ended, but it was not the one that began last")
+    pass_to(ended)
+    return spans
+
+
+def spans_of_steps(notes: Sequence[Any]) -> list[Span]:
+    """The notes of a timer of steps as spans: what lies between a step's end and the next beginning is nobody's."""
+    spans: list[Span] = []
+    begun, inside = 0.0, []
+    for mark, now in zip(notes[::2], notes[1::2], strict=True):
+        if mark is None:
+            begun, inside = now, []
+        elif isinstance(mark, int):
+            spans += spans_of(inside, begun, now)
+            begun, inside = now, []
+        else:
+            inside += [mark, now]
+    return spans
+
+
+def merged(intervals: Iterable[Interval]) -> list[Interval]:
+    """The same moments as intervals that do not touch."""
+    found: list[Interval] = []
+    for begun, ended in sorted(intervals):
+        if found and begun <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], ended))
+        else:
+            found.append((begun, ended))
+    return found
+
+
+def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
+    """Seconds in which both were busy: the intersection of two sets of intervals."""
+    found, other = 0.0, 0
+    for begun, ended in first:
+        while other < len(second) and second[other][1] <= begun:
+            other += 1
+        ahead = other
+        while ahead < len(second) and second[ahead][0] < ended:
+            found += min(ended, second[ahead][1]) - max(begun, second[ahead][0])
+            ahead += 1
+    return found
+
+
+def chrome_trace(lanes: Sequence[Lane], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The lanes as a document that Perfetto opens: one row each, times in microseconds from the first span."""
+    first = min((span.begun for lane in lanes for span in lane.spans), default=0.0)
+    events: list[dict[str, Any]] = [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "fairtrial profile"}}
+    ]
+    for row, lane in enumerate(lanes, 1):
+        events.append({"ph": "M", "pid": 1, "tid": row, "name": "thread_name", "args": {"name": lane.name}})
+        events += [
+            {
+                "ph": "X", "pid": 1, "tid": row, "name": span.phase, "cat": lane.name,
+                "ts": (span.begun - first) * 1e6, "dur": span.seconds * 1e6,
+            }
+            for span in lane.spans
+        ]  # fmt: skip
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(facts)}

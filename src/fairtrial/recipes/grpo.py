@@ -1,0 +1,137 @@
+"""Reinforcement learning of a language model that plays a game, by comparing groups of samples (GRPO)."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from pathlib import Path
+from typing import Literal
+
+from pydantic import model_validator
+
+from fairtrial.core.cautions import NO_GROUP_BASELINE
+from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.specs import Metric
+from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.recipes.lm.games import why_missing
+
+SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
+REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors")
+EXTRA = "lm"
+METRIC = Metric("return_mean", "max")
+EXAMPLE = {"variants": {"untrained": {"learning_rate": 0.0}, "trained": {}}}
+BUILT_IN = "tiny"
+
+
+class PlayOptions(TorchOptions):
+    """What a rollout, a training step, and `profile` take."""
+
+    steps: int = option(
+        60, "Training steps; each is a rollout and the updates on it.", role=Role.TRAINING, unit="steps", ge=1,
+        le=MOST_STEPS,
+    )  # fmt: skip
+    eval_every: int = option(
+        20, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
+    )
+    checkpoint_every: int = option(
+        20, "Save a checkpoint every N steps and at the end; 0: none.", role=Role.CHECKPOINT, unit="steps", ge=0
+    )
+    game: Literal["orders", "diplomacy"] = option("orders", "Game to play.", role=Role.DATA)
+    compact_prompts: bool = option(
+        False, "Show the least that distinguishes positions instead of everything in words.", role=Role.DATA
+    )
+    opening_decisions: int = option(
+        8, "Groups start after at most so many random orders.", role=Role.DATA, unit="decisions", ge=0
+    )
+    state_age: int = option(
+        4, "Policy versions after which groups start from new positions.", role=Role.DATA, unit="versions", ge=1
+    )
+    model: str = option(
+        BUILT_IN, "What plays: the built-in tiny Llama, or a Hugging Face model directory.", role=Role.MODEL
+    )
+    method: Literal["lora", "full"] = option(
+        "lora", "What learns: all weights, or low-rank additions.", role=Role.MODEL
+    )
+    rank: int = option(16, "Rank of the additions of lora.", role=Role.MODEL, ge=1)
+    groups: int = option(8, "Positions that samples start from, per step.", role=Role.TRAINING, unit="groups", ge=1)
+    samples: int = option(8, "Samples that start from one position.", role=Role.TRAINING, unit="samples", ge=1)
+    horizon: int = option(4, "Decisions of a sample.", role=Role.TRAINING, unit="decisions", ge=1)
+    temperature: float = option(1.0, "Temperature of sampling.", role=Role.TRAINING, gt=0)
+    batch_groups: int = option(8, "Groups that are sampled together.", role=Role.TRAINING, unit="groups", ge=1)
+    epochs: int = option(1, "Passes over a rollout.", role=Role.TRAINING, unit="passes", ge=1)
+    chunk: int = option(
+        16,
+        "Prompts, each with its samples, that are read in one forward pass.",
+        role=Role.TRAINING,
+        unit="prompts",
+        ge=1,
+    )
+    learning_rate: float = option(5e-3, "Learning rate of AdamW.", role=Role.TRAINING, ge=0)
+    clip_low: float = option(
+        0.2, "How far the likelihood of a token may fall in a step.", role=Role.TRAINING, gt=0, lt=1
+    )
+    clip_high: float = option(0.28, "How far it may rise.", role=Role.TRAINING, gt=0)
+    kl_weight: float = option(0.01, "Weight of the divergence from the frozen model.", role=Role.TRAINING, ge=0)
+    max_grad_norm: float = option(1.0, "Longest gradient; longer ones are shortened.", role=Role.TRAINING, gt=0)
+    buffer_depth: int = option(
+        0, "Rollouts that may wait while the trainer works; 0: play and learn in turns.", role=Role.TRAINING, ge=0
+    )
+    policy_lag: int = option(1, "Versions that a rollout may be behind.", role=Role.TRAINING, unit="versions", ge=0)
+    workers: int = option(1, "Processes that play beside the trainer, with a buffer.", role=Role.SPEED, ge=1)
+    use_state_cache: bool = option(False, "Keep the positions that groups start from while they last.", role=Role.SPEED)
+    use_prefix_cache: bool = option(True, "Keep what the model made of the beginnings of prompts.", role=Role.COMPUTE)
+    eval_episodes: int = option(
+        20, "Games that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
+    )
+    report_episodes: int = option(100, "Games that are reported on.", role=Role.EVALUATION, unit="episodes", ge=1)
+    episode_decisions: int = option(
+        16, "Decisions after which an evaluated game is cut off.", role=Role.EVALUATION, unit="decisions", ge=1
+    )
+
+    @property
+    def built_in(self) -> bool:
+        return self.model == BUILT_IN
+
+    @model_validator(mode="after")
+    def _model_exists(self) -> PlayOptions:
+        if self.model != BUILT_IN and not (Path(self.model) / "config.json").is_file():
+            raise ValueError(f"model: {self.model} is neither '{BUILT_IN}' nor a folder with a config.json")
+        return self
+
+    @model_validator(mode="after")
+    def _game_is_installed(self) -> PlayOptions:
+        problem = why_missing(self.game)
+        if problem:
+            raise ValueError(f"game: {problem}")
+        return self
+
+
+class Options(PlayOptions):
+    @model_validator(mode="after")
+    def _groups_have_a_baseline(self) -> Options:
+        if self.samples < 2:
+            raise ValueError(
+                "samples: a group of one has nothing to be compared with, so nothing would be learned; use 2 or more"
+            )
+        return self
+
+
+def warm() -> None:
+    for package in ("torch", "peft", "transformers", "tokenizers"):
+        importlib.import_module(package)
+
+
+def data(options: PlayOptions, cache: Cache) -> Dataset | None:
+    """The weights of a directory are part of what a run is; the built-in model is made from the seed."""
+    if options.model == BUILT_IN:
+        return None
+    folder = Path(options.model)
+    return Dataset(folder.name, hash_files(folder), folder)
+
+
+def build(options: PlayOptions, setting: Setting) -> Trainable:
+    from fairtrial.recipes.lm.run import Run
+
+    if options.samples < 2:
+        setting.cautions.append(NO_GROUP_BASELINE.fill())
+    return Run(options, setting)

@@ -1,0 +1,117 @@
+"""What a run of GRPO is put together from, in the trainer's process and in those that play."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Cache
+from fairtrial.recipes.lm.engine import Engine
+from fairtrial.recipes.lm.games import load_game
+from fairtrial.recipes.lm.learner import Learner, Terms
+from fairtrial.recipes.lm.model import load_adapter, model_from, tiny_model
+from fairtrial.recipes.lm.nouns import Completion, Floats, Sample, Tokens, Values
+from fairtrial.recipes.lm.rollouts import Player, PlayTerms, Reference
+from fairtrial.recipes.lm.tokens import Tokenizer, tokenizer_file
+from fairtrial.recipes.lm.weights import Blueprint
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.grpo import PlayOptions
+
+VERSIONS_KEPT = 2
+"""Versions of the policy that an engine keeps: the one that plays, and the one that is evaluated."""
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Where a tokenizer is found: a file of ours, or the directory of a model."""
+
+    path: Path
+    ours: bool
+
+    def load(self) -> Tokenizer:
+        return Tokenizer.from_file(self.path) if self.ours else Tokenizer.from_directory(self.path)
+
+
+def find_vocabulary(options: PlayOptions, cache: Cache) -> Vocabulary:
+    if options.built_in:
+        return Vocabulary(tokenizer_file(cache), ours=True)
+    return Vocabulary(Path(options.model), ours=False)
+
+
+def make_blueprint(options: PlayOptions, streams: Streams, vocabulary: int) -> Blueprint:
+    learned = {"method": options.method, "rank": options.rank, "lora_seed": streams.seed("init", "adapters")}
+    if options.built_in:
+        return tiny_model(vocabulary, streams.seed("init"), **learned)
+    return model_from(Path(options.model), **learned)
+
+
+def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
+    return PlayTerms(
+        groups=options.groups, samples=options.samples, horizon=options.horizon, compact=options.compact_prompts,
+        temperature=options.temperature, batch_groups=options.batch_groups, opening_decisions=options.opening_decisions,
+        state_age=options.state_age, state_cache=options.use_state_cache, prefix_cache=options.use_prefix_cache,
+        scripted=scripted,
+    )  # fmt: skip
+
+
+def learning_terms(options: PlayOptions) -> Terms:
+    return Terms(
+        learning_rate=options.learning_rate, beta=options.kl_weight, clip_low=options.clip_low,
+        clip_high=options.clip_high, max_grad_norm=options.max_grad_norm, chunk=options.chunk,
+        most_weight=None if options.temperature == 1 else MOST_WEIGHT,
+    )  # fmt: skip
+
+
+MOST_WEIGHT = 2.0
+"""Tokens drawn at another temperature count by how likely the policy itself finds them, up to this."""
+
+
+def make_player(
+    game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], terms: PlayTerms,
+    streams: Streams, learner: Learner | None,
+) -> Player:  # fmt: skip
+    engine = Engine(blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT)
+    return Player(load_game(game), tokenizer, engine, terms, streams, learner and frozen_opinion(learner))
+
+
+def frozen_opinion(learner: Learner) -> Reference:
+    """What the frozen model thinks of completions. Equal prompts are put beside each other, so that each is read once."""
+
+    def ask(written: Sequence[tuple[Tokens, Completion]]) -> list[Floats]:
+        order = sorted(range(len(written)), key=lambda number: written[number][0])
+        samples = [Sample(*written[number], None, 0.0) for number in order]
+        told = dict(zip(order, learner.reference_logprobs(samples), strict=True))
+        return [told[number] for number in range(len(written))]
+
+    return ask
+
+
+@dataclass(frozen=True)
+class RemotePlayer:
+    """Makes a player in another process, from plain values and files: nothing there needs `transformers`."""
+
+    game: str
+    vocabulary: Vocabulary
+    blueprint: Blueprint
+    adapters: Path
+    terms: PlayTerms
+    seed: int
+    learning: Terms
+
+    def __call__(self) -> Player:
+        learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
+        tokenizer = self.vocabulary.load()
+        return make_player(
+            self.game, tokenizer, self.blueprint, self._load, self.terms, Streams(self.seed), learner
+        )  # fmt: skip
+
+    def _load(self, version: int) -> Values:
+        return load_adapter(version_folder(self.adapters, version))
+
+
+def version_folder(adapters: Path, version: int) -> Path:
+    return adapters / f"version-{version}"

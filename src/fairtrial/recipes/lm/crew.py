@@ -1,0 +1,113 @@
+"""Players in processes of their own. Each gets the frozen model once and reads adapters from the run's folder.
+
+A task is sent to whoever is idle, by a thread that also listens, so that nobody waits for the trainer to have time. The
+processes are started afresh, not forked: a copy of a process with threads can hang for good.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import resource
+import signal
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+
+from fairtrial.core.training import Watch
+from fairtrial.recipes.lm.nouns import Part
+from fairtrial.recipes.lm.rollouts import Notes, Player
+from fairtrial.recipes.lm.schedule import Buffer, Task
+
+MakePlayer = Callable[[], Player]
+WAIT_S = 5.0
+
+
+class Processes:
+    """A crew of `count` processes. `make_player` is called in each of them and must be picklable."""
+
+    def __init__(self, buffer: Buffer, make_player: MakePlayer, count: int) -> None:
+        self._buffer = buffer
+        self._tasks: deque[Task] = deque()
+        self._idle: list[Connection] = []
+        self._turn = threading.Lock()
+        self._closing = False
+        self._members: dict[Connection, BaseProcess] = dict(_start(make_player) for _ in range(count))
+        self._idle.extend(self._members)
+        self._listener = threading.Thread(target=self._listen, name="rollouts", daemon=True)
+        self._listener.start()
+
+    def assign(self, task: Task) -> None:
+        with self._turn:
+            self._tasks.append(task)
+            self._hand_out()
+
+    def close(self) -> None:
+        self._closing = True
+        for line, process in self._members.items():
+            line.close()  # a player whose line is cut ends by itself, after what it is at
+            process.terminate()
+        for process in self._members.values():
+            process.join(WAIT_S)
+        self._listener.join(WAIT_S)
+
+    def _hand_out(self) -> None:
+        while self._tasks and self._idle:
+            self._idle.pop().send(self._tasks.popleft())
+
+    def _listen(self) -> None:
+        try:
+            while not self._closing:
+                for line in wait(list(self._members), timeout=1.0):
+                    assert isinstance(line, Connection)
+                    self._hear(line)
+        except (EOFError, OSError) as error:
+            if not self._closing:
+                self._buffer.fail(f"a process that plays has ended ({error or 'its line is cut'})")
+
+    def _hear(self, line: Connection) -> None:
+        told = line.recv()
+        if isinstance(told, str):
+            self._buffer.fail(f"a process that plays has failed: {told}")
+            return
+        with self._turn:
+            self._idle.append(line)
+            self._hand_out()
+        self._buffer.deliver(told)
+
+
+def _start(make_player: MakePlayer) -> tuple[Connection, BaseProcess]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=play, args=(theirs, make_player), daemon=True, name="rollouts")
+    process.start()
+    theirs.close()
+    return ours, process
+
+
+def play(line: Connection, make_player: MakePlayer) -> None:
+    """What a process of the crew does: tasks in, parts out, until the line is cut."""
+    import torch
+
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then cuts the line
+    try:
+        player = make_player()
+        while True:
+            line.send(noted(player, line.recv()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must hear of it
+        line.send("".join(traceback.format_exception_only(error)).strip())
+
+
+def noted(player: Player, task: Task) -> Part:
+    """A part, with the borders of its phases."""
+    notes = Notes()
+    part = player.part(task.step, task.version, task.batch, Watch([notes]))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return replace(part, notes=notes.notes, player=os.getpid(), peak_bytes=peak)

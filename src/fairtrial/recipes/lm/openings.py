@@ -1,0 +1,63 @@
+"""Where groups start: positions in the middle of games, replaced as the policy grows older.
+
+The position of a group is a function of its number and of the policy's generation (its version over the age limit), so
+that keeping positions saves the playing of the moves before them and changes nothing else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fairtrial.core.streams import Streams
+from fairtrial.recipes.lm.games import Game, Position
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A position and the version of the policy that it was first asked for by."""
+
+    position: Position
+    version: int
+
+
+class Openings:
+    """Opens games and plays some random legal orders, at most `most_decisions`; `kept` remembers what came of it."""
+
+    def __init__(self, game: Game, streams: Streams, *, most_decisions: int, age: int, kept: bool) -> None:
+        self.game, self.streams, self.most, self.age, self.kept = game, streams, most_decisions, age, kept
+        self.hits = self.misses = self.expired = 0
+        self._states: dict[tuple[int, int], Kept] = {}
+
+    def position(self, version: int, group: int) -> Position:
+        key = (version // self.age, group)
+        found = self._states.get(key)
+        if found is not None:
+            self.hits += 1
+            return found.position
+        self.misses += 1
+        position = self._play(*key)
+        if self.kept:
+            self._forget(version)
+            self._states[key] = Kept(position, version)
+        return position
+
+    def counters(self) -> dict[str, int]:
+        return {"state_hits": self.hits, "state_misses": self.misses, "state_expired": self.expired}
+
+    def _forget(self, version: int) -> None:
+        """Positions of earlier generations are too old for this version and all that follow."""
+        old = [key for key in self._states if key[0] < version // self.age]
+        self.expired += len(old)
+        for key in old:
+            del self._states[key]
+
+    def _play(self, generation: int, group: int) -> Position:
+        chance = self.streams.numpy("env", "opening", generation, group)
+        position = self.game.open(int(chance.integers(2**31)))
+        for _ in range(int(chance.integers(self.most + 1))):
+            legal = position.legal()
+            after, _ = position.play(legal[int(chance.integers(len(legal)))])
+            if after.over:
+                break
+            position = after
+        return position

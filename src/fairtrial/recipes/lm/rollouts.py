@@ -1,0 +1,198 @@
+"""Playing: groups of samples that start from one position and go on for some decisions, all advanced together.
+
+Everything random is a function of (run, step, group, sample, decision). Which groups are sampled together is fixed by
+the options, so a rollout is bit for bit the same whoever plays it, and however many play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Observer, Split, Watch
+from fairtrial.recipes.lm.engine import Engine
+from fairtrial.recipes.lm.games import Game, Position
+from fairtrial.recipes.lm.nouns import Completion, Decision, Floats, Part, Request, Rollout, Sample, Tokens, Trajectory
+from fairtrial.recipes.lm.openings import Openings
+from fairtrial.recipes.lm.tokens import Tokenizer
+from fairtrial.recipes.lm.trie import Tries
+
+KNOWN_TEXTS = 4096
+"""Prompts and sets of orders whose tokens are kept: positions come back, within a group and from step to step."""
+
+
+@dataclass(frozen=True)
+class PlayTerms:
+    """How rollouts are played: the part of the options that a worker needs."""
+
+    groups: int
+    samples: int
+    horizon: int
+    compact: bool
+    temperature: float
+    batch_groups: int
+    opening_decisions: int
+    state_age: int
+    state_cache: bool
+    prefix_cache: bool
+    scripted: bool = False
+    """Orders are drawn, whatever the model says: two measurements then see the same positions. Not to be learned from."""
+
+    @property
+    def batches(self) -> int:
+        return -(-self.groups // self.batch_groups)
+
+    def groups_of(self, batch: int) -> range:
+        return range(batch * self.batch_groups, min(self.groups, (batch + 1) * self.batch_groups))
+
+
+class Notes(Observer):
+    """Keeps the borders of phases with their times, to be sent to who adds them up."""
+
+    borders = "phases"
+
+    def __init__(self) -> None:
+        self.notes: list[Any] = []
+
+
+@dataclass
+class Seat:
+    """One sample on its way."""
+
+    group: int
+    sample: int
+    position: Position
+    decisions: list[Decision] = field(default_factory=list)
+
+
+Reference = Callable[[Sequence[tuple[Tokens, Completion]]], Sequence[Floats]]
+
+
+class Player:
+    """Plays a game with a language model, one order after another."""
+
+    def __init__(
+        self, game: Game, tokenizer: Tokenizer, engine: Engine, terms: PlayTerms, streams: Streams,
+        reference: Reference | None = None,
+    ) -> None:  # fmt: skip
+        self.game, self.engine, self.terms, self.streams = game, engine, terms, streams
+        self.openings = Openings(
+            game, streams, most_decisions=terms.opening_decisions, age=terms.state_age, kept=terms.state_cache
+        )
+        self._tokenizer, self._reference = tokenizer, reference
+        self._rules = game.rules(compact=terms.compact)
+        self._rule_tokens = tokenizer.encode(self._rules)
+        self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
+        self._tries = Tries(tokenizer.encode, tokenizer.end)
+        self._prefix = len(self._rule_tokens) if terms.prefix_cache else 0
+
+    def part(self, step: int, version: int, batch: int, watch: Watch) -> Part:
+        """Play the groups of a batch from their openings for as many decisions as the horizon has."""
+        before, begun = self.counters(), watch.clock()
+        with watch.phase("game"):
+            seats = [
+                Seat(group, sample, position)
+                for group in self.terms.groups_of(batch)
+                for position in [self.openings.position(version, group)]
+                for sample in range(self.terms.samples)
+            ]
+        for turn in range(self.terms.horizon):
+            deciding = [seat for seat in seats if not seat.position.over]
+            if not deciding:
+                break
+            seeds = [self.streams.seed("env", "sample", step, seat.group, seat.sample, turn) for seat in deciding]
+            self._decide(deciding, seeds, version, self.terms.temperature, watch)
+        with watch.phase("reference"):
+            trajectories = self._judged(seats)
+        after = self.counters()
+        counted = {name: after[name] - before.get(name, 0) for name in after}
+        return Part(step, batch, version, trajectories, begun, watch.clock(), counters=counted)
+
+    def episodes(self, split: Split, count: int, part: int, decisions: int, version: int) -> list[float]:
+        """Returns of whole games from their beginning, with the likeliest orders. No two parts share any."""
+        seats = [
+            Seat(0, each, self.game.open(self.streams.seed(split, "episodes", part, each))) for each in range(count)
+        ]
+        for _ in range(decisions):
+            deciding = [seat for seat in seats if not seat.position.over]
+            if not deciding:
+                break
+            self._decide(deciding, [0] * len(deciding), version, 0.0, Watch())
+        return [sum(decision.reward for decision in seat.decisions) for seat in seats]
+
+    def counters(self) -> dict[str, float]:
+        return {**asdict(self.engine.counters), **self.openings.counters()}
+
+    def _decide(
+        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: Watch
+    ) -> None:
+        """One order for each seat, all written together."""
+        with watch.phase("tokenize"):
+            requests = [self._request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
+        with watch.phase("generate"):
+            completions = self.engine.complete(requests, version, temperature=temperature)
+        with watch.phase("game"):
+            for seat, request, completion in zip(seats, requests, completions, strict=True):
+                self._play(seat, request, completion)
+
+    def _request(self, position: Position, seed: int) -> Request:
+        trie = self._tries.of(position.legal())
+        prompt = self._read(position.prompt(compact=self.terms.compact))
+        return Request(prompt, seed, trie, trie.depth, prefix=self._prefix)
+
+    def _tokens(self, prompt: str) -> Tokens:
+        """The rules, which all prompts begin with, and the rest."""
+        return self._rule_tokens + self._tokenizer.encode(prompt.removeprefix(self._rules))
+
+    def _play(self, seat: Seat, request: Request, completion: Completion) -> None:
+        before = seat.position
+        legal = before.legal() if self.terms.scripted else ()
+        order = legal[request.seed % len(legal)] if legal else self._tokenizer.decode(completion.tokens[:-1])
+        seat.position, reward = before.play(order)
+        position = before.prompt(compact=True) if self.terms.scripted else ""
+        seat.decisions.append(Decision(request.prompt, completion, None, before.phase, reward, position))
+
+    def _judged(self, seats: Sequence[Seat]) -> list[Trajectory]:
+        """Trajectories, with what the frozen model thinks of every order where somebody can tell."""
+        decisions = [decision for seat in seats for decision in seat.decisions]
+        if self._reference is None:
+            told: Sequence[Floats | None] = [None] * len(decisions)
+        else:
+            told = self._reference([(each.prompt, each.completion) for each in decisions])
+        judged = iter(replace(each, reference=reference) for each, reference in zip(decisions, told, strict=True))
+        return [Trajectory(seat.group, seat.sample, [next(judged) for _ in seat.decisions]) for seat in seats]
+
+
+def samples_of(rollout: Rollout) -> list[Sample]:
+    """What is learned: every decision, with how much better its sample did than the others of its group.
+
+    Samples of equal prompts follow each other, so that each prompt is read once.
+    """
+    advantages = _advantages(rollout.trajectories)
+    placed = [
+        (
+            (each.group, turn, decision.prompt),
+            Sample(decision.prompt, decision.completion, decision.reference, advantage),
+        )
+        for each, advantage in zip(rollout.trajectories, advantages, strict=True)
+        for turn, decision in enumerate(each.decisions)
+    ]
+    return [sample for _, sample in sorted(placed, key=lambda pair: pair[0])]
+
+
+def _advantages(trajectories: Sequence[Trajectory]) -> list[float]:
+    """Returns in units of their group's deviation from its mean; 0 where all of a group did equally well."""
+    totals = np.array([each.total for each in trajectories])
+    groups = np.array([each.group for each in trajectories])
+    found = np.zeros(len(totals))
+    for group in np.unique(groups):
+        mine = groups == group
+        spread = totals[mine].std()
+        if spread > 0:
+            found[mine] = (totals[mine] - totals[mine].mean()) / spread
+    return [float(each) for each in found]

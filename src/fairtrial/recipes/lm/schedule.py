@@ -1,0 +1,119 @@
+"""Who plays when: rollouts by appointment, at most so many policy versions old.
+
+Step t improves policy version t − 1 to version t. Its rollout is played by version t − 1 − lag, exactly, where the lag
+is the smaller of the buffer's depth and the budget; the first rollouts are played by version 0. The bound holds because
+nothing else can happen, and a run is the same whoever is slow. A rollout is asked for as soon as its version exists, so at
+most `lag` of them wait while the trainer works.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from fairtrial.core.training import Clock
+from fairtrial.recipes.lm.nouns import Part, Rollout
+
+
+@dataclass(frozen=True)
+class Task:
+    """A batch of groups of a step, to be played by a version."""
+
+    step: int
+    version: int
+    batch: int
+
+
+class Crew(Protocol):
+    """Those who play beside the trainer. `assign` returns at once; parts come back through `deliver`, in any order."""
+
+    def assign(self, task: Task) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def lag_of(depth: int, budget: int) -> int:
+    return min(depth, budget)
+
+
+def version_for(step: int, lag: int) -> int:
+    return max(0, step - 1 - lag)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A rollout as the trainer got it: how old it was, how long it had to wait for it, and how many more were ready."""
+
+    rollout: Rollout
+    lag: int
+    waited_s: float
+    ready: int
+
+
+class Buffer:
+    """Between the crew and the trainer. The trainer publishes versions and takes rollouts in the order of steps."""
+
+    def __init__(self, make_crew: Callable[[Buffer], Crew], *, lag: int, batches: int, last: int, clock: Clock) -> None:
+        self.lag, self._batches, self._last, self._clock = lag, batches, last, clock
+        self._make_crew = make_crew
+        self._crew: Crew | None = None
+        self._asked = self._version = 0
+        self._parts: dict[int, dict[int, Part]] = {}
+        self._changed = threading.Condition()
+        self._failure: str | None = None
+
+    def begin(self, version: int) -> None:
+        """Training goes on after `version` updates. Who played before is dismissed: it may have been another past."""
+        self.close()
+        self._parts, self._failure = {}, None
+        self._asked = self._version = version
+
+    def publish(self, version: int) -> None:
+        """A version can be played from now on."""
+        self._version = version
+        if self._crew is not None:
+            self._ask(version + 1 + self.lag)
+
+    def take(self, step: int) -> Taken:
+        """The rollout of a step; waits until it is whole. The crew is called together when it is first needed."""
+        self._crew = self._crew or self._make_crew(self)
+        self._ask(self._version + 1 + self.lag)
+        begun = self._clock()
+        with self._changed:
+            self._changed.wait_for(lambda: self._failure or self._whole(step))
+            if self._failure:
+                raise RuntimeError(self._failure)
+            parts = self._parts.pop(step)
+            ready = sum(self._whole(each) for each in self._parts)
+        rollout = Rollout(step, version_for(step, self.lag), [parts[batch] for batch in sorted(parts)])
+        return Taken(rollout, step - 1 - rollout.version, self._clock() - begun, ready)
+
+    def deliver(self, part: Part) -> None:
+        """Called by the crew, from a thread of its own."""
+        with self._changed:
+            self._parts.setdefault(part.step, {})[part.batch] = part
+            self._changed.notify_all()
+
+    def fail(self, reason: str) -> None:
+        """Nothing more will come."""
+        with self._changed:
+            self._failure = self._failure or reason
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        crew, self._crew = self._crew, None
+        if crew is not None:
+            crew.close()
+
+    def _whole(self, step: int) -> bool:
+        return len(self._parts.get(step, ())) == self._batches
+
+    def _ask(self, up_to: int) -> None:
+        """Ask for the steps that were not asked for yet; none beyond the last, nobody would take it."""
+        assert self._crew is not None
+        while self._asked < min(up_to, self._last):
+            self._asked += 1
+            for batch in range(self._batches):
+                self._crew.assign(Task(self._asked, version_for(self._asked, self.lag), batch))

@@ -1,0 +1,81 @@
+"""Snapshots of profiles: each is kept under its name with a number, and nothing is ever overwritten."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.paths import ProfilePaths, StorePaths, check_name
+from fairtrial.record.atomic import replace_bytes, store_errors
+
+NEWEST = "@"
+
+
+def new_profile(store: StorePaths, name: str) -> ProfilePaths:
+    """A place for the next snapshot of that name. Two processes never get the same."""
+    folder = store.profiles / check_name("profile", name)
+    with store_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        number = max(_numbers(folder), default=0) + 1
+        while True:
+            with contextlib.suppress(FileExistsError):
+                (folder / str(number)).mkdir()
+                return ProfilePaths(folder / str(number))
+            number += 1
+
+
+def write_profile(place: ProfilePaths, document: Mapping[str, Any], trace: Mapping[str, Any]) -> None:
+    """The trace first: a snapshot that is there has all that it names."""
+    with store_errors(place.root):
+        place.trace.mkdir(exist_ok=True)
+        replace_bytes(place.lanes, orjson.dumps(trace))
+        replace_bytes(place.snapshot, orjson.dumps(document, option=orjson.OPT_INDENT_2))
+
+
+def find_profile(store: StorePaths, word: str) -> Path:
+    """The snapshot that a person means: a file, NAME for the newest of that name, or NAME@NUMBER."""
+    if word.endswith(".json") or Path(word).is_file():
+        return Path(word)
+    name, _, number = word.partition(NEWEST)
+    known = profile_names(store)
+    if name not in known:
+        raise UserError(unknown("profile", name, known) if known else "there are no profiles in this store yet",
+                        hint="Make one with: fairtrial profile e2e --profile-name NAME")  # fmt: skip
+    numbers = known[name]
+    if number and number not in map(str, numbers):
+        raise UserError(f"profile '{name}' has no number {number}", hint=f"It has {', '.join(map(str, numbers))}.")
+    return ProfilePaths(store.profiles / name / (number or str(numbers[-1]))).snapshot
+
+
+def read_profile(path: Path, schema: int) -> dict[str, Any]:
+    try:
+        found = orjson.loads(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    except orjson.JSONDecodeError:
+        raise UserError(f"{path} is not a snapshot of a profile: it is no JSON") from None
+    if not isinstance(found, dict) or found.get("kind") != "profile":
+        raise UserError(f"{path} is not a snapshot of a profile")
+    if found.get("schema") != schema:
+        raise UserError(f"{path} has schema {found.get('schema')}, and this program knows {schema}")
+    return found
+
+
+def profile_names(store: StorePaths) -> dict[str, list[int]]:
+    """The profiles of a store, with the numbers of their snapshots."""
+    folders = sorted(store.profiles.iterdir()) if store.profiles.is_dir() else []
+    numbered = {folder.name: _numbers(folder) for folder in folders if folder.is_dir()}
+    return {name: numbers for name, numbers in numbered.items() if numbers}
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Finished ones: a measurement that was stopped left no snapshot."""
+    found = [
+        int(each.name) for each in folder.iterdir() if each.name.isdigit() and ProfilePaths(each).snapshot.is_file()
+    ]
+    return sorted(found)

@@ -1,0 +1,106 @@
+"""Rollouts by appointment: never older than the budget, whatever the crew does, and taken in order."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairtrial.recipes.lm.nouns import Part
+from fairtrial.recipes.lm.schedule import Buffer, Task, lag_of, version_for
+
+
+class Dawdlers:
+    """Threads that deliver in an order of their own, and remember what they were asked for, and when."""
+
+    def __init__(self, buffer: Buffer, published: list[int], seed: int, batches: int) -> None:
+        self.buffer, self.published, self.chance = buffer, published, random.Random(seed)
+        self.tasks: list[Task] = []
+        self.held: list[Task] = []
+        self.batches = batches
+
+    def assign(self, task: Task) -> None:
+        assert task.version <= self.published[-1], "asked for by a version that does not exist yet"
+        self.tasks.append(task)
+        threading.Thread(target=self._deliver, args=(task, self.chance.random() / 500), daemon=True).start()
+
+    def _deliver(self, task: Task, pause: float) -> None:
+        time.sleep(pause)
+        self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
+
+    def close(self) -> None: ...
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 5), st.integers(1, 3), st.integers(1, 8), st.integers(0, 2**16))
+def test_the_lag_is_never_above_the_budget_nor_the_buffer_above_its_depth(
+    depth: int, budget: int, batches: int, steps: int, seed: int
+) -> None:
+    published, crews = [0], []
+
+    def make(buffer: Buffer) -> Dawdlers:
+        crews.append(Dawdlers(buffer, published, seed, batches))
+        return crews[-1]
+
+    buffer = Buffer(make, lag=lag_of(depth, budget), batches=batches, last=steps, clock=time.perf_counter)
+    buffer.begin(0)
+    for step in range(1, steps + 1):
+        taken = buffer.take(step)
+        assert taken.rollout.step == step
+        assert [part.batch for part in taken.rollout.parts] == list(range(batches))
+        assert taken.lag == step - 1 - taken.rollout.version <= budget
+        assert taken.ready <= depth
+        published.append(step)
+        buffer.publish(step)
+    [crew] = crews
+    assert sorted((task.step, task.batch) for task in crew.tasks) == [
+        (step, batch) for step in range(1, steps + 1) for batch in range(batches)
+    ], "something was played twice, not at all, or for nobody"
+
+
+def test_a_rollout_is_asked_for_as_soon_as_its_version_exists() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Eager:
+        def __init__(self, buffer: Buffer) -> None:
+            self.buffer = buffer
+
+        def assign(self, task: Task) -> None:
+            asked.append((task.step, task.version))
+            self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
+
+        def close(self) -> None: ...
+
+    buffer = Buffer(Eager, lag=2, batches=1, last=6, clock=time.perf_counter)
+    buffer.begin(0)
+    buffer.take(1)
+    assert asked == [(1, 0), (2, 0), (3, 0)]
+    buffer.publish(1)
+    assert asked[3:] == [(4, 1)]
+
+
+def test_a_crew_that_fails_fails_the_step_instead_of_letting_it_wait() -> None:
+    class Failing:
+        def __init__(self, buffer: Buffer) -> None:
+            self.buffer = buffer
+
+        def assign(self, task: Task) -> None:
+            self.buffer.fail("it broke")
+
+        def close(self) -> None: ...
+
+    buffer = Buffer(Failing, lag=1, batches=1, last=3, clock=time.perf_counter)
+    buffer.begin(0)
+    with pytest.raises(RuntimeError, match="it broke"):
+        buffer.take(1)
+
+
+@given(st.integers(1, 10**6), st.integers(0, 50), st.integers(0, 50))
+def test_versions_go_up_with_the_steps(step: int, depth: int, budget: int) -> None:
+    lag = lag_of(depth, budget)
+    assert 0 <= step - 1 - version_for(step, lag) <= min(depth, budget)
+    assert version_for(step + 1, lag) >= version_for(step, lag)
