@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 VERSION = 1
 VOCABULARY = 512
-PAD, BEGIN, END = "<pad>", "<begin>", "<end>"
+SPECIAL = PAD, BEGIN, END = "<pad>", "<begin>", "<end>"
+"""They get the first ids of the vocabulary."""
 FILE = "tokenizer.json"
 GAMES_READ = 300
 """The texts of this many games are what the vocabulary is learnt from."""
@@ -64,9 +65,9 @@ class Tokenizer:
             lambda text: tuple(made.encode(text, add_special_tokens=False).ids),
             lambda tokens: str(made.decode(list(tokens), skip_special_tokens=True)),
             size=made.get_vocab_size(),
-            end=made.token_to_id(END),
-            pad=made.token_to_id(PAD),
-            begin=made.token_to_id(BEGIN),
+            end=SPECIAL.index(END),
+            pad=SPECIAL.index(PAD),
+            begin=SPECIAL.index(BEGIN),
         )
 
     @classmethod
@@ -123,7 +124,7 @@ def _train() -> tokenizers.Tokenizer:
     made.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
-        special_tokens=[PAD, BEGIN, END],
+        special_tokens=list(SPECIAL),
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )

@@ -16,11 +16,12 @@ Implementers guarantee:
 
 - Everything follows from the seed that a position was opened with and the orders since: no clock, no global generator,
   and nothing that depends on the order in which Python keeps the members of a set.
-- Positions are values. `play` leaves the position that it was called on as it was, so a fork is the position itself, and
-  forks that are given the same orders stay equal.
+- Positions are values. `play` leaves the position that it was called on as it was, so a fork is the position itself,
+  and forks that are given the same orders stay equal.
 - While `over` is false, `phase` is one of the game's phases, and `legal` has at least two orders, none of them twice,
   empty or with a line break in it. Where there is only one thing to do the game does it.
-- Once `over` is true, `legal` is empty and `play` raises ValueError. It is true after `decisions` decisions at the latest.
+- Once `over` is true, `legal` is empty and `play` raises ValueError. That is so after `decisions` decisions at the
+  latest.
 - `prompt` begins with `rules` of the same form. Positions with different legal orders have different prompts, and the
   compact prompt is the shorter one.
 - `snapshot` survives JSON, and `restore(snapshot())` is equal to the position in everything that can be observed, now

@@ -32,15 +32,15 @@ LOST = -0.5
 LEAST_REWARD, MOST_REWARD = -1.0, 1.0
 
 RULES = """\
-You command the armies of one side on a map of eight provinces. Six provinces are supply centres; alb and eno are your \
-homes. You give one order at a time, and after each movement one army of the enemy moves.
-A movement order is H to hold, or - and the province to go to. Entering a supply centre that is not yours makes it yours \
-and earns 1. A province with an enemy army is entered only if another army of yours borders it; the enemy is then driven \
-out. Otherwise the order is wasted. Wasted orders and holding cost 0.1. A centre that the enemy enters is lost and costs \
-0.5. Two armies of the enemy together can drive out yours.
+You command the armies of one side on a map of eight provinces. Six provinces are supply centres; alb and eno are \
+your homes. You give one order at a time, and after each movement one army of the enemy moves.
+A movement order is H to hold, or - and the province to go to. Entering a supply centre that is not yours makes it \
+yours and earns 1. A province with an enemy army is entered only if another army of yours borders it; the enemy is \
+then driven out. Otherwise the order is wasted. Wasted orders and holding cost 0.1. A centre that the enemy enters is \
+lost and costs 0.5. Two armies of the enemy together can drive out yours.
 A retreat order is R and a free province, or D to disband, which costs 0.5.
-A build order is B at a free home that is yours, which earns 0.25, or WAIVE, which costs 0.1. You may have as many armies \
-as centres, but no more than three.
+A build order is B at a free home that is yours, which earns 0.25, or WAIVE, which costs 0.1. You may have as many \
+armies as centres, but no more than three.
 """
 COMPACT_RULES = "Orders\n"
 
@@ -301,7 +301,9 @@ class OrdersGame:
         return OrdersPosition(seed, 0, ours, enemies, tuple(sorted(owned)), ours)
 
     def restore(self, snapshot: Mapping[str, Any]) -> OrdersPosition:
-        plain = {name: tuple(value) if isinstance(value, list) else value for name, value in snapshot.items()}
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in snapshot.items()
+        }
         return OrdersPosition(**plain)
 
 
