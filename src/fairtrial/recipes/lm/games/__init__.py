@@ -4,19 +4,41 @@ A game is played in decisions: a position offers a set of legal orders, each a s
 on to the next position in which this seat has something to decide, and says what that was worth. Everybody else at the
 table belongs to the game and plays by its seed.
 
+A game is a module with
+
+    REQUIRES     names of the packages that it imports inside its functions
+    EXTRA        the extra of Fairtrial that installs them, or None
+    make()       gives the game
+
+Its file name is the word that a person types; a file of one's own is named by its path, `./my_game.py`.
+
 Implementers guarantee:
 
-- Everything follows from the seed that a position was opened with and the orders since: no clock, no global generator.
-- Positions are values. `play` leaves the position that it was called on as it was, so a fork is the position itself, and
-  forks that are given the same orders stay equal.
-- `legal` is never empty while `over` is false, has no order twice, and no order contains a line break.
-- `restore(snapshot())` is equal to the position in everything that can be observed, now and later.
+- Everything follows from the seed that a position was opened with and the orders since: no clock, no global generator,
+  and nothing that depends on the order in which Python keeps the members of a set.
+- Positions are values. `play` leaves the position that it was called on as it was, so a fork is the position itself,
+  and forks that are given the same orders stay equal.
+- While `over` is false, `phase` is one of the game's phases, and `legal` has at least two orders, none of them twice,
+  empty or with a line break in it. Where there is only one thing to do the game does it.
+- Once `over` is true, `legal` is empty and `play` raises ValueError. That is so after `decisions` decisions at the
+  latest.
+- `prompt` begins with `rules` of the same form. Positions with different legal orders have different prompts, and the
+  compact prompt is the shorter one.
+- `snapshot` survives JSON, and `restore(snapshot())` is equal to the position in everything that can be observed, now
+  and later.
 """
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
+
+from fairtrial.core.errors import MissingExtra, UserError, unknown
 
 GAMES = ("orders", "diplomacy")
 
@@ -54,7 +76,11 @@ class Position(Protocol):
 class Game(Protocol):
     """How positions come to be. `phases` names every kind of decision; `decisions` limits a game's length."""
 
-    phases: Sequence[str]
+    @property
+    def phases(self) -> Sequence[str]: ...
+
+    @property
+    def decisions(self) -> int: ...
 
     def rules(self, *, compact: bool) -> str:
         """What every prompt of this game begins with: it is the same for all positions, and worth caching."""
@@ -69,7 +95,50 @@ class Game(Protocol):
 
 def load_game(name: str) -> Game:
     """The game of that name. Its packages are imported here and not before."""
-    import importlib
-
-    game: Game = importlib.import_module(f"fairtrial.recipes.lm.games.{name}").make()
+    packages, extra = requires(name)
+    missing = [package for package in packages if importlib.util.find_spec(package) is None]
+    if missing:
+        what = f"'fairtrial[{extra}]'" if extra else " ".join(missing)
+        raise MissingExtra(
+            f"game '{name}' needs {', '.join(missing)}, which is not installed",
+            hint=f"Install it with: pip install {what}",
+        )
+    game: Game = _module(name).make()
     return game
+
+
+def requires(name: str) -> tuple[tuple[str, ...], str | None]:
+    """The packages that a game needs, and the extra of Fairtrial that installs them. Imports none of them."""
+    module = _module(name)
+    return tuple(module.REQUIRES), module.EXTRA
+
+
+def _module(name: str) -> ModuleType:
+    if name.endswith(".py"):
+        return _from_file(Path(name).expanduser().absolute())
+    if name not in GAMES:
+        raise UserError(unknown("game", name, GAMES), hint="A game may also be a file: ./my_game.py")
+    return importlib.import_module(f"fairtrial.recipes.lm.games.{name}")
+
+
+def _from_file(path: Path) -> ModuleType:
+    name = f"fairtrial_game_{path.stem}"
+    module = sys.modules.get(name)
+    if module is not None and module.__file__ == str(path):
+        return module
+    if not path.is_file():
+        raise UserError(f"no game file {path}", hint=f"Built-in games: {', '.join(GAMES)}")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise UserError(f"game file {path} cannot be loaded: {type(error).__name__}: {error}") from error
+    lacking = [word for word in ("REQUIRES", "EXTRA", "make") if not hasattr(module, word)]
+    if lacking:
+        del sys.modules[name]
+        raise UserError(f"{path} is not a game: it does not define {', '.join(lacking)}")
+    return module

@@ -1,0 +1,88 @@
+"""The legal orders as a tree of tokens: whoever walks from the root to a leaf has written a legal order.
+
+Every order ends with the `end` token, so one that is the beginning of another is an order of its own.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
+
+from fairtrial.recipes.lm.nouns import Tokens
+
+MOST_TRIES = 4096
+
+
+class Trie:
+    """A place in the tree. `allowed` holds the tokens that may come next, ascending; at a leaf there are none."""
+
+    __slots__ = ("_after", "allowed")
+
+    def __init__(self) -> None:
+        self._after: dict[int, Trie] = {}
+        self.allowed: Tokens = ()
+
+    @classmethod
+    def of(cls, sequences: Iterable[Tokens], end: int) -> Trie:
+        root = cls()
+        for sequence in sequences:
+            if end in sequence:
+                raise ValueError(f"an order holds the token {end}, which ends orders")
+            root._add(sequence, end)
+        if not root._after:
+            raise ValueError("there are no orders to choose from")
+        root._settle()
+        return root
+
+    @property
+    def done(self) -> bool:
+        """The order is complete."""
+        return not self._after
+
+    def after(self, token: int) -> Trie:
+        """Where a token leads. One that is not allowed raises KeyError."""
+        return self._after[token]
+
+    def _add(self, sequence: Tokens, end: int) -> None:
+        node = self
+        for token in (*sequence, end):
+            found = node._after.get(token)
+            if found is None:
+                found = node._after[token] = Trie()
+            node = found
+
+    def _settle(self) -> None:
+        self.allowed = tuple(sorted(self._after))
+        for node in self._after.values():
+            if node._after:
+                node._settle()
+
+
+class Tries:
+    """Tries by the orders that they hold. Positions often offer what another one offered before."""
+
+    def __init__(self, encode: Callable[[str], Tokens], end: int, most: int = MOST_TRIES) -> None:
+        self.hits = 0
+        self.misses = 0
+        self._encode = encode
+        self._end = end
+        self._most = most
+        self._kept: OrderedDict[tuple[str, ...], Trie] = OrderedDict()
+        self._lock = Lock()
+
+    def of(self, orders: Sequence[str]) -> Trie:
+        key = tuple(orders)
+        with self._lock:
+            found = self._kept.get(key)
+            if found is not None:
+                self._kept.move_to_end(key)
+                self.hits += 1
+                return found
+            self.misses += 1
+        made = Trie.of(map(self._encode, key), self._end)
+        with self._lock:
+            self._kept[key] = made
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        return made
