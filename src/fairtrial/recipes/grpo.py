@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 from pathlib import Path
 from typing import Literal
@@ -10,10 +9,12 @@ from typing import Literal
 from pydantic import model_validator
 
 from fairtrial.core.cautions import NO_GROUP_BASELINE
+from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
-from fairtrial.recipes.lm.games import why_missing
+from fairtrial.recipes._hugging import hash_files
+from fairtrial.recipes.lm.games import require_game
 
 SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
 REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors")
@@ -36,7 +37,7 @@ class PlayOptions(TorchOptions):
     checkpoint_every: int = option(
         20, "Save a checkpoint every N steps and at the end; 0: none.", role=Role.CHECKPOINT, unit="steps", ge=0
     )
-    game: Literal["orders", "diplomacy"] = option("orders", "Game to play.", role=Role.DATA)
+    game: str = option("orders", "Game to play: orders, diplomacy, or a file of your own.", role=Role.DATA)
     compact_prompts: bool = option(
         False, "Show the least that distinguishes positions instead of everything in words.", role=Role.DATA
     )
@@ -100,9 +101,10 @@ class PlayOptions(TorchOptions):
 
     @model_validator(mode="after")
     def _game_is_installed(self) -> PlayOptions:
-        problem = why_missing(self.game)
-        if problem:
-            raise ValueError(f"game: {problem}")
+        try:
+            require_game(self.game)
+        except UserError as error:
+            raise ValueError(f"game: {error.message}. {error.hint or ''}".strip()) from None
         return self
 
 
@@ -121,7 +123,7 @@ def warm() -> None:
         importlib.import_module(package)
 
 
-def data(options: PlayOptions, cache: Cache) -> Dataset | None:
+def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
     """The weights of a directory are part of what a run is; the built-in model is made from the seed."""
     if options.model == BUILT_IN:
         return None

@@ -96,11 +96,11 @@ class Tokenizer:
         return self._decode(tokens)
 
 
-def load_tokenizer(cache: Cache) -> Tokenizer:
+def tokenizer_file(cache: Cache) -> Path:
     """The small vocabulary, made now if this store does not have it."""
     key = {"name": "orders", "version": VERSION, "vocabulary": VOCABULARY, "games": GAMES_READ}
     entry = cache.entry("tokenizer", key, make_vocabulary)
-    return Tokenizer.from_file(entry.folder / FILE)
+    return entry.folder / FILE
 
 
 def make_vocabulary(folder: Path) -> dict[str, Any]:

@@ -17,11 +17,13 @@ MOST_TRIES = 4096
 class Trie:
     """A place in the tree. `allowed` holds the tokens that may come next, ascending; at a leaf there are none."""
 
-    __slots__ = ("_after", "allowed")
+    __slots__ = ("_after", "allowed", "depth")
 
     def __init__(self) -> None:
         self._after: dict[int, Trie] = {}
         self.allowed: Tokens = ()
+        self.depth = 0
+        """Tokens of the longest way from here, the end included."""
 
     @classmethod
     def of(cls, sequences: Iterable[Tokens], end: int) -> Trie:
@@ -57,6 +59,7 @@ class Trie:
         for node in self._after.values():
             if node._after:
                 node._settle()
+        self.depth = 1 + max(node.depth for node in self._after.values())
 
 
 class Tries:

@@ -95,6 +95,13 @@ class Game(Protocol):
 
 def load_game(name: str) -> Game:
     """The game of that name. Its packages are imported here and not before."""
+    require_game(name)
+    game: Game = _module(name).make()
+    return game
+
+
+def require_game(name: str) -> None:
+    """Refuse a game that is not known, or whose packages are missing."""
     packages, extra = requires(name)
     missing = [package for package in packages if importlib.util.find_spec(package) is None]
     if missing:
@@ -103,8 +110,6 @@ def load_game(name: str) -> Game:
             f"game '{name}' needs {', '.join(missing)}, which is not installed",
             hint=f"Install it with: pip install {what}",
         )
-    game: Game = _module(name).make()
-    return game
 
 
 def requires(name: str) -> tuple[tuple[str, ...], str | None]:
