@@ -15,6 +15,7 @@ a pool, filled, used once and given back.
 from __future__ import annotations
 
 import random
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -138,9 +139,11 @@ class Engines:
         self._idle.append(engine)
 
     def _make(self) -> Engine:
-        from diplomacy import Game as Engine
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ResourceWarning)  # the package leaves a file of its own open
+            from diplomacy import Game as Engine
 
-        return Engine()
+            return Engine()
 
     def opening(self) -> Board:
         return read_board(self._make())

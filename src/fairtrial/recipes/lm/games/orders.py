@@ -10,7 +10,7 @@ Every decision is paid at once, so there is something to learn from in each of t
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 REQUIRES: tuple[str, ...] = ()
@@ -151,7 +151,8 @@ class OrdersPosition:
         return NAMES[self.attacked_from]
 
     def snapshot(self) -> Mapping[str, Any]:
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+        values = ((name, getattr(self, name)) for name in self.__slots__)
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in values}
 
 
 def refuges(place: int, attacked_from: int | None, occupied: Sequence[int]) -> list[int]:
