@@ -17,7 +17,7 @@ import pytest
 from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.lm.games import GAMES, Position, load_game, requires
 from fairtrial.recipes.lm.games.orders import BORDERS, CENTRES, NAMES, OrdersPosition
-from fairtrial.recipes.lm.tokens import Tokenizer, load_tokenizer
+from fairtrial.recipes.lm.tokens import Tokenizer, tokenizer_file
 from fairtrial.recipes.lm.trie import Trie, Tries
 from fairtrial.record.store import Store
 from fairtrial.testing import GAME_CHECKS, GameCase
@@ -169,7 +169,7 @@ def random_states(word: str, seed: int) -> Iterator[Position]:
 
 @pytest.fixture
 def tokenizer(store: Store) -> Tokenizer:
-    return load_tokenizer(store.cache)
+    return Tokenizer.from_file(tokenizer_file(store.cache))
 
 
 def walk(trie: Trie, chance: random.Random) -> list[int]:

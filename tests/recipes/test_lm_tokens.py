@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.lm import tokens
 from fairtrial.recipes.lm.nouns import Tokens
-from fairtrial.recipes.lm.tokens import Tokenizer, load_tokenizer, make_vocabulary
+from fairtrial.recipes.lm.tokens import Tokenizer, make_vocabulary, tokenizer_file
 from fairtrial.recipes.lm.trie import Trie, Tries
 from fairtrial.record.store import Store
 
@@ -52,11 +52,11 @@ def test_the_vocabulary_has_its_size_and_knows_the_words_of_the_game(small: Toke
 def test_the_vocabulary_is_made_once_per_store_and_has_the_same_bytes_everywhere(
     store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load_tokenizer(store.cache)
+    tokenizer_file(store.cache)
     (made,) = store.paths.cache.glob(f"tokenizer/*/{tokens.FILE}")
     assert made.read_bytes() == (folder / tokens.FILE).read_bytes()
     monkeypatch.setattr(tokens, "_train", lambda: pytest.fail("made a second time"))
-    assert load_tokenizer(store.cache).size == tokens.VOCABULARY
+    assert Tokenizer.from_file(tokenizer_file(store.cache)).size == tokens.VOCABULARY
 
 
 def test_making_it_leaves_the_global_generator_alone(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""profile: where the time of reinforcement learning on a language model goes, on the lane that plays and the one that learns.
+"""profile: where the time of reinforcement learning on a language model goes, where it plays and where it learns.
 
-build a run of grpo → warm it up → rollouts, updates, or both → phases by lane, throughput, lag, caches → snapshot and trace
+build a run of grpo → warm it up → rollouts, updates, or both → phases, throughput, lag, caches → snapshot and trace
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Setting, Watch
 from fairtrial.probe.lanes import Lane, chrome_trace, spans_of, spans_of_steps
 from fairtrial.probe.phases import PhaseTimer
-from fairtrial.record.profiles import new_profile, write_profile
-from fairtrial.record.store import Store
 from fairtrial.recipes.grpo import PlayOptions
 from fairtrial.recipes.lm.run import Run
+from fairtrial.record.profiles import new_profile, write_profile
+from fairtrial.record.store import Store
 
 Mode = Literal["rollout", "trainer", "e2e"]
 MODES: tuple[Mode, ...] = ("rollout", "trainer", "e2e")

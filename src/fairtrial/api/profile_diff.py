@@ -58,11 +58,11 @@ def diff_profiles(
     a, b = (load_profile(word, store)[1] for word in (first, second))
     steps = _same_work(a, b, (first, second))
     times = [np.array([each["work"][step]["ms"] for step in range(steps)]) for each in (a, b)]
-    per_step = {name: tuple(_mean(each, name, steps) for each in (a, b)) for name in PER_STEP}
+    per_step = {name: (_mean(a, name, steps), _mean(b, name, steps)) for name in PER_STEP}
     return ProfileDiff(
         (first, second), compare_rounds(times[0], times[1], (first, second), margin, round(1 - level, 12)), steps,
         per_step, _differing(a["configuration"], b["configuration"]), [APART.fill()],
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def check_profile(word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None) -> list[Outcome]:
@@ -80,8 +80,8 @@ def _same_work(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str
     if not all(same) or not pairs:
         raise UserError(
             f"{names[0]} and {names[1]} did not do the same work: step {1 + same.index(False) if pairs else 1} differs",
-            hint="Take the same --seed, --groups, --samples, --horizon and game. Rollouts see the same positions whatever "
-            "the prompts are; what is trained plays its own way.",
+            hint="Take the same game, --seed, --groups, --samples and --horizon. Rollouts see the same positions whatever the "
+            "prompts are; what is trained plays its own way.",
         )
     return len(pairs)
 

@@ -40,7 +40,7 @@ CACHES = (
 
 @dataclass(frozen=True)
 class Played:
-    """A step: its rollout, how many versions it was behind (None where nothing was learned), and what was waited for."""
+    """A step: its rollout, how many versions that was behind (None: nothing is learned), and what was waited."""
 
     step: int
     rollout: Rollout

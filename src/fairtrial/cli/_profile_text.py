@@ -38,7 +38,8 @@ def _headline(document: Mapping[str, Any]) -> str:
     times = document["step_ms"]
     interval = "" if times["low"] is None else f" [{times['low']:,.1f}, {times['high']:,.1f}]"
     steps = counted(document["steps"], "step")
-    return f"{document['name']}: {times['mean']:,.1f} ms per step{interval}, {steps}; tokens per second: {', '.join(told)}."
+    pace = f"{times['mean']:,.1f} ms per step{interval}, {steps}"
+    return f"{document['name']}: {pace}; tokens per second: {', '.join(told)}."
 
 
 def _show_lanes(console: Console, document: Mapping[str, Any]) -> None:

@@ -83,7 +83,8 @@ def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
 def spans_of_steps(notes: Sequence[Any]) -> list[Span]:
     """The notes of a timer of steps as spans: what lies between a step's end and the next beginning is nobody's."""
     spans: list[Span] = []
-    begun, inside = 0.0, []
+    begun = 0.0
+    inside: list[Any] = []
     for mark, now in zip(notes[::2], notes[1::2], strict=True):
         if mark is None:
             begun, inside = now, []

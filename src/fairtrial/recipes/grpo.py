@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 from pathlib import Path
 from typing import Literal
 
 from pydantic import model_validator
 
+from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NO_GROUP_BASELINE
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
@@ -124,11 +126,14 @@ def warm() -> None:
 
 
 def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
-    """The weights of a directory are part of what a run is; the built-in model is made from the seed."""
-    if options.model == BUILT_IN:
+    """Weights of a directory and a game in a file are part of what a run is; what is built in follows from the seed."""
+    found = {} if options.built_in else {options.model: hash_files(Path(options.model))}
+    if options.game.endswith(".py"):
+        found[options.game] = file_hash(Path(options.game))
+    if not found:
         return None
-    folder = Path(options.model)
-    return Dataset(folder.name, hash_files(folder), folder)
+    known = hashlib.sha256(" ".join(found.values()).encode()).hexdigest()
+    return Dataset(" and ".join(Path(each).name for each in found), known, Path(next(iter(found))).parent)
 
 
 def build(options: PlayOptions, setting: Setting) -> Trainable:

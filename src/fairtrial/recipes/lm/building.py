@@ -43,10 +43,10 @@ def find_vocabulary(options: PlayOptions, cache: Cache) -> Vocabulary:
 
 
 def make_blueprint(options: PlayOptions, streams: Streams, vocabulary: int) -> Blueprint:
-    learned = {"method": options.method, "rank": options.rank, "lora_seed": streams.seed("init", "adapters")}
+    method, rank, start = options.method, options.rank, streams.seed("init", "adapters")
     if options.built_in:
-        return tiny_model(vocabulary, streams.seed("init"), **learned)
-    return model_from(Path(options.model), **learned)
+        return tiny_model(vocabulary, streams.seed("init"), method=method, rank=rank, lora_seed=start)
+    return model_from(Path(options.model), method=method, rank=rank, lora_seed=start)
 
 
 def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
@@ -75,11 +75,11 @@ def make_player(
     streams: Streams, learner: Learner | None,
 ) -> Player:  # fmt: skip
     engine = Engine(blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT)
-    return Player(load_game(game), tokenizer, engine, terms, streams, learner and frozen_opinion(learner))
+    return Player(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
 
 
 def frozen_opinion(learner: Learner) -> Reference:
-    """What the frozen model thinks of completions. Equal prompts are put beside each other, so that each is read once."""
+    """What the frozen model thinks of completions. Equal prompts are put beside each other: each is read once."""
 
     def ask(written: Sequence[tuple[Tokens, Completion]]) -> list[Floats]:
         order = sorted(range(len(written)), key=lambda number: written[number][0])

@@ -6,7 +6,7 @@ the options, so a rollout is bit for bit the same whoever plays it, and however 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -41,7 +41,7 @@ class PlayTerms:
     state_cache: bool
     prefix_cache: bool
     scripted: bool = False
-    """Orders are drawn, whatever the model says: two measurements then see the same positions. Not to be learned from."""
+    """Orders are drawn, whatever the model says: two measurements then see the same positions."""
 
     @property
     def batches(self) -> int:

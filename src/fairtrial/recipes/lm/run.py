@@ -116,7 +116,7 @@ class Run:
             listener(taken)
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
-        """Whole games of the run's `eval` or `report` stream, the same ones at every step, with the likeliest orders."""
+        """Whole games of the run's `eval` or `report` stream, the same at every step, with the likeliest orders."""
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         self.episode_returns = self.evaluate_episodes(split, episodes, 0)
         found = {"return_mean": fmean(self.episode_returns)}
@@ -127,7 +127,7 @@ class Run:
         return self.player.episodes(split, episodes, part, self.options.episode_decisions, self.version)
 
     def state(self) -> dict[str, Any]:
-        """A snapshot. The versions that rollouts under way are played by are in it; what they play follows from that."""
+        """A snapshot. The versions that play rollouts under way are in it; what they play follows from that."""
         versions = {
             str(version): {name: torch.from_numpy(value.copy()) for name, value in values.items()}
             for version, values in self._versions.items()

@@ -2,8 +2,8 @@
 
 Step t improves policy version t − 1 to version t. Its rollout is played by version t − 1 − lag, exactly, where the lag
 is the smaller of the buffer's depth and the budget; the first rollouts are played by version 0. The bound holds because
-nothing else can happen, and a run is the same whoever is slow. A rollout is asked for as soon as its version exists, so at
-most `lag` of them wait while the trainer works.
+nothing else can happen, and a run is the same whoever is slow. A rollout is asked for as soon as its version exists, so
+at most `lag` of them wait while the trainer works.
 """
 
 from __future__ import annotations
