@@ -57,7 +57,8 @@ def blueprint_of(
     kept = {key: _plain(value) for key, value in module.named_buffers() if key in module.state_dict()}
     llama = _plain_llama(config, weights)
     longest = int(getattr(config, "max_position_embeddings", LONGEST))
-    known = {"config": config.to_dict(), "vocabulary": int(config.vocab_size), "longest": longest}
+    described = {**config.to_dict(), "architectures": [type(module).__name__]}
+    known = {"config": described, "vocabulary": int(config.vocab_size), "longest": longest}
     if method == "full":
         return Blueprint(llama=llama, base=kept, initial=weights, **known)
     adapters, initial, adapter_config = _low_rank(module, rank, lora_seed, name)
