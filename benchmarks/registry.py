@@ -14,6 +14,7 @@ from benchmarks import (
     comparing,
     kill_lines,
     lab,
+    language,
     launching,
     listing,
     logging_calls,
@@ -57,4 +58,5 @@ BENCHMARKS = {
     "step_costs": Benchmark(step_costs.TITLE, step_costs.measure, step=5, slow=True),
     "reinforcement": Benchmark(reinforcement.TITLE, reinforcement.measure, step=6, slow=True),
     "memory": Benchmark(memory.TITLE, memory.measure, step=6, slow=True),
+    "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
 }

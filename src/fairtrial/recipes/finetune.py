@@ -22,6 +22,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.recipes._hugging import hash_files, load_directory
 from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, fresh_report_set, warm_up
 from fairtrial.recipes._weights import load_weights
 from fairtrial.recipes.classify import make_module
@@ -99,7 +100,7 @@ def data(options: Options, cache: Cache) -> Dataset:
     found = load_data(options.data, cache, options.report_set)
     if options.model == BUILT_IN:
         return found
-    both = hashlib.sha256(f"{found.sha256} {_hash_files(Path(options.model))}".encode())
+    both = hashlib.sha256(f"{found.sha256} {hash_files(Path(options.model))}".encode())
     return Dataset(f"{found.name} and {Path(options.model).name}", both.hexdigest(), found.folder)
 
 
@@ -170,7 +171,7 @@ def _from_directory(options: Options, setting: Setting) -> tuple[torch.nn.Module
     from fairtrial.recipes.models.patched import Patched
 
     folder = Path(options.model)
-    setting.lineage["base"] = {"directory": folder.name, "weights_sha256": _hash_files(folder)}
+    setting.lineage["base"] = {"directory": folder.name, "weights_sha256": hash_files(folder)}
     backbone = _load_backbone(folder, setting)
     try:
         module = Patched(backbone, PATCH, CLASSES)
@@ -186,37 +187,10 @@ UNUSED = "pooler"
 
 
 def _load_backbone(folder: Path, setting: Setting) -> torch.nn.Module:
-    """Only safetensors are read, no code from the directory is run, and no weight is made up."""
-    import torch
     from transformers import AutoModel
-    from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(setting.streams.seed("init", UNUSED))
-        try:
-            model, told = AutoModel.from_pretrained(
-                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
-                output_loading_info=True,
-            )  # fmt: skip
-        except (OSError, ValueError) as error:
-            raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
-    missing = sorted(name for name in told["missing_keys"] if UNUSED not in name)
-    if missing:
-        raise UserError(f"the weights in {folder} lack {len(missing)} that its config.json has, such as {missing[0]}")
-    found: torch.nn.Module = model
+    found: torch.nn.Module = load_directory(folder, AutoModel, setting.streams.seed("init", UNUSED), unused=UNUSED)
     return found
-
-
-def _hash_files(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted([folder / "config.json", *folder.glob("*.safetensors")]):
-        digest.update(path.name.encode())
-        with path.open("rb") as file:
-            while block := file.read(1 << 20):
-                digest.update(block)
-    return digest.hexdigest()
 
 
 def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, setting: Setting) -> None:

@@ -28,12 +28,17 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Request:
-    """A text to continue. `seed` alone decides what is drawn; `allowed` None leaves every token open."""
+    """A text to continue. `seed` alone decides what is drawn; `allowed` None leaves every token open.
+
+    The first `prefix` tokens of the prompt are those of many prompts, such as the rules of a game: they are read once
+    per policy version.
+    """
 
     prompt: Tokens
     seed: int
     allowed: Trie | None
     most_tokens: int
+    prefix: int = 0
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,47 @@
+"""Models from Hugging Face directories: only safetensors are read, no code of theirs is run, no weight is made up."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError
+
+
+def quiet() -> None:
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = None) -> Any:
+    """The model by its class of `transformers`. Layers named `unused` may be missing; `seed` fills them."""
+    import torch
+
+    quiet()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            model, told = kind.from_pretrained(
+                folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype=torch.float32,
+                output_loading_info=True,
+            )  # fmt: skip
+        except (OSError, ValueError) as error:
+            raise UserError(f"cannot load a model from {folder}: {error}".splitlines()[0]) from None
+    missing = sorted(name for name in told["missing_keys"] if unused is None or unused not in name)
+    if missing:
+        raise UserError(f"the weights in {folder} lack {len(missing)} that its config.json has, such as {missing[0]}")
+    return model
+
+
+def hash_files(folder: Path) -> str:
+    """What a model directory is known by: its config and its weights."""
+    digest = hashlib.sha256()
+    for path in sorted([folder / "config.json", *folder.glob("*.safetensors")]):
+        digest.update(path.name.encode())
+        with path.open("rb") as file:
+            while block := file.read(1 << 20):
+                digest.update(block)
+    return digest.hexdigest()

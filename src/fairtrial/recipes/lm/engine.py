@@ -1,0 +1,399 @@
+"""Sampling in batches: requests wait in a queue, equal prompts are read once, and what was read before is kept.
+
+What a request gives follows from its seed, the policy, and the batch that it was in, whose company moves a number in
+the last digit at most. It does not follow from what is in the caches: a prefix is always read by itself, so that having
+kept it changes no bit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.training import Clock
+from fairtrial.recipes.lm.llama_numpy import Ints, LlamaReader, Past
+from fairtrial.recipes.lm.nouns import Completion, Floats, Request, Timing, Tokens, Values
+from fairtrial.recipes.lm.weights import Blueprint
+
+KEEP_ON = 0.75
+"""Rows that have ended are dropped when fewer than this share of them go on: dropping copies the rest."""
+
+
+class Writer(Protocol):
+    def feed(self, tokens: Ints, counts: Ints) -> Floats: ...
+
+    def keep(self, rows: Ints) -> None: ...
+
+
+class Reader(Protocol):
+    """A version of a policy that can read texts of equal length, and write rows that go on from them."""
+
+    def nothing(self) -> Past: ...
+
+    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]: ...
+
+    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> Writer: ...
+
+
+@dataclass
+class Counters:
+    """What was done so far.
+
+    `prompt_tokens = prefilled_tokens + reused_tokens`; `adapter_lookups` and `prefix_lookups` are hits and misses
+    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`.
+    """
+
+    requests: int = 0
+    batches: int = 0
+    adapter_lookups: int = 0
+    adapter_hits: int = 0
+    adapter_misses: int = 0
+    prefix_lookups: int = 0
+    prefix_hits: int = 0
+    prefix_misses: int = 0
+    shared_prefills: int = 0
+    prompt_tokens: int = 0
+    prefilled_tokens: int = 0
+    reused_tokens: int = 0
+    generated_tokens: int = 0
+    decided_tokens: int = 0
+    decode_steps: int = 0
+    queue_s: float = 0.0
+    prefill_s: float = 0.0
+    decode_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class _Ticket:
+    request: Request
+    version: int
+    temperature: float
+    arrived: float
+
+
+class Engine:
+    """Samples continuations by versions of a policy.
+
+    `load(version)` gives the values of a version when they are not among the `adapters` that are kept. At most `batch`
+    requests are sampled together, in the order of their arrival. `end` ends a continuation that all tokens are open to.
+    """
+
+    def __init__(
+        self, blueprint: Blueprint, load: Callable[[int], Values], *, batch: int = 32, temperature: float = 1.0,
+        end: int | None = None, adapters: int = 2, prefixes: int = 8, share_prompts: bool = True,
+        clock: Clock = time.perf_counter,
+    ) -> None:  # fmt: skip
+        self.blueprint, self.batch, self.temperature, self.end = blueprint, batch, temperature, end
+        self.counters = Counters()
+        self._load, self._clock, self._share = load, clock, share_prompts
+        self._most_adapters, self._most_prefixes = adapters, prefixes
+        self._readers: OrderedDict[int, Reader] = OrderedDict()
+        self._prefixes: OrderedDict[tuple[int, Tokens], Past] = OrderedDict()
+        self._queue: deque[_Ticket] = deque()
+        self._module: Any = None
+
+    def complete(
+        self, requests: Sequence[Request], version: int, *, temperature: float | None = None
+    ) -> list[Completion]:
+        """Continue these texts; what waits in the queue is done before, and is not returned here."""
+        if self._queue:
+            raise ValueError("requests are waiting: run() first")
+        for request in requests:
+            self.submit(request, version, temperature=temperature)
+        return self.run()
+
+    def submit(self, request: Request, version: int, *, temperature: float | None = None) -> None:
+        """Put a request into the queue. Temperature 0 takes the most probable token."""
+        self._check(request)
+        chosen = self.temperature if temperature is None else temperature
+        self._queue.append(_Ticket(request, version, chosen, self._clock()))
+
+    def run(self) -> list[Completion]:
+        """Empty the queue: completions in the order of arrival."""
+        done: list[Completion] = []
+        while self._queue:
+            done += self._run_batch(self._next_batch())
+        return done
+
+    def forget(self, version: int) -> None:
+        """Drop all that is kept of a version."""
+        self._readers.pop(version, None)
+        for key in [key for key in self._prefixes if key[0] == version]:
+            del self._prefixes[key]
+
+    def _check(self, request: Request) -> None:
+        asked = len(request.prompt) + request.most_tokens
+        if not request.prompt or not 0 <= request.prefix < len(request.prompt):
+            raise ValueError("a prompt has one token at least, and its prefix is shorter than itself")
+        if asked > self.blueprint.longest:
+            raise UserError(
+                f"a prompt of {len(request.prompt)} tokens and an answer of {request.most_tokens} are more than the "
+                f"{self.blueprint.longest} tokens that the model was made for",
+                hint="Take a shorter prompt, or another model.",
+            )
+
+    def _next_batch(self) -> list[_Ticket]:
+        """As many as fit, all of one version."""
+        batch = [self._queue.popleft()]
+        while self._queue and len(batch) < self.batch and self._queue[0].version == batch[0].version:
+            batch.append(self._queue.popleft())
+        return batch
+
+    def _run_batch(self, tickets: Sequence[_Ticket]) -> list[Completion]:
+        start = self._clock()
+        version = tickets[0].version
+        reader = self._reader(version)
+        order, sizes = self._group(tickets)
+        rows = [_Row(tickets[number], self.end, self.blueprint.vocabulary) for number in order]
+        firsts = [rows[place].request for place in np.cumsum([0, *sizes[:-1]])]
+        pasts = self._prefill(reader, version, firsts)
+        read = self._clock()
+        most = max(row.request.most_tokens for row in rows)
+        if most:
+            self._decode(reader.begin(pasts, sizes, most), rows)
+        wrote = self._clock()
+        self._count(tickets, rows, sizes)
+        times = [Timing(start - ticket.arrived, read - start, wrote - read) for ticket in tickets]
+        self._count_times(times, read - start, wrote - read)
+        by_ticket = dict(zip(order, rows, strict=True))
+        return [by_ticket[number].completion(version, times[number]) for number in range(len(tickets))]
+
+    def _group(self, tickets: Sequence[_Ticket]) -> tuple[list[int], list[int]]:
+        """The requests with those of equal prompts beside each other, and how many there are of each prompt."""
+        groups: dict[object, list[int]] = {}
+        for number, ticket in enumerate(tickets):
+            key = (ticket.request.prompt, ticket.request.prefix) if self._share else number
+            groups.setdefault(key, []).append(number)
+        return [number for group in groups.values() for number in group], [len(group) for group in groups.values()]
+
+    def _reader(self, version: int) -> Reader:
+        self.counters.adapter_lookups += 1
+        found = self._readers.get(version)
+        if found is not None:
+            self.counters.adapter_hits += 1
+            self._readers.move_to_end(version)
+            return found
+        self.counters.adapter_misses += 1
+        found = self._make_reader(self.blueprint.effective(self._load(version)))
+        self._readers[version] = found
+        while len(self._readers) > max(1, self._most_adapters):
+            self.forget(next(iter(self._readers)))
+        if not self._most_adapters:
+            self.forget(version)
+        return found
+
+    def _make_reader(self, weights: Values) -> Reader:
+        if self.blueprint.llama is not None:
+            return LlamaReader(self.blueprint.llama, weights)
+        from fairtrial.recipes.lm.hugging import TransformersReader
+        from fairtrial.recipes.lm.model import make_transformer
+
+        if self._module is None:
+            self._module = make_transformer(self.blueprint.config)
+        return TransformersReader(self._module, weights)
+
+    def _prefill(self, reader: Reader, version: int, firsts: Sequence[Request]) -> list[Past]:
+        """Read all prompts but for their last token. Those of equal prefix and length are read together."""
+        together: dict[tuple[Tokens, int], list[int]] = {}
+        for number, request in enumerate(firsts):
+            key = request.prompt[: request.prefix], len(request.prompt) - 1 - request.prefix
+            together.setdefault(key, []).append(number)
+        pasts: dict[int, Past] = {}
+        for (prefix, length), numbers in together.items():
+            *_, before = (self._prefix(reader, version, prefix) for _ in numbers)
+            if length == 0:
+                pasts |= dict.fromkeys(numbers, before or reader.nothing())
+                continue
+            rest = np.array([firsts[number].prompt[len(prefix) : -1] for number in numbers], np.int64)
+            pasts |= dict(zip(numbers, reader.read(rest, before), strict=True))
+            self.counters.prefilled_tokens += rest.size
+        return [pasts[number] for number in range(len(firsts))]
+
+    def _prefix(self, reader: Reader, version: int, prefix: Tokens) -> Past | None:
+        if not prefix:
+            return None
+        key = (version, prefix)
+        self.counters.prefix_lookups += 1
+        found = self._prefixes.get(key)
+        if found is not None:
+            self.counters.prefix_hits += 1
+            self._prefixes.move_to_end(key)
+            return found
+        self.counters.prefix_misses += 1
+        found = reader.read(np.array([prefix], np.int64))[0]
+        self.counters.prefilled_tokens += len(prefix)
+        self._prefixes[key] = found
+        while len(self._prefixes) > self._most_prefixes:
+            self._prefixes.popitem(last=False)
+        return found
+
+    def _decode(self, writer: Writer, rows: Sequence[_Row]) -> None:
+        if all(row.request.allowed is None and row.end is None for row in rows) and _level(rows):
+            self.counters.decode_steps += _write_openly(writer, rows)
+            return
+        going = list(rows)
+        while True:
+            places = [place for place, row in enumerate(going) if row.advance()]
+            if not places:
+                return
+            if len(places) < KEEP_ON * len(going):
+                writer.keep(np.array(places, np.int64))
+                going, places = [going[place] for place in places], list(range(len(places)))
+            logits = writer.feed(*_pending(going))
+            self.counters.decode_steps += 1
+            _draw(logits, going, places)
+
+    def _count(self, tickets: Sequence[_Ticket], rows: Sequence[_Row], sizes: Sequence[int]) -> None:
+        counters = self.counters
+        prompts = sum(len(ticket.request.prompt) for ticket in tickets)
+        counters.requests += len(tickets)
+        counters.batches += 1
+        counters.shared_prefills += len(tickets) - len(sizes)
+        counters.prompt_tokens += prompts
+        counters.prefilled_tokens += len(tickets)
+        counters.reused_tokens = counters.prompt_tokens - counters.prefilled_tokens
+        counters.generated_tokens += sum(len(row.tokens) for row in rows)
+        counters.decided_tokens += sum(row.decided for row in rows)
+
+    def _count_times(self, times: Iterable[Timing], prefill: float, decode: float) -> None:
+        self.counters.queue_s += sum(each.queue_s for each in times)
+        self.counters.prefill_s += prefill
+        self.counters.decode_s += decode
+
+
+@dataclass
+class _Row:
+    """A continuation that is being written."""
+
+    ticket: _Ticket
+    end: int | None
+    vocabulary: int
+    tokens: list[int] = field(default_factory=list)
+    behaviour: list[float] = field(default_factory=list)
+    policy: list[float] = field(default_factory=list)
+    allowed: list[Tokens] = field(default_factory=list)
+    pending: list[int] = field(default_factory=list)
+    decided: int = 0
+
+    def __post_init__(self) -> None:
+        self.request = self.ticket.request
+        self.node: Any = self.request.allowed
+        self.pending = [self.request.prompt[-1]]
+        self.draws = np.random.Generator(np.random.PCG64(self.request.seed)).random(self.request.most_tokens)
+
+    @property
+    def over(self) -> bool:
+        if len(self.tokens) >= self.request.most_tokens:
+            return True
+        if self.node is None:
+            return self.end is not None and bool(self.tokens) and self.tokens[-1] == self.end
+        return bool(self.node.done)
+
+    def advance(self) -> bool:
+        """Take every token that has no alternative; whether there is something to decide then."""
+        while not self.over:
+            if self.node is None or len(self.node.allowed) > 1:
+                return True
+            self.take(self.node.allowed[0], 0.0, 0.0)
+        return False
+
+    def take(self, token: int, behaviour: float, policy: float) -> None:
+        self.tokens.append(token)
+        self.behaviour.append(behaviour)
+        self.policy.append(policy)
+        self.pending.append(token)
+        if self.node is not None:
+            self.allowed.append(self.node.allowed)
+            self.node = self.node.after(token)
+
+    def open_ids(self) -> Sequence[int]:
+        return range(self.vocabulary) if self.node is None else self.node.allowed
+
+    def completion(self, version: int, timing: Timing) -> Completion:
+        allowed = None if self.request.allowed is None else tuple(self.allowed)
+        behaviour, policy = np.array(self.behaviour, np.float32), np.array(self.policy, np.float32)
+        return Completion(tuple(self.tokens), behaviour, policy, allowed, version, timing)
+
+
+def _level(rows: Sequence[_Row]) -> bool:
+    first = rows[0]
+    return all(
+        row.request.most_tokens == first.request.most_tokens and row.ticket.temperature == first.ticket.temperature
+        for row in rows
+    )
+
+
+def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
+    """Where every token is open and all rows are equally long, no row needs to be looked at alone."""
+    most, temperature = rows[0].request.most_tokens, rows[0].ticket.temperature
+    draws = np.array([row.draws for row in rows])
+    ones = np.ones(len(rows), np.int64)
+    tokens = np.empty((len(rows), most), np.int64)
+    behaviour, policy = np.empty((2, len(rows), most), np.float32)
+    fed = np.array([row.pending for row in rows], np.int64)
+    for place in range(most):
+        logits = writer.feed(fed, ones)
+        tokens[:, place], behaviour[:, place], policy[:, place] = _choose(logits, draws[:, place], temperature)
+        fed = tokens[:, place : place + 1]
+    for number, row in enumerate(rows):
+        row.tokens, row.decided = tokens[number].tolist(), most
+        row.behaviour, row.policy = behaviour[number].tolist(), policy[number].tolist()
+    return most
+
+
+def _pending(rows: Sequence[_Row]) -> tuple[Ints, Ints]:
+    """What each row has not fed yet. A row that is over feeds one token that nobody reads."""
+    counts = np.array([1 if row.over else len(row.pending) for row in rows], np.int64)
+    tokens = np.zeros((len(rows), counts.max()), np.int64)
+    for number, row in enumerate(rows):
+        if not row.over:
+            tokens[number, : counts[number]] = row.pending
+            row.pending = []
+    return tokens, counts
+
+
+def _draw(logits: Floats, rows: Sequence[_Row], places: Sequence[int]) -> None:
+    """Choose a token for every row that goes on, among those that are open to it."""
+    drawn = [rows[place] for place in places]
+    ids = [row.open_ids() for row in drawn]
+    sizes = np.array([len(each) for each in ids])
+    table = np.zeros((len(drawn), sizes.max()), np.int64)
+    shut = np.arange(sizes.max()) >= sizes[:, None]
+    table[~shut] = np.concatenate([np.asarray(each, np.int64) for each in ids])
+    among = logits[np.array(places)[:, None], table]
+    among[shut] = -np.inf
+    uniform = np.array([row.draws[len(row.tokens)] for row in drawn])
+    for temperature in {row.ticket.temperature for row in drawn}:
+        picked = [number for number, row in enumerate(drawn) if row.ticket.temperature == temperature]
+        chosen, behaviour, policy = _choose(among[picked], uniform[picked], temperature)
+        for place, number in enumerate(picked):
+            row = drawn[number]
+            row.decided += 1
+            row.take(int(table[number, chosen[place]]), float(behaviour[place]), float(policy[place]))
+
+
+def _choose(logits: Floats, uniform: np.ndarray, temperature: float) -> tuple[Ints, Floats, Floats]:
+    """The place of the chosen token in each row, and its log-probability with and without the temperature."""
+    rows = np.arange(len(logits))
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    weights = np.exp(shifted)
+    policy = shifted - np.log(weights.sum(axis=1, keepdims=True))
+    if temperature == 0:
+        chosen = shifted.argmax(axis=1)
+        return chosen, np.zeros(len(rows), np.float32), policy[rows, chosen]
+    if temperature != 1:
+        shifted = shifted / np.float32(temperature)
+        weights = np.exp(shifted)
+    reached = np.cumsum(weights, axis=1, dtype=np.float64)
+    total = reached[:, -1]
+    # Rounding must not push a draw to the very end, where tokens that are not open lie.
+    wanted = np.minimum(uniform * total, np.nextafter(total, 0))
+    chosen = (reached <= wanted[:, None]).sum(axis=1)
+    behaviour = (shifted[rows, chosen] - np.log(total)).astype(np.float32)
+    return chosen, behaviour, policy[rows, chosen]

@@ -1,0 +1,130 @@
+"""Any other causal model, run by `transformers` as it is, with weights that are given to it.
+
+It reads, writes and learns by the same contracts as the hand-written Llama, only slower: the rows of a text each carry
+a copy of its keys and values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from fairtrial.recipes.lm.llama_numpy import Ints, Past
+from fairtrial.recipes.lm.model import make_transformer
+from fairtrial.recipes.lm.nouns import Floats, Values
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairtrial.recipes.lm.packing import Chunk
+
+
+class TransformersReader:
+    """One version of a policy. The empty model is shared by all versions."""
+
+    def __init__(self, module: torch.nn.Module, weights: Values) -> None:
+        self.module = module
+        self.weights = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in weights.items()}
+
+    def nothing(self) -> Past:
+        """The past of a text that has not begun: as much of any text as there is before its first token."""
+        past = self.read(np.zeros((1, 1), np.int64))[0]
+        return Past(past.keys[..., :0], past.values[:, :, :0])
+
+    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]:
+        texts, length = tokens.shape
+        before = past.length if past else 0
+        cache = _cache_of([past] * texts, before) if past else None
+        found = self.call(tokens, np.arange(before, before + length)[None], cache).past_key_values
+        keys, values = _arrays_of(found)
+        return [Past(keys[:, i].transpose(0, 1, 3, 2), values[:, i]) for i in range(texts)]
+
+    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> TransformersWriter:
+        return TransformersWriter(self, pasts, sizes, most)
+
+    def call(self, tokens: Ints, places: Ints, cache: Any, seen: Ints | None = None) -> Any:
+        asked = {
+            "input_ids": torch.from_numpy(tokens), "position_ids": torch.from_numpy(places), "use_cache": True,
+            "past_key_values": cache, "attention_mask": None if seen is None else torch.from_numpy(seen),
+        }  # fmt: skip
+        with torch.inference_mode():
+            return torch.func.functional_call(self.module, self.weights, (), asked)
+
+
+class TransformersWriter:
+    """Rows that are written at the same time, each with its own copy of what was read."""
+
+    def __init__(self, reader: TransformersReader, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> None:
+        del most  # its cache grows as it goes
+        self.reader = reader
+        rows = [past for past, size in zip(pasts, sizes, strict=True) for _ in range(size)]
+        self.lengths = np.array([past.length for past in rows], np.int64)
+        longest = int(self.lengths.max())
+        self.seen = (np.arange(longest) < self.lengths[:, None]).astype(np.int64)
+        self.cache = _cache_of(rows, longest) if longest else None
+
+    def keep(self, rows: Ints) -> None:
+        self.lengths, self.seen = self.lengths[rows], self.seen[rows]
+        if self.cache is not None:
+            self.cache.batch_select_indices(torch.from_numpy(rows))
+
+    def feed(self, tokens: Ints, counts: Ints) -> Floats:
+        rows, length = tokens.shape
+        meant = np.arange(length) < counts[:, None]
+        self.seen = np.concatenate([self.seen, meant.astype(np.int64)], axis=1)
+        told = self.reader.call(tokens, self.lengths[:, None] + np.arange(length), self.cache, self.seen)
+        self.cache, self.lengths = told.past_key_values, self.lengths + counts
+        logits: Floats = told.logits[torch.arange(rows), torch.from_numpy(counts - 1)].numpy()
+        return logits
+
+
+def _cache_of(pasts: Sequence[Past], longest: int) -> Any:
+    """Texts side by side, padded at the end, as `transformers` keeps them."""
+    from transformers import DynamicCache
+
+    def padded(each: Floats) -> Floats:
+        return np.pad(each, ((0, 0), (0, 0), (0, longest - each.shape[2]), (0, 0)))
+
+    keys = np.stack([padded(past.keys.transpose(0, 1, 3, 2)) for past in pasts], axis=1)
+    values = np.stack([padded(past.values) for past in pasts], axis=1)
+    cache = DynamicCache()
+    for number in range(len(keys)):
+        cache.update(torch.from_numpy(keys[number]), torch.from_numpy(values[number]), number)
+    return cache
+
+
+def _arrays_of(cache: Any) -> tuple[Floats, Floats]:
+    keys = np.stack([layer.keys.numpy() for layer in cache.layers])
+    return keys, np.stack([layer.values.numpy() for layer in cache.layers])
+
+
+class TransformersForward:
+    """Learning by a model of `transformers`: a pack is one sequence with a mask."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        self.module = make_transformer(config)
+
+    def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        return dict(weights)
+
+    def logits(self, weights: Mapping[str, Tensor], chunk: Chunk) -> Tensor:
+        """(decided tokens, vocabulary)"""
+        texts, samples, length = chunk.inputs.shape
+        context = chunk.context.shape[1]
+        tokens = np.concatenate([chunk.context, chunk.inputs.reshape(texts, -1)], axis=1)
+        asked = {
+            "input_ids": torch.from_numpy(tokens), "position_ids": torch.from_numpy(chunk.positions()),
+            "attention_mask": _mask(chunk.seen()), "use_cache": False,
+        }  # fmt: skip
+        told = torch.func.functional_call(self.module, dict(weights), (), asked)
+        written = told.logits[:, context:].reshape(texts * samples * length, -1)
+        found: Tensor = written[torch.from_numpy(chunk.decided)]
+        return found
+
+
+def _mask(seen: np.ndarray) -> Tensor:
+    least = torch.finfo(torch.float32).min
+    return torch.zeros(seen.shape).masked_fill_(~torch.from_numpy(seen), least)[:, None]

@@ -1,0 +1,285 @@
+"""Group-relative policy optimisation: a step of learning from samples that carry their advantage.
+
+The loss of a decided token is the clipped ratio of the policy now to the policy that played, times the advantage, plus
+`beta` times an estimate of the divergence from the frozen model. The loss of a step is the sum over its decided tokens,
+divided by their number: it does not depend on how the step is cut into chunks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fairtrial.core.training import Watch
+from fairtrial.recipes import _adamw
+from fairtrial.recipes.lm.nouns import Floats, Sample, Values
+from fairtrial.recipes.lm.packing import Chunk, Pack, at_decisions, decisions, make_chunk, make_packs
+from fairtrial.recipes.lm.weights import Blueprint
+
+
+class Forward(Protocol):
+    """A model that learns. `arrange` prepares weights once per step; `logits` answers for a chunk's decided tokens."""
+
+    def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
+
+    def logits(self, weights: Mapping[str, Tensor], chunk: Chunk) -> Tensor: ...
+
+
+@dataclass(frozen=True)
+class Terms:
+    """How a step learns. `most_weight` limits the weight of a token by how much likelier the policy than the
+    distribution that it was drawn from found it; None: all weigh the same. `chunk` packs are read at a time.
+    """
+
+    learning_rate: float = 1e-3
+    beta: float = 0.04
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    most_weight: float | None = None
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    chunk: int = 8
+
+
+@dataclass
+class Counters:
+    """What was done so far. Forwarded tokens are those of the policy's and of the reference's passes, with padding."""
+
+    steps: int = 0
+    policy_forwards: int = 0
+    reference_forwards: int = 0
+    trained_tokens: int = 0
+    forwarded_tokens: int = 0
+
+
+class Learner:
+    """A policy, its optimizer and the frozen model that it is held to."""
+
+    def __init__(self, blueprint: Blueprint, terms: Terms) -> None:
+        self.blueprint, self.terms, self.counters = blueprint, terms, Counters()
+        self._forward = _forward(blueprint)
+        self._sizes = [value.size for value in blueprint.initial.values()]
+        self._flat = torch.from_numpy(np.concatenate([value.ravel() for value in blueprint.initial.values()]))
+        self._average, self._square = torch.zeros_like(self._flat), torch.zeros_like(self._flat)
+        self._base = {name: torch.from_numpy(value) for name, value in blueprint.base.items()}
+        reference = {name: torch.from_numpy(value) for name, value in blueprint.reference().items()}
+        with torch.no_grad():
+            self._reference = self._forward.arrange(reference)
+
+    def step(self, samples: Sequence[Sample], watch: Watch, *, rate: float | None = None) -> dict[str, float]:
+        """One update of the policy; `rate` takes the place of the learning rate."""
+        with watch.phase("loss_forward"):
+            samples = self._with_reference(samples)
+            flat = self._flat.detach().requires_grad_()
+            arranged = self._forward.arrange(self._effective(flat))
+            leaves = {name: each.detach().requires_grad_(each.requires_grad) for name, each in arranged.items()}
+        total = sum(len(decisions(sample)) for sample in samples)
+        sums = torch.zeros(len(Measured.__annotations__))
+        for packs in self._chunks(samples):
+            with watch.phase("loss_forward"):
+                measured = self._measure(leaves, packs, max(1, total))
+            with watch.phase("backward"):
+                measured.loss.backward()  # type: ignore[no-untyped-call]
+            sums += measured.detached()
+        with watch.phase("backward"):
+            gradient = _through(arranged, leaves, flat)
+        with watch.phase("optimizer"):
+            norm = self._update(gradient, self.terms.learning_rate if rate is None else rate)
+        self.counters.steps += 1
+        self.counters.trained_tokens += total
+        return {**dict(zip(Measured.__annotations__, sums.tolist(), strict=True)), "grad_norm": float(norm)}
+
+    def reference_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
+        """By the frozen model, for every token of each sample; 0 where nothing was decided."""
+        return self._logprobs(self._reference, samples, of_reference=True)
+
+    def policy_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
+        """By the policy as it is now."""
+        with torch.no_grad():
+            arranged = self._forward.arrange(self._effective(self._flat))
+        return self._logprobs(arranged, samples, of_reference=False)
+
+    def values(self) -> dict[str, np.ndarray]:
+        """What learns, by name: a copy that later steps leave alone."""
+        parts = self._flat.split_with_sizes(self._sizes)
+        shapes = self.blueprint.initial.items()
+        return {name: part.numpy().reshape(like.shape).copy() for (name, like), part in zip(shapes, parts, strict=True)}
+
+    def load_values(self, values: Values) -> None:
+        self._flat = torch.from_numpy(np.concatenate([values[name].ravel() for name in self.blueprint.initial]))
+
+    def state(self) -> dict[str, Any]:
+        tensors = {"flat": self._flat, "average": self._average, "square": self._square}
+        return {**{name: each.clone() for name, each in tensors.items()}, "counters": asdict(self.counters)}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        self._flat, self._average, self._square = (state[name].clone() for name in ("flat", "average", "square"))
+        self.counters = Counters(**state["counters"])
+
+    def tensor_groups(self) -> dict[str, list[Tensor]]:
+        """The tensors that training keeps, by kind."""
+        return {
+            "parameters": [self._flat], "optimizer": [self._average, self._square],
+            "frozen": [*self._base.values(), *self._reference.values()],
+        }  # fmt: skip
+
+    def _chunks(self, samples: Sequence[Sample]) -> list[list[Pack]]:
+        packs = make_packs(samples)
+        return [packs[start : start + self.terms.chunk] for start in range(0, len(packs), self.terms.chunk)]
+
+    def _effective(self, flat: Tensor) -> dict[str, Tensor]:
+        """As `Blueprint.effective`, with gradients."""
+        shapes = self.blueprint.initial.items()
+        parts = flat.split_with_sizes(self._sizes)
+        learned = {name: part.view(like.shape) for (name, like), part in zip(shapes, parts, strict=True)}
+        if not self.blueprint.adapters:
+            return {**self._base, **learned}
+        weights = dict(self._base)
+        for each in self.blueprint.adapters:
+            added = learned[each.up] @ learned[each.down] * self.blueprint.scale
+            weights[each.weight] = weights[each.weight] + (added.T if each.transposed else added)
+        return weights
+
+    def _with_reference(self, samples: Sequence[Sample]) -> Sequence[Sample]:
+        """Samples that know what the frozen model says; it is asked where they do not."""
+        missing = [number for number, sample in enumerate(samples) if sample.reference is None]
+        if not missing or not self.terms.beta:
+            return samples
+        found = iter(self.reference_logprobs([samples[number] for number in missing]))
+        return [each if each.reference is not None else replace(each, reference=next(found)) for each in samples]
+
+    def _measure(self, leaves: Mapping[str, Tensor], packs: Sequence[Pack], total: int) -> Measured:
+        chunk = make_chunk(packs, self.blueprint.vocabulary)
+        self.counters.policy_forwards += 1
+        self.counters.forwarded_tokens += chunk.tokens
+        among = _among_open(self._forward.logits(leaves, chunk), chunk)
+        return _measure(among, torch.from_numpy(chunk.targets), _known(packs), self.terms, total)
+
+    def _logprobs(
+        self, arranged: Mapping[str, Tensor], samples: Sequence[Sample], *, of_reference: bool
+    ) -> list[Floats]:
+        found: list[Floats] = []
+        for packs in self._chunks(samples):
+            chunk = make_chunk(packs, self.blueprint.vocabulary)
+            self.counters.reference_forwards += of_reference
+            self.counters.policy_forwards += not of_reference
+            self.counters.forwarded_tokens += chunk.tokens
+            with torch.inference_mode():
+                among = _among_open(self._forward.logits(arranged, chunk), chunk)
+                taken = among.gather(1, torch.from_numpy(chunk.targets)[:, None])[:, 0].numpy()
+            found += _by_sample([each for pack in packs for each in pack], taken)
+        return found
+
+    def _update(self, gradient: Tensor, rate: float) -> Tensor:
+        norm: Tensor = torch.linalg.vector_norm(gradient)
+        gradient *= (self.terms.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
+        _adamw.update(
+            [self._flat], [gradient], [self._average], [self._square],
+            step=self.counters.steps + 1, rate=rate, decay=self.terms.weight_decay,
+        )  # fmt: skip
+        return norm
+
+
+@dataclass(frozen=True)
+class Known:
+    """What samples bring along, at their decided tokens."""
+
+    behaviour: Tensor
+    policy: Tensor
+    reference: Tensor
+    advantage: Tensor
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The share of a chunk in what is measured over all decided tokens of a step; `loss` has a gradient."""
+
+    loss: Tensor
+    kl: Tensor
+    clip_fraction: Tensor
+    entropy: Tensor
+    ratio: Tensor
+
+    def detached(self) -> Tensor:
+        return torch.stack(
+            [each.detach() for each in (self.loss, self.kl, self.clip_fraction, self.entropy, self.ratio)]
+        )
+
+
+def _forward(blueprint: Blueprint) -> Forward:
+    if blueprint.llama is not None:
+        from fairtrial.recipes.lm.llama_torch import LlamaForward
+
+        return LlamaForward(blueprint.llama)
+    from fairtrial.recipes.lm.hugging import TransformersForward
+
+    return TransformersForward(blueprint.config)
+
+
+def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat: Tensor) -> Tensor:
+    """What the chunks found for the arranged weights, carried back once to what learns."""
+    used = [name for name in arranged if leaves[name].grad is not None]
+    if not used:
+        return torch.zeros_like(flat)
+    found: Tensor = torch.autograd.grad(
+        [arranged[name] for name in used], [flat], [leaves[name].grad for name in used]
+    )[0]  # fmt: skip
+    return found
+
+
+def _among_open(logits: Tensor, chunk: Chunk) -> Tensor:
+    """Log-probabilities among the tokens that were open; -inf where a row is filled up."""
+    if chunk.ids is None or chunk.closed is None:
+        return logits.log_softmax(dim=1)
+    picked = logits.gather(1, torch.from_numpy(chunk.ids))
+    return picked.masked_fill(torch.from_numpy(chunk.closed), -torch.inf).log_softmax(dim=1)
+
+
+def _known(packs: Sequence[Pack]) -> Known:
+    samples = [sample for pack in packs for sample in pack]
+    behaviour = at_decisions(samples, [sample.completion.behaviour for sample in samples])
+    policy = at_decisions(samples, [sample.completion.policy for sample in samples])
+    # Without a reference its weight in the loss is 0, and the policy itself stands in.
+    given = [each.completion.policy if each.reference is None else each.reference for each in samples]
+    advantage = np.repeat([np.float32(each.advantage) for each in samples], [len(decisions(each)) for each in samples])
+    known = (behaviour, policy, at_decisions(samples, given), advantage.astype(np.float32))
+    return Known(*map(torch.from_numpy, known))
+
+
+def _measure(among: Tensor, targets: Tensor, known: Known, terms: Terms, total: int) -> Measured:
+    taken = among.gather(1, targets[:, None])[:, 0]
+    ratio = (taken - known.policy).exp()
+    clipped = ratio.clamp(1 - terms.clip_low, 1 + terms.clip_high)
+    gain, limited = ratio * known.advantage, clipped * known.advantage
+    worth = torch.minimum(gain, limited)
+    if terms.most_weight is not None:
+        worth = worth * (known.policy - known.behaviour).exp().clamp(max=terms.most_weight)
+    kl = divergence(taken, known.reference)
+    loss = (terms.beta * kl - worth).sum() / total
+    with torch.no_grad():
+        chances = among.exp()
+        entropy = -(chances * among.masked_fill(chances == 0, 0)).sum() / total
+        hit = (limited < gain).sum() / total
+        return Measured(loss, kl.sum() / total, hit, entropy, ratio.sum() / total)
+
+
+def divergence(policy: Tensor, reference: Tensor) -> Tensor:
+    """An unbiased, never negative estimate of KL(policy ‖ reference) from the tokens that the policy drew."""
+    apart = reference - policy
+    return apart.exp() - apart - 1
+
+
+def _by_sample(samples: Sequence[Sample], taken: Floats) -> list[Floats]:
+    found, start = [], 0
+    for sample in samples:
+        places = decisions(sample)
+        values = np.zeros(len(sample.completion.tokens), np.float32)
+        values[places] = taken[start : start + len(places)]
+        start += len(places)
+        found.append(values)
+    return found

@@ -1,0 +1,301 @@
+"""Llama written for sampling, in NumPy: for small models, calling torch takes longer than the arithmetic.
+
+Weights are prepared once per policy version: query, key and value in one matrix, gate and up in another, the scale of
+each norm and of the attention folded in, and the two halves of every head interleaved, so that a rotary position is one
+multiplication of complex numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fairtrial.recipes.lm.nouns import Floats, Values
+from fairtrial.recipes.lm.weights import Llama
+
+Ints = NDArray[np.int64]
+NEVER = np.float32(-np.inf)
+
+
+@dataclass(frozen=True)
+class Past:
+    """Keys (layers, heads, width, tokens) and values (layers, heads, tokens, width) of a text that was read."""
+
+    keys: Floats
+    values: Floats
+
+    @property
+    def length(self) -> int:
+        return int(self.values.shape[2])
+
+
+@dataclass(frozen=True)
+class Layer:
+    qkv: Floats
+    merge: Floats
+    widen: Floats
+    narrow: Floats
+
+
+class LlamaReader:
+    """One version of a policy, ready to read and to write."""
+
+    def __init__(self, llama: Llama, weights: Values) -> None:
+        self.llama = llama
+        self.embedding = weights["model.embed_tokens.weight"]
+        head = self.embedding if llama.tied else weights["lm_head.weight"]
+        self.head = np.ascontiguousarray((head * weights["model.norm.weight"]).T)
+        self.layers = [_prepare(llama, weights, f"model.layers.{number}.") for number in range(llama.layers)]
+        self._turns = _turns(llama, 256)
+
+    def turns(self, positions: Ints) -> NDArray[np.complex64]:
+        """How far each pair of a head's numbers is turned at these positions."""
+        most = int(positions.max(initial=0)) + 1
+        if most > len(self._turns):
+            self._turns = _turns(self.llama, 2 * most)
+        found: NDArray[np.complex64] = self._turns[positions]
+        return found
+
+    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]:
+        """Read texts of equal length (texts, tokens), all after the same past; what comes back includes it."""
+        texts, length = tokens.shape
+        before = past.length if past else 0
+        turns = np.tile(self.turns(np.arange(before, before + length)), (texts, 1))
+        unseen = np.triu(np.full((length, before + length), NEVER), before + 1)
+        x = self.embedding[tokens.ravel()]
+        seen = []
+        for number, layer in enumerate(self.layers):
+            earlier = (past.keys[number], past.values[number]) if past else None
+            q, keys, values = self._project(layer, x, turns, (texts, length), earlier)
+            seen.append((keys, values))
+            if number + 1 < len(self.layers):
+                x = self.finish(layer, x, self._attend(q, keys, values, unseen))
+        return [Past(np.stack([k[i] for k, _ in seen]), np.stack([v[i] for _, v in seen])) for i in range(texts)]
+
+    def nothing(self) -> Past:
+        """The past of a text that has not begun."""
+        shape = self.llama.layers, self.llama.key_heads
+        return Past(
+            np.zeros((*shape, self.llama.head_width, 0), np.float32),
+            np.zeros((*shape, 0, self.llama.head_width), np.float32),
+        )
+
+    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> LlamaWriter:
+        """Rows that go on from these texts, `sizes[i]` of them from text i, each by at most so many tokens."""
+        return LlamaWriter(self, pasts, sizes, most)
+
+    def _project(
+        self, layer: Layer, x: Floats, turns: NDArray[np.complex64], shape: tuple[int, int],
+        earlier: tuple[Floats, Floats] | None,
+    ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
+        q, k, v = self.heads(layer, x, turns, shape)
+        keys, values = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
+        if earlier is not None:
+            before = [np.broadcast_to(each, (shape[0], *each.shape)) for each in earlier]
+            keys, values = np.concatenate([before[0], keys], axis=3), np.concatenate([before[1], values], axis=2)
+        return q, keys, values
+
+    def heads(
+        self, layer: Layer, x: Floats, turns: NDArray[np.complex64], shape: tuple[int, int]
+    ) -> tuple[Floats, Floats, Floats]:
+        """Queries (rows, key heads, tokens × repeats, width), keys and values (rows, tokens, key heads, width)."""
+        rows, length = shape
+        llama = self.llama
+        both, wide = llama.heads + llama.key_heads, llama.head_width
+        qkv = normed(x, llama.epsilon) @ layer.qkv
+        pairs = qkv.view(np.complex64).reshape(rows * length, both + llama.key_heads, wide // 2)
+        pairs[:, :both] *= turns[:, None, :]
+        split = qkv.reshape(rows, length, both + llama.key_heads, wide)
+        q = split[:, :, : llama.heads].reshape(rows, length, llama.key_heads, -1, wide).transpose(0, 2, 1, 3, 4)
+        return q.reshape(rows, llama.key_heads, -1, wide), split[:, :, llama.heads : both], split[:, :, both:]
+
+    def _attend(self, q: Floats, keys: Floats, values: Floats, unseen: Floats) -> Floats:
+        rows, key_heads, length = q.shape[0], q.shape[1], unseen.shape[0]
+        scores: Floats = (q @ keys).reshape(rows, key_heads, length, -1, unseen.shape[1])
+        scores += unseen[:, None, :]
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        attended: Floats = scores.reshape(rows, key_heads, -1, unseen.shape[1]) @ values
+        return self.joined(attended, length)
+
+    def joined(self, attended: Floats, length: int) -> Floats:
+        """The heads of each token side by side."""
+        rows, wide = len(attended), self.llama.head_width
+        parted = attended.reshape(rows, self.llama.key_heads, length, -1, wide).transpose(0, 2, 1, 3, 4)
+        return parted.reshape(rows * length, -1)
+
+    def finish(self, layer: Layer, x: Floats, attended: Floats) -> Floats:
+        x = x + attended @ layer.merge
+        both = normed(x, self.llama.epsilon) @ layer.widen
+        gate, up = both[:, : self.llama.inner], both[:, self.llama.inner :]
+        narrowed: Floats = (gate / (1 + np.exp(-gate)) * up) @ layer.narrow
+        return x + narrowed
+
+
+class LlamaWriter:
+    """Rows that are written at the same time. Rows of one text share its keys and values."""
+
+    def __init__(self, reader: LlamaReader, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> None:
+        llama = reader.llama
+        self.reader, self.most = reader, most
+        self.groups = np.repeat(np.arange(len(pasts)), sizes)
+        self.starts = np.array([past.length for past in pasts])
+        self.keys, self.values = _side_by_side(pasts)
+        self.unseen = _after(self.starts, self.keys.shape[-1])
+        self.lengths = np.zeros(len(self.groups), np.int64)
+        self.own_keys = np.zeros((llama.layers, len(self.groups), llama.key_heads, llama.head_width, most), np.float32)
+        self.own_values = np.zeros(
+            (llama.layers, len(self.groups), llama.key_heads, most, llama.head_width), np.float32
+        )
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Where each row stands in a table of texts by rows; None where that is how they lie already."""
+        sizes = np.bincount(self.groups, minlength=len(self.starts))
+        self.widest = int(sizes.max())
+        first = np.cumsum(sizes) - sizes
+        self.slots = None
+        if not (sizes == self.widest).all():
+            self.slots = self.groups * self.widest + np.arange(len(self.groups)) - first[self.groups]
+
+    def keep(self, rows: Ints) -> None:
+        """Go on with these rows only."""
+        left = np.unique(self.groups[rows])
+        self.groups = np.searchsorted(left, self.groups[rows])
+        self.starts, self.lengths = self.starts[left], self.lengths[rows]
+        self.keys, self.values, self.unseen = self.keys[:, left], self.values[:, left], self.unseen[left]
+        self.own_keys, self.own_values = self.own_keys[:, rows], self.own_values[:, rows]
+        self._arrange()
+
+    def feed(self, tokens: Ints, counts: Ints) -> Floats:
+        """Write tokens (rows, longest), of which the first `counts[row]` are meant; the logits after the last one."""
+        rows, length = tokens.shape
+        places = self.lengths[:, None] + np.arange(length)
+        turns = self.reader.turns((self.starts[self.groups][:, None] + places).ravel())
+        meant = np.nonzero(np.arange(length) < counts[:, None])
+        unseen = self._unseen(places)
+        tips = np.arange(rows) * length + counts - 1
+        x = self.reader.embedding[tokens.ravel()]
+        for number, layer in enumerate(self.reader.layers):
+            q, k, v = self.reader.heads(layer, x, turns, (rows, length))
+            self._remember(number, k, v, places, meant)
+            attended = self.reader.joined(self._attend(number, q, unseen), length)
+            if number + 1 == len(self.reader.layers) and length > 1:
+                x, attended = x[tips], attended[tips]
+            x = self.reader.finish(layer, x, attended)
+        self.lengths = self.lengths + counts
+        logits: Floats = normed(x, self.reader.llama.epsilon) @ self.reader.head
+        return logits
+
+    def _unseen(self, places: Ints) -> Floats | None:
+        """What lies ahead of each token in its own row; None where rows are level and nothing does."""
+        if places.shape[1] == 1 and (places == places[0]).all():
+            return None
+        ahead = np.arange(places.max() + 1) > places[:, :, None]
+        unseen: Floats = np.where(ahead, NEVER, np.float32(0))[:, None, :, None, :]
+        return unseen
+
+    def _remember(self, number: int, k: Floats, v: Floats, places: Ints, meant: tuple[Ints, ...]) -> None:
+        if k.shape[1] == 1 and (places == places[0]).all():
+            place = int(places[0, 0])
+            self.own_keys[number, :, :, :, place] = k[:, 0]
+            self.own_values[number, :, :, place] = v[:, 0]
+        else:
+            self.own_keys[number][meant[0], :, :, places[meant]] = k[meant]
+            self.own_values[number][meant[0], :, places[meant]] = v[meant]
+
+    def _attend(self, number: int, q: Floats, unseen: Floats | None) -> Floats:
+        """One softmax over two lots of keys: those of the text, shared by its rows, and a row's own."""
+        until = int(self.lengths.max()) + 1 if unseen is None else unseen.shape[-1]
+        early: Floats = self._by_text(q) @ self.keys[number]
+        early += self.unseen
+        late: Floats = q @ self.own_keys[number, :, :, :, :until]
+        if unseen is not None:
+            rows, heads, asked, _ = late.shape
+            late = (late.reshape(rows, heads, unseen.shape[2], -1, until) + unseen).reshape(rows, heads, asked, until)
+        top = np.maximum(self._by_row(early.max(axis=-1, keepdims=True)), late.max(axis=-1, keepdims=True))
+        early -= self._by_text(top)
+        late -= top
+        np.exp(early, out=early)
+        np.exp(late, out=late)
+        total = self._by_row(early.sum(axis=-1, keepdims=True)) + late.sum(axis=-1, keepdims=True)
+        read: Floats = early @ self.values[number]
+        attended: Floats = self._by_row(read) + late @ self.own_values[number, :, :, :until]
+        attended /= total
+        return attended
+
+    def _by_text(self, each: Floats) -> Floats:
+        """(rows, heads, asked, …) → (texts, heads, rows of the text × asked, …)."""
+        _, heads, asked, wide = each.shape
+        if self.slots is not None:
+            table = np.zeros((len(self.starts) * self.widest, heads, asked, wide), np.float32)
+            table[self.slots] = each
+            each = table
+        grouped = each.reshape(len(self.starts), self.widest, heads, asked, wide).transpose(0, 2, 1, 3, 4)
+        return grouped.reshape(len(self.starts), heads, -1, wide)
+
+    def _by_row(self, each: Floats) -> Floats:
+        """The way back."""
+        texts, heads, _, wide = each.shape
+        parted = each.reshape(texts, heads, self.widest, -1, wide).transpose(0, 2, 1, 3, 4)
+        rows = parted.reshape(texts * self.widest, heads, -1, wide)
+        return rows if self.slots is None else rows[self.slots]
+
+
+def normed(x: Floats, epsilon: float) -> Floats:
+    squares = np.einsum("nd,nd->n", x, x) / np.float32(x.shape[1])
+    scaled: Floats = x * (1 / np.sqrt(squares + np.float32(epsilon)))[:, None]
+    return scaled
+
+
+def interleaved(wide: int) -> Ints:
+    """The order that puts the numbers of a head that are turned together side by side."""
+    return np.arange(wide).reshape(2, -1).T.ravel()
+
+
+def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
+    before, after = weights[f"{at}input_layernorm.weight"], weights[f"{at}post_attention_layernorm.weight"]
+    turned = [
+        weights[f"{at}self_attn.{name}_proj.weight"].reshape(-1, llama.head_width, llama.width)[
+            :, interleaved(llama.head_width)
+        ].reshape(-1, llama.width)
+        for name in "qk"
+    ]  # fmt: skip
+    turned[0] = turned[0] * np.float32(llama.head_width**-0.5)
+    qkv = np.concatenate([*turned, weights[f"{at}self_attn.v_proj.weight"]])
+    widen = np.concatenate([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])
+    return Layer(
+        qkv=np.ascontiguousarray((qkv * before).T),
+        merge=np.ascontiguousarray(weights[f"{at}self_attn.o_proj.weight"].T),
+        widen=np.ascontiguousarray((widen * after).T),
+        narrow=np.ascontiguousarray(weights[f"{at}mlp.down_proj.weight"].T),
+    )
+
+
+def _turns(llama: Llama, most: int) -> NDArray[np.complex64]:
+    steps = np.arange(0, llama.head_width, 2, dtype=np.float32) / np.float32(llama.head_width)
+    slow = np.float32(1) / np.float32(llama.theta) ** steps
+    angles = np.arange(most, dtype=np.float32)[:, None] * slow
+    turns: NDArray[np.complex64] = (np.cos(angles) + 1j * np.sin(angles)).astype(np.complex64)
+    return turns
+
+
+def _side_by_side(pasts: Sequence[Past]) -> tuple[Floats, Floats]:
+    """(layers, texts, …), as long as the longest; one place at least, so that nothing is empty."""
+    layers, heads, wide, _ = pasts[0].keys.shape
+    longest = max(1, *(past.length for past in pasts))
+    keys = np.zeros((layers, len(pasts), heads, wide, longest), np.float32)
+    values = np.zeros((layers, len(pasts), heads, longest, wide), np.float32)
+    for number, past in enumerate(pasts):
+        keys[:, number, :, :, : past.length] = past.keys
+        values[:, number, :, : past.length] = past.values
+    return keys, values
+
+
+def _after(lengths: Ints, longest: int) -> Floats:
+    unseen: Floats = np.where(np.arange(longest) >= lengths[:, None], NEVER, np.float32(0))[:, None, None, :]
+    return unseen

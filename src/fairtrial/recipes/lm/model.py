@@ -1,0 +1,172 @@
+"""How a policy comes to be: a tiny Llama or a model from a directory, with adapters or with all weights learning.
+
+`transformers` and `peft` are used here and left behind: what comes out is a `Blueprint` of plain values, which other
+processes run without them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairtrial.recipes._hugging import load_directory, quiet
+from fairtrial.recipes.lm.nouns import Values
+from fairtrial.recipes.lm.weights import Adapter, Blueprint, Llama
+
+if TYPE_CHECKING:
+    from torch import nn
+
+WIDTH, INNER, LAYERS, HEADS, LONGEST = 64, 128, 2, 4, 2048
+WRAPPER = "base_model.model."
+"""What `peft` puts before the name of every layer."""
+
+
+def tiny_model(vocabulary: int, seed: int, *, method: str = "full", rank: int = 8, lora_seed: int = 0) -> Blueprint:
+    """A Llama of about 120,000 parameters with random weights that follow from the seed alone."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        vocab_size=vocabulary, hidden_size=WIDTH, intermediate_size=INNER, num_hidden_layers=LAYERS,
+        num_attention_heads=HEADS, max_position_embeddings=LONGEST, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        module = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+    return blueprint_of(module, method=method, rank=rank, lora_seed=lora_seed)
+
+
+def model_from(folder: Path, *, method: str = "full", rank: int = 8, lora_seed: int = 0) -> Blueprint:
+    """The causal language model in a Hugging Face directory."""
+    from transformers import AutoModelForCausalLM
+
+    module = load_directory(folder, AutoModelForCausalLM, seed=0)
+    return blueprint_of(module, method=method, rank=rank, lora_seed=lora_seed, name=str(folder))
+
+
+def blueprint_of(
+    module: nn.Module, *, method: str = "full", rank: int = 8, lora_seed: int = 0, name: str | None = None
+) -> Blueprint:
+    """A model of `transformers` as plain values; for lora `lora_seed` decides where the adapters begin."""
+    config: Any = module.config
+    weights = {key: _plain(value) for key, value in module.named_parameters()}
+    kept = {key: _plain(value) for key, value in module.named_buffers() if key in module.state_dict()}
+    llama = _plain_llama(config, weights)
+    longest = int(getattr(config, "max_position_embeddings", LONGEST))
+    described = {**config.to_dict(), "architectures": [type(module).__name__]}
+    known = {"config": described, "vocabulary": int(config.vocab_size), "longest": longest}
+    if method == "full":
+        return Blueprint(llama=llama, base=kept, initial=weights, **known)
+    adapters, initial, adapter_config = _low_rank(module, rank, lora_seed, name)
+    return Blueprint(
+        llama=llama, base={**kept, **weights}, initial=initial, adapters=adapters,
+        scale=adapter_config["lora_alpha"] / rank, adapter_config=adapter_config, **known,
+    )  # fmt: skip
+
+
+def _plain(value: Any) -> np.ndarray:
+    array: np.ndarray = value.detach().numpy().copy()
+    return array
+
+
+def _plain_llama(config: Any, weights: Values) -> Llama | None:
+    """Its measures, or None where anything about it is not what the hand-written forward pass does."""
+    if config.model_type != "llama" or config.hidden_act != "silu" or config.attention_bias or config.mlp_bias:
+        return None
+    rope = config.rope_parameters
+    if rope.get("rope_type", "default") != "default" or set(rope) - {"rope_type", "rope_theta"}:
+        return None
+    llama = Llama(
+        vocabulary=config.vocab_size, width=config.hidden_size, inner=config.intermediate_size,
+        layers=config.num_hidden_layers, heads=config.num_attention_heads, key_heads=config.num_key_value_heads,
+        head_width=config.head_dim, theta=float(rope["rope_theta"]), epsilon=config.rms_norm_eps,
+        tied=bool(config.tie_word_embeddings),
+    )  # fmt: skip
+    per_layer, around = 9, 2 if llama.tied else 3
+    return llama if len(weights) == per_layer * llama.layers + around else None
+
+
+def _low_rank(
+    module: nn.Module, rank: int, seed: int, name: str | None
+) -> tuple[tuple[Adapter, ...], Values, dict[str, Any]]:
+    """Adapters beside every linear layer of the blocks, made by `peft`."""
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers.pytorch_utils import Conv1D
+
+    config = LoraConfig(
+        r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules="all-linear", task_type="CAUSAL_LM",
+        fan_in_fan_out=any(isinstance(each, Conv1D) for each in module.modules()),
+    )  # fmt: skip
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        adapted = get_peft_model(module, config)
+    layers = {path: each for path, each in adapted.named_modules() if hasattr(each, "lora_A")}
+    adapters = tuple(_adapter(path, isinstance(each.base_layer, Conv1D)) for path, each in layers.items())
+    initial: dict[str, np.ndarray] = {}
+    for adapter, layer in zip(adapters, layers.values(), strict=True):
+        found: Any = layer
+        initial[adapter.down] = _plain(found.lora_A["default"].weight)
+        initial[adapter.up] = _plain(found.lora_B["default"].weight)
+    told: dict[str, Any] = config.to_dict()  # type: ignore[no-untyped-call]
+    return adapters, initial, _as_json({**told, "base_model_name_or_path": name, "inference_mode": True})
+
+
+def _adapter(path: str, transposed: bool) -> Adapter:
+    weight = f"{path.removeprefix(WRAPPER)}.weight"
+    return Adapter(weight, f"{path}.lora_A.weight", f"{path}.lora_B.weight", transposed)
+
+
+def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Sets become sorted lists, and enumerations their words."""
+    found: dict[str, Any] = json.loads(json.dumps(config, default=lambda each: sorted(each)))
+    return found
+
+
+def save_adapter(blueprint: Blueprint, values: Values, folder: Path) -> None:
+    """In the format of `peft`: its `PeftModel.from_pretrained` reads it."""
+    from safetensors.numpy import save_file
+
+    if blueprint.adapter_config is None:
+        raise ValueError("a policy whose weights all learn has no adapter; save_model saves it")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "adapter_config.json").write_text(json.dumps(blueprint.adapter_config, indent=2, sort_keys=True))
+    save_file(_laid_out(values), folder / "adapter_model.safetensors", metadata={"format": "pt"})
+
+
+def load_adapter(folder: Path) -> dict[str, np.ndarray]:
+    """The values in a folder that `save_adapter` or `peft` wrote."""
+    from safetensors.numpy import load_file
+
+    return load_file(folder / "adapter_model.safetensors")
+
+
+def save_model(blueprint: Blueprint, values: Values, folder: Path) -> None:
+    """The policy with its adapters merged, as a Hugging Face directory."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(blueprint.config, indent=2, sort_keys=True))
+    save_file(_laid_out(blueprint.effective(values)), folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def _laid_out(values: Values) -> dict[str, np.ndarray]:
+    return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in values.items()}
+
+
+def make_transformer(config: Mapping[str, Any]) -> nn.Module:
+    """An empty model of `transformers` by its config, to be run with weights that are given to it."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    quiet()
+    named = dict(config)
+    with torch.random.fork_rng(devices=[]):
+        made = AutoConfig.for_model(named.pop("model_type"), **named)
+        module = AutoModelForCausalLM.from_config(made)  # type: ignore[no-untyped-call]
+    found: nn.Module = module.eval()
+    return found
