@@ -17,6 +17,8 @@ from hypothesis import settings
 # Before torch is loaded anywhere: two test processes with two threads each wait for each other more than they compute.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+from fairtrial.core.events import NAMES, check_event
+from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 
 # The same examples every time, so that a submission does not fail by luck; HYPOTHESIS_EXPLORE=1 looks for new ones.
@@ -54,6 +56,23 @@ def _do_not_wait_for_the_disk(descriptor: int) -> None:
     Processes that a test launches wait as they do for a person.
     """
     os.fstat(descriptor)
+
+
+@pytest.fixture(autouse=True)
+def _only_declared_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A line that `core/events.py` does not declare is refused by the writer, in every test of this process.
+
+    Scripts, programs that join a run and recipes from a file are a person's: they may write events of their own.
+    """
+    write = Recorder.event
+
+    def checked(self: Recorder, event: str, **fields: Any) -> None:
+        is_ours = self.metadata["recipe"] not in ("script", "command") and self.metadata["recipe_file"] is None
+        if is_ours or event in NAMES:
+            check_event({"schema": 1, "event": event, "at": 0.0, **fields})
+        write(self, event, **fields)
+
+    monkeypatch.setattr(Recorder, "event", checked)
 
 
 @pytest.fixture

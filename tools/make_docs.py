@@ -23,10 +23,11 @@ from fairtrial.cli._output import with_output
 from fairtrial.cli.app import COMMANDS, cli
 from fairtrial.core.cautions import ALL as CAUTIONS
 from fairtrial.core.errors import nearest
+from fairtrial.core.events import EventLine
 from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.options import OptionInfo, describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
-from fairtrial.core.schema import METADATA_SCHEMA, STUDY_SCHEMA
+from fairtrial.core.schema import EVENTS_SCHEMA, METADATA_SCHEMA, STUDY_SCHEMA
 from fairtrial.decide.prices import BUILT_IN
 from fairtrial.plan.study import Study
 
@@ -48,6 +49,11 @@ def pages(root: Path) -> Iterator[Page]:
     yield f"docs/schemas/study-{STUDY_SCHEMA}.json", schema_page("A study file of Fairtrial", Study.model_json_schema())
     metadata = Metadata.model_json_schema(by_alias=True)
     yield f"docs/schemas/metadata-{METADATA_SCHEMA}.json", schema_page("metadata.json of a run of Fairtrial", metadata)
+    events = EventLine.model_json_schema(by_alias=True)
+    yield (
+        f"docs/schemas/events-{EVENTS_SCHEMA}.json",
+        schema_page("One line of events.jsonl of a run of Fairtrial", events),
+    )
     figures = read_figures(root / EVIDENCE)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()

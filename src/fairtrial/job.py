@@ -33,8 +33,10 @@ from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
 from fairtrial.core.specs import Metric, RunSpec
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
+from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
@@ -84,7 +86,7 @@ def run_cell(
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
-        work = attempt.begin(should_stop, Watch(observers))
+        work = attempt.begin(should_stop, Watch(observers), Delivery())
         return work.conclude(work.carry_out())
 
 
@@ -100,7 +102,7 @@ class RunAtHand:
     ) -> None:  # fmt: skip
         attempt = _Attempt(request, leaving)
         self._watch = Watch(observers, clock)
-        self._work = attempt.begin(should_stop, self._watch)
+        self._work = attempt.begin(should_stop, self._watch, Delivery())
         self.paths = attempt.paths
         self.ended: Outcome | None = None
         with self._ends_by_itself():
@@ -154,7 +156,7 @@ class RunAtHand:
         """Of the weights as they are, on the next few batches; the steps are taken back."""
         kept = self.trainable.state()
         found = []
-        with self._ends_by_itself():
+        with self._ends_by_itself(), self._work.teller.silence():
             for number in range(self.taken + 1, self.taken + 1 + batches):
                 metrics = self.trainable.step(number, Watch())
                 found += [float(metrics["loss"])] if "loss" in metrics else []
@@ -182,15 +184,18 @@ def run_stack(
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
-        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], should_stop, ended))]
+        delivery = Delivery()
+        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], should_stop, delivery, ended))]
         _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, _conclude(work, outcome)))
 
 
-def _begin(attempt: _Attempt, first: _Attempt, should_stop: Callable[[], bool], ended: Ending) -> _Work | None:
+def _begin(
+    attempt: _Attempt, first: _Attempt, should_stop: Callable[[], bool], delivery: Delivery, ended: Ending
+) -> _Work | None:
     try:
         if attempt is not first:
             _point_to_log(attempt.paths, first.paths)
-        return attempt.begin(should_stop, Watch())
+        return attempt.begin(should_stop, Watch(), delivery)
     except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
         ended(attempt.request.spec, 1, refused(error))
         return None
@@ -244,7 +249,7 @@ class _Attempt:
         leaving.callback(self.claim.release)
         self.done = _already_done(self.paths, request.spec)
 
-    def begin(self, should_stop: Callable[[], bool], watch: Watch) -> _Work:
+    def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
         spec, store = self.request.spec, self.store
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
@@ -253,10 +258,40 @@ class _Attempt:
         metadata.update(_judgement(recipe, options))
         recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
-        setting = _setting(self.request, store, data, should_stop)
+        teller = _Teller(recorder)
+        setting = replace(_setting(self.request, store, data, should_stop), tell=teller)
         if recipe.synthetic:
             setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
-        return _Work(spec, recipe, options, setting, recorder, watch)
+        receiver: str | None = getattr(options, "otlp", None)
+        if receiver is not None:
+            delivery.add(recorder, receiver)
+            self._leaving.callback(delivery.settle)
+        return _Work(spec, recipe, options, setting, recorder, watch, teller)
+
+
+class _Teller:
+    """Writes down what a recipe tells, from the first step on: what is built or rehearsed before has not happened."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self.listening = False
+
+    def __call__(self, event: str, **fields: Any) -> None:
+        if self.listening:
+            self._recorder.event(event, **fields, **(self._gpus.stats() if event == "device_stats" else {}))
+
+    @cached_property
+    def _gpus(self) -> Gpus:
+        return Gpus()
+
+    @contextlib.contextmanager
+    def silence(self) -> Iterator[None]:
+        """Steps that are taken back are not told of."""
+        kept, self.listening = self.listening, False
+        try:
+            yield
+        finally:
+            self.listening = kept
 
 
 def _setting(
@@ -330,6 +365,7 @@ class _Work:
     setting: Setting
     recorder: Recorder
     watch: Watch
+    teller: _Teller
     resources: dict[str, Any] = field(default_factory=dict)
     company: int = 1
     _children_before: float = field(default_factory=children_cpu_seconds)
@@ -338,6 +374,7 @@ class _Work:
         """Do the work, whatever happens."""
         try:
             if self.recipe.execute is not None:
+                self.teller.listening = True
                 self.recipe.execute(self.options, self.setting, self.recorder)
             else:
                 trainable = self.build()
@@ -392,10 +429,10 @@ class _Work:
         """Go back to where an interrupted attempt had got; returns the step after which that is."""
         self.recorder.begin_training()
         saved = self.recorder.resume()
-        if saved is None:
-            return 0
-        trainable.load_state(saved.state)
-        return saved.step
+        if saved is not None:
+            trainable.load_state(saved.state)
+        self.teller.listening = True
+        return 0 if saved is None else saved.step
 
     def course(self, trainable: Trainable) -> Course:
         done = self.resume(trainable)
@@ -431,7 +468,8 @@ class _Work:
         metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage, "streams": streams}
         metadata.update(resources=self.resources, cautions=[*metadata["cautions"], *self.setting.cautions])
         used = children_cpu_seconds() - self._children_before if is_program else None
-        self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used)
+        sending = getattr(self.options, "otlp", None) is not None
+        self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used, hold=sending)
         return outcome
 
 

@@ -14,6 +14,7 @@ from fairtrial.cli._pieces import show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
+from fairtrial.cli._words import telemetry_line
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.words import counted, shown_change, shown_time, shown_value
@@ -169,7 +170,8 @@ def _document(launched: Launched) -> dict[str, Any]:
 
 def _run_row(run: Run, metric: str | None) -> dict[str, Any]:
     row = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status.value}
-    return {**row, "reason": run.reason, "value": run.final.get(metric or "")}
+    value = run.final.get(metric or "")
+    return {**row, "reason": run.reason, "value": value, "telemetry": run.metadata.get("telemetry")}
 
 
 def _show(console: Console, launched: Launched) -> None:
@@ -196,6 +198,9 @@ def _show(console: Console, launched: Launched) -> None:
         if run.metadata.get("hint"):
             console.print(f"    {run.metadata['hint']}", markup=False)
         _show_log_tail(console, run)
+    telemetry = telemetry_line(run for run in launched.runs if run.name in launched.made)
+    if telemetry:
+        console.print(telemetry, markup=False)
     show_cautions(console, launched.cautions)
     show_next(console, launched.next_commands)
 

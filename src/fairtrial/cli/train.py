@@ -13,7 +13,7 @@ from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values
 from fairtrial.cli._signals import stopping
-from fairtrial.cli._words import best_line
+from fairtrial.cli._words import best_line, telemetry_line
 from fairtrial.core.errors import UsageError
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
@@ -91,6 +91,7 @@ def _give(out: Output, trained: Trained) -> None:
         **{key: run.metadata[key] for key in keys},
         "final": dict(run.final),
         "cautions": run.metadata["cautions"],
+        "telemetry": run.metadata.get("telemetry"),
     }
 
     def show(console: Console) -> None:
@@ -104,10 +105,13 @@ def _give(out: Output, trained: Trained) -> None:
             console.print(f"  best               {best}", markup=False)
         for caution in run.metadata["cautions"]:
             console.print(f"  caution: {caution['text']}", style="yellow", markup=False)
+        telemetry = telemetry_line([run])
+        if telemetry and not trained.already_done:
+            console.print(f"  {telemetry}", markup=False)
         if trained.already_done:
             out.say("Nothing was run. Use --again for another attempt, --replace to make it anew.")
 
-    flat = {name: value for name, value in row.items() if name not in ("final", "cautions")}
+    flat = {name: value for name, value in row.items() if name not in ("final", "cautions", "telemetry")}
     out.give(row, [{**flat, **run.final}], show)
 
 

@@ -108,6 +108,16 @@ class FilledCaution(_Part):
     remedy: str
 
 
+class Telemetry(_Part):
+    """What came of sending the run's events to a receiver, over all attempts; what was dropped is in `events.jsonl`."""
+
+    endpoint: str
+    sent: int = Field(description="Lines of events.jsonl that the receiver has taken.", ge=0)
+    dropped: int = Field(description="Lines that it has not: out of time at the end, or not wanted.", ge=0)
+    retries: int = Field(description="Requests of the last attempt that were sent again.", ge=0)
+    last_error: str | None = Field(description="Why a request of the last attempt failed, the last time one did.")
+
+
 class Metadata(_Part):
     """One run: what it was meant to be, how it stands, where it happened and what it used."""
 
@@ -142,3 +152,4 @@ class Metadata(_Part):
     timings: Timings
     resources: Resources
     cautions: list[FilledCaution]
+    telemetry: Telemetry | None = Field(None, description="Not there where events were not sent (--otlp).")

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
+from fairtrial.core.addresses import checked_receiver
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.scores import BenchmarkSettings, one_option
 
@@ -122,6 +123,18 @@ class LoopOptions(Options):
     benchmark: BenchmarkSettings | None = option(
         None, "What scores are held against: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
     )
+
+    otlp: str | None = option(
+        None,
+        "Also send the run's events to an OTLP/HTTP receiver, such as http://localhost:4318.",
+        role=Role.OUTPUT,
+        newer=True,
+    )
+
+    @field_validator("otlp")
+    @classmethod
+    def _otlp_is_an_address(cls, value: str | None) -> str | None:
+        return value if value is None else checked_receiver(value)
 
     @model_validator(mode="before")
     @classmethod

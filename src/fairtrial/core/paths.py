@@ -72,6 +72,11 @@ class RunPaths:
         return self.root / "events.jsonl"
 
     @property
+    def delivered(self) -> Path:
+        """How far `events` was brought to a receiver; only where there is one."""
+        return self.root / "delivered.json"
+
+    @property
     def log(self) -> Path:
         return self.root / "log.txt"
 

@@ -139,6 +139,18 @@ def require_installed(recipe: LoadedRecipe) -> None:
         )
 
 
+def require_extra(extra: str, module: str, *, what: str) -> None:
+    """Refuse what needs a module of an extra that is not installed, before anything is launched."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        found = None
+    if found is None:
+        raise MissingExtra(
+            f"{what} needs {module}, which is not installed", hint=f"Install it with: pip install 'fairtrial[{extra}]'"
+        )
+
+
 def missing_packages(recipe: LoadedRecipe) -> list[str]:
     return [name for name in recipe.requires if importlib.util.find_spec(name.partition(".")[0]) is None]
 

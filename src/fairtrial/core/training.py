@@ -279,9 +279,19 @@ class CacheEntry:
     manifest: Mapping[str, Any]
 
 
+def _tell_nobody(event: str, **fields: Any) -> None:
+    """Where nothing is written down: a run that is only built again."""
+
+
 @dataclass(frozen=True)
 class Setting:
-    """Where a run happens: all that a recipe may use beside its options."""
+    """Where a run happens: all that a recipe may use beside its options.
+
+    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` declares,
+    or one of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
+    trains alone: other threads and processes hand what they have to say to that one. `tell("device_stats", step=…)`
+    needs nothing more: what the graphics cards do, or why there are none, is filled in.
+    """
 
     streams: Streams
     variant: str
@@ -292,6 +302,7 @@ class Setting:
     lineage: dict[str, Any] = field(default_factory=dict)
     cautions: list[dict[str, str]] = field(default_factory=list)
     should_stop: Callable[[], bool] = lambda: False
+    tell: Callable[..., None] = _tell_nobody
 
 
 def as_floats(metrics: Mapping[str, SupportsFloat], prefix: str = "") -> dict[str, float]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 
@@ -45,6 +45,11 @@ class Gpus:
         except self._nvml.NVMLError as error:
             self.unavailable = f"the driver does not tell ({error})"
             return []
+
+    def stats(self) -> dict[str, Any]:
+        """The fields of a `device_stats` event: every card as it is now, or why there is none to speak of."""
+        readings = self.read() if self.unavailable is None else []
+        return {"devices": [asdict(each) for each in readings]} if readings else {"unavailable": self.unavailable}
 
     def _reading(self, handle: Any) -> GpuReading:
         nvml = self._nvml

@@ -212,9 +212,13 @@ class Recorder:
             self.metadata = {**metadata, "timings": self.metadata["timings"]}
 
     def finish(
-        self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None
-    ) -> Run:
-        """End the run: columns, last values, timings, status; then give the directory back."""
+        self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None,
+        hold: bool = False,
+    ) -> Run:  # fmt: skip
+        """End the run: columns, last values, timings, status; then give the directory back.
+
+        With `hold` it is kept until `close`, for what can only be said about a run that has ended.
+        """
         self.event("run_ended", status=status.value, reason=reason)
         final = write_columns(self.paths)
         chosen = self.metadata["best_metric_name"]
@@ -229,7 +233,8 @@ class Recorder:
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
         self.update(sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings)
-        self.close()
+        if not hold:
+            self.close()
         run = load_run(self.paths)
         assert run is not None
         return run

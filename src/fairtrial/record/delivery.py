@@ -1,0 +1,186 @@
+"""Brings the events of runs to a receiver while the runs go on, and never keeps one of them waiting.
+
+`events.jsonl` is the store that is sent from. A thread of its own reads whole lines behind what was delivered, sends
+them in batches, and tries again after growing pauses. The thread that trains has nothing to do with it: it writes its
+lines as always. It says that a run begins, and at the very end it waits a few seconds for the rest.
+
+What was delivered is noted in the run's directory, so that a resumed run goes on from there. A kill between an answer
+and its note sends a batch twice; every record has an id that stays the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import orjson
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.paths import RunPaths
+from fairtrial.record.atomic import Sync, replace_bytes
+from fairtrial.record.otlp import Answer, Line, NotAcceptable, Source, encode, send
+from fairtrial.record.recorder import Recorder
+
+LOOK_S = 0.5
+FIRST_PAUSE_S = 0.25
+LONGEST_PAUSE_S = 30.0
+TIMEOUT_S = 10.0
+LINGER_S = 3.0
+"""How long the end of a job waits for what is still on its way."""
+MOST_LINES = 512
+MOST_BYTES = 1 << 20
+
+Send = Callable[[str, bytes, float], Answer]
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """How far the lines of a run have been brought. `rejected`: lines that the receiver did not want."""
+
+    offset: int = 0
+    lines: int = 0
+    rejected: int = 0
+
+
+def read_delivered(paths: RunPaths) -> Delivered:
+    try:
+        return Delivered(**orjson.loads(paths.delivered.read_bytes()))
+    except (FileNotFoundError, orjson.JSONDecodeError, TypeError):
+        return Delivered()  # at least once: rather all of it again than a part of it never
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Lines that belong together on their way, and how many bytes of the file they are."""
+
+    lines: tuple[Line, ...]
+    size: int
+
+
+class Spool:
+    """The events of one run on their way to one receiver."""
+
+    def __init__(self, recorder: Recorder, receiver: str, send_to: Send) -> None:
+        self.recorder, self.receiver = recorder, receiver
+        self._send = send_to
+        self._source = Source.of(recorder.metadata)
+        self._done = read_delivered(recorder.paths)
+        self._failing = False
+        self._retries = 0
+        self._last_error: str | None = None
+
+    def next_batch(self) -> Batch | None:
+        """The first whole lines that were not delivered yet, no more than one request should carry."""
+        lines: list[Line] = []
+        size = 0
+        try:
+            with self.recorder.paths.events.open("rb") as file:
+                file.seek(self._done.offset)
+                while len(lines) < MOST_LINES and size < MOST_BYTES and (content := file.readline()).endswith(b"\n"):
+                    size += len(content)
+                    lines.append(Line(self._done.lines + len(lines) + 1, content))
+        except OSError:  # someone removed the run
+            return None
+        return Batch(tuple(lines), size) if lines else None
+
+    def bring(self, batch: Batch, timeout: float) -> Delivered | None:
+        """Try to deliver; gives how far that brings it, or None where it has to be tried again."""
+        self._retries += self._failing
+        try:
+            answer = self._send(self.receiver, encode(self._source, batch.lines), timeout)
+        except NotAcceptable as refusal:
+            answer = Answer(len(batch.lines), str(refusal))
+        except Exception as error:  # noqa: BLE001 — whatever goes wrong here must reach nobody who trains
+            self._failing, self._last_error = True, str(error) or type(error).__name__
+            return None
+        self._failing = False
+        if answer.rejected:
+            self._last_error = answer.why or f"{answer.rejected} records were rejected"
+        done = self._done
+        return Delivered(done.offset + batch.size, done.lines + len(batch.lines), done.rejected + answer.rejected)
+
+    def note(self, done: Delivered) -> None:
+        self._done = done
+        with contextlib.suppress(FairtrialError, OSError):  # then a resumed run sends these again
+            replace_bytes(self.recorder.paths.delivered, orjson.dumps(asdict(done)), sync=Sync.NOTHING)
+
+    def account(self) -> dict[str, Any]:
+        """What came of it, for `metadata.json`."""
+        with self.recorder.paths.events.open("rb") as file:
+            file.seek(self._done.offset)
+            left = file.read().count(b"\n")
+        return {
+            "endpoint": self.receiver, "sent": self._done.lines - self._done.rejected,
+            "dropped": left + self._done.rejected, "retries": self._retries, "last_error": self._last_error,
+        }  # fmt: skip
+
+
+class Delivery:
+    """Brings the events of all runs of one job, with one thread, which is started with the first of them.
+
+    `add` and `settle` belong to the thread that trains, before the first step and after the last. In between it calls
+    nothing here.
+    """
+
+    def __init__(self, send_to: Send = send, linger: float = LINGER_S) -> None:
+        self._send_to, self._linger = send_to, linger
+        self._spools: list[Spool] = []
+        self._ending = threading.Event()
+        self._over = threading.Event()
+        self._noting = threading.Lock()
+        self._thread = threading.Thread(target=self._work, daemon=True, name="fairtrial-delivery")
+
+    def add(self, recorder: Recorder, receiver: str) -> None:
+        """From now on the events of this run are brought to a receiver."""
+        self._spools = [*self._spools, Spool(recorder, receiver, self._send_to)]
+        if self._thread.ident is None:
+            self._thread.start()
+
+    def settle(self) -> None:
+        """The work is over: wait a few seconds for what is left, then write down what arrived and what did not."""
+        if not self._spools or self._over.is_set():
+            return
+        self._ending.set()
+        self._thread.join(self._linger)
+        with self._noting:
+            self._over.set()
+        for spool in self._spools:
+            if not spool.recorder.ended:
+                with contextlib.suppress(FairtrialError, OSError):
+                    spool.recorder.update(telemetry=spool.account())
+
+    # What the thread does.
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE_S
+        was_ending = False
+        while not self._over.is_set():
+            is_ending = self._ending.is_set()
+            if is_ending and not was_ending:
+                was_ending, pause = True, FIRST_PAUSE_S
+            failed = self._bring_all()
+            if is_ending and not failed:
+                return
+            self._rest(pause if failed else LOOK_S)
+            pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
+
+    def _bring_all(self) -> bool:
+        """Send what is there, run by run; whether something could not be delivered. Who failed is left in peace."""
+        down: set[str] = set()
+        for spool in self._spools:
+            while spool.receiver not in down and not self._over.is_set() and (batch := spool.next_batch()):
+                done = spool.bring(batch, self._linger if self._ending.is_set() else TIMEOUT_S)
+                if done is None:
+                    down.add(spool.receiver)
+                    continue
+                with self._noting:
+                    if not self._over.is_set():  # nobody counts any more what arrives now
+                        spool.note(done)
+        return bool(down)
+
+    def _rest(self, seconds: float) -> None:
+        """The end of the work cuts a pause short, once."""
+        (self._over if self._ending.is_set() else self._ending).wait(seconds)
