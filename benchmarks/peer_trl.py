@@ -81,7 +81,9 @@ def words_tokenizer(vocabulary: int) -> Any:
     words = {f"w{number}": number for number in range(vocabulary)}
     made = Tokenizer(models.WordLevel({**words, "<end>": vocabulary}, unk_token="w1"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>", pad_token=f"w{FILLER}", padding_side="left")
+    return PreTrainedTokenizerFast(
+        tokenizer_object=made, eos_token="<end>", pad_token=f"w{FILLER}", padding_side="left"
+    )
 
 
 def _timer() -> Any:

@@ -266,7 +266,7 @@ class _Attempt:
         if receiver is not None:
             delivery.add(recorder, receiver)
             self._leaving.callback(delivery.settle)
-        return _Work(spec, recipe, options, setting, recorder, watch, teller)
+        return _Work(spec, recipe, options, setting, recorder, watch, teller, self._leaving)
 
 
 class _Teller:
@@ -366,6 +366,7 @@ class _Work:
     recorder: Recorder
     watch: Watch
     teller: _Teller
+    leaving: contextlib.ExitStack
     resources: dict[str, Any] = field(default_factory=dict)
     company: int = 1
     _children_before: float = field(default_factory=children_cpu_seconds)
@@ -419,6 +420,7 @@ class _Work:
     def build(self) -> Trainable:
         self.set_threads()
         trainable = self.recipe.build(self.options, self.setting)
+        self.leaving.callback(getattr(trainable, "close", lambda: None))
         self.watch.wait_with(getattr(trainable, "synchronize", None))
         _check_best_metric(trainable, self.loop, self.scoring)
         if self.bounded is not None and not hasattr(trainable, "episode_returns"):

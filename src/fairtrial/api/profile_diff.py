@@ -80,8 +80,8 @@ def _same_work(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str
     if not all(same) or not pairs:
         raise UserError(
             f"{names[0]} and {names[1]} did not do the same work: step {1 + same.index(False) if pairs else 1} differs",
-            hint="Take the same game, --seed, --groups, --samples and --horizon. Rollouts see the same positions whatever the "
-            "prompts are; what is trained plays its own way.",
+            hint="Take the same game, --seed, --groups, --samples and --horizon. Rollouts see the same "
+            "positions whatever the prompts are; what is trained plays its own way.",
         )
     return len(pairs)
 

@@ -198,7 +198,7 @@ class InferenceResponse(Event):
 
     event: Literal["inference_response"]
     version: Version
-    phase: str = Field(description="What it was asked for: rollout, eval, report.")
+    phase: str = Field(description="The kind of decision that it was asked for, in the words of the game.")
     queue_ms: Milliseconds | None
     prefill_ms: Milliseconds | None
     decode_ms: Milliseconds | None
@@ -215,6 +215,7 @@ class TrainingStep(Event):
     lag: Count = Field(description="Updates between the policy that played and the one that learned from it.")
     trained_tokens: Count = Field(description="Tokens that the loss was taken over.")
     forwarded_tokens: Count = Field(description="Tokens that went through the model for it, prompts included.")
+    buffered: Count = Field(description="Further rollouts that were ready when this one was taken.")
     phases_ms: dict[str, Milliseconds]
 
 

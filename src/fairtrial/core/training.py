@@ -26,6 +26,7 @@ A trainable may say more about itself, and `bench` then has more to tell:
     examples_per_step        how many examples a step learns from
     steps_per_epoch          how many steps see every example once
     synchronize()            waits until the device has done what was asked of it; None where it always has
+    close()                  ends what it started beside this process; called when the run has ended, however it did
     episode_returns          after `evaluate`: what each episode gave, to be written down one by one
     batch_gradients(draw)    the gradient on a batch that `draw`, a NumPy generator, chooses with replacement, and the
                              number of examples in that batch
@@ -287,8 +288,8 @@ def _tell_nobody(event: str, **fields: Any) -> None:
 class Setting:
     """Where a run happens: all that a recipe may use beside its options.
 
-    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` declares,
-    or one of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
+    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or one
+    of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
     trains alone: other threads and processes hand what they have to say to that one. `tell("device_stats", step=…)`
     needs nothing more: what the graphics cards do, or why there are none, is filled in.
     """

@@ -138,6 +138,14 @@ def save_adapter(blueprint: Blueprint, values: Values, folder: Path) -> None:
     save_file(_laid_out(values), folder / "adapter_model.safetensors", metadata={"format": "pt"})
 
 
+def save_values(values: Values, folder: Path) -> None:
+    """All weights of a version, where there is no adapter: for another process, which `load_adapter` reads them in."""
+    from safetensors.numpy import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(_laid_out(values), folder / "adapter_model.safetensors")
+
+
 def load_adapter(folder: Path) -> dict[str, np.ndarray]:
     """The values in a folder that `save_adapter` or `peft` wrote."""
     from safetensors.numpy import load_file

@@ -133,6 +133,11 @@ class Rollout:
         return sum(len(decision.completion.tokens) for decision in self.decisions)
 
     @property
+    def seconds(self) -> float:
+        """From the first that began to play to the last that ended."""
+        return max(part.ended for part in self.parts) - min(part.begun for part in self.parts)
+
+    @property
     def prompt_tokens(self) -> int:
         return sum(len(decision.prompt) for decision in self.decisions)
 

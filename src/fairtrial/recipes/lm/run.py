@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -23,16 +25,14 @@ from fairtrial.recipes.lm.building import (
     version_folder,
 )
 from fairtrial.recipes.lm.crew import Processes
-from fairtrial.recipes.lm.learner import Learner
-from fairtrial.recipes.lm.model import save_adapter
+from fairtrial.recipes.lm.learner import Counters, Learner
+from fairtrial.recipes.lm.model import save_adapter, save_values
 from fairtrial.recipes.lm.nouns import Rollout, Values
 from fairtrial.recipes.lm.rollouts import Player, samples_of
 from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, version_for
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
-
-Listener = Callable[[Taken], None]
 
 
 class Run:
@@ -52,9 +52,7 @@ class Run:
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
         self.version, self.generated = 0, 0
         self.episode_returns: list[float] = []
-        self.listeners: list[Listener] = []
-        self._versions: dict[int, Values] = {}
-        self._publish(0)
+        self._versions: dict[int, Values] = {0: self.learner.values()}
 
     @cached_property
     def player(self) -> Player:
@@ -73,15 +71,23 @@ class Run:
             options.game, self.vocabulary, self.blueprint, self.setting.run.adapters, self.terms, seed,
             self.learner.terms,
         )  # fmt: skip
+
+        def call_together(buffer: Buffer) -> Processes:
+            self._save_versions()
+            return Processes(buffer, remote, options.workers)
+
         return Buffer(
-            lambda buffer: Processes(buffer, remote, options.workers),
-            lag=self.lag, batches=self.terms.batches, last=options.steps, clock=time.perf_counter,
+            call_together, lag=self.lag, batches=self.terms.batches, last=options.steps, clock=time.perf_counter,
         )  # fmt: skip
 
     def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+        marks = [watch.clock()]
+        counted = replace(self.learner.counters)
         taken = self.take(step, watch)
+        marks.append(watch.clock())
         learned = self.learn(taken.rollout, watch)
-        self.hear(taken)
+        marks.append(watch.clock())
+        self._tell(taken, counted, marks)
         return learned | {"policy_lag": taken.lag}
 
     def take(self, step: int, watch: Watch) -> Taken:
@@ -111,10 +117,6 @@ class Run:
             "trained_tokens": self.learner.counters.trained_tokens,
         }  # fmt: skip
 
-    def hear(self, taken: Taken) -> None:
-        for listener in self.listeners:
-            listener(taken)
-
     def evaluate(self, split: Split) -> Mapping[str, float]:
         """Whole games of the run's `eval` or `report` stream, the same at every step, with the likeliest orders."""
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
@@ -139,10 +141,10 @@ class Run:
         self.close()
         self.learner.load_state(state["learner"])
         self.version, self.generated = state["counts"]["version"], state["counts"]["generated"]
-        self.player.engine.forget_all()
+        self.__dict__.pop("player", None)  # what it kept of versions may be another past
         self._versions.clear()
         for version, values in state["versions"].items():
-            self._keep(int(version), {name: value.numpy().copy() for name, value in values.items()})
+            self._versions[int(version)] = {name: value.numpy().copy() for name, value in values.items()}
         if self.options.buffer_depth:
             self.buffer.begin(self.version)
 
@@ -161,14 +163,47 @@ class Run:
     def _publish(self, version: int) -> None:
         """From now on this is what plays, where its appointment says so. Versions that nobody will ask for go."""
         self.version = version
-        self._keep(version, self.learner.values())
+        self._versions[version] = self.learner.values()
+        self._save(version)
         for old in [each for each in self._versions if each < version - self.lag]:
             del self._versions[old]
             shutil.rmtree(version_folder(self.setting.run.adapters, old), ignore_errors=True)
         if self.options.buffer_depth:
             self.buffer.publish(version)
 
-    def _keep(self, version: int, values: Values) -> None:
-        self._versions[version] = values
-        if self.options.buffer_depth or self.blueprint.adapters:
-            save_adapter(self.blueprint, values, version_folder(self.setting.run.adapters, version))
+    def _save_versions(self) -> None:
+        for version in self._versions:
+            self._save(version)
+
+    def _save(self, version: int) -> None:
+        """Adapters are small and always kept with the run; all weights only where another process has to read them."""
+        folder = version_folder(self.setting.run.adapters, version)
+        if self.blueprint.adapters:
+            save_adapter(self.blueprint, self._versions[version], folder)
+        elif self.options.buffer_depth:
+            save_values(self._versions[version], folder)
+
+    def _tell(self, taken: Taken, before: Counters, marks: Sequence[float]) -> None:
+        """What happened in this step, for those who watch from outside."""
+        tell, rollout, counters = self.setting.tell, taken.rollout, self.learner.counters
+        for each in rollout.decisions:
+            timing, written = each.completion.timing, each.completion
+            tell(
+                "inference_response", version=written.version, phase=each.phase, queue_ms=1000 * timing.queue_s,
+                prefill_ms=1000 * timing.prefill_s, decode_ms=1000 * timing.decode_s, prompt_tokens=len(each.prompt),
+                completion_tokens=len(written.tokens),
+            )  # fmt: skip
+        tell(
+            "rollout_complete", step=rollout.step, version=rollout.version, groups=self.options.groups,
+            samples=self.options.samples, generated_tokens=rollout.generated_tokens, seconds=rollout.seconds,
+            reward_mean=fmean(each.total for each in rollout.trajectories),
+        )  # fmt: skip
+        played, learned = (1000 * (end - begin) for begin, end in itertools.pairwise(marks))
+        tell(
+            "training_step", step=rollout.step, version=rollout.step, lag=taken.lag,
+            trained_tokens=counters.trained_tokens - before.trained_tokens,
+            forwarded_tokens=counters.forwarded_tokens - before.forwarded_tokens, buffered=taken.ready,
+            phases_ms={"wait" if self.options.buffer_depth else "rollout": played, "update": learned},
+        )  # fmt: skip
+        if rollout.step % self.options.log_every == 0:
+            tell("device_stats", step=rollout.step)
