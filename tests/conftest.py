@@ -100,9 +100,10 @@ def with_data(store: Store, data_cache: Path) -> Store:
 
 
 def link_data(store: Store, data_cache: Path) -> Store:
-    (data_cache / "data").mkdir(parents=True, exist_ok=True)
     store.paths.cache.mkdir(parents=True)
-    (store.paths.cache / "data").symlink_to(data_cache / "data")
+    for kind in ("data", "tokenizer"):
+        (data_cache / kind).mkdir(parents=True, exist_ok=True)
+        (store.paths.cache / kind).symlink_to(data_cache / kind)
     return store
 
 

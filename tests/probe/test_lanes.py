@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairtrial.probe.lanes import Lane, Span, chrome_trace, merged, overlap_s, spans_of
+from fairtrial.probe.lanes import Lane, Span, chrome_trace, merged, overlap_s, spans_of, within
 from fairtrial.probe.phases import ClockError
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda pair: (pair[0], pair[0] + pair[1])))
@@ -44,3 +44,8 @@ def test_a_trace_has_a_row_per_lane_and_begins_at_zero() -> None:
     told = chrome_trace([Lane("x", [Span("a", 5.0, 6.0)]), Lane("y", [Span("b", 5.5, 7.0)])], {"seed": 1})
     spans = [(each["tid"], each["name"], each["ts"], each["dur"]) for each in told["traceEvents"] if each["ph"] == "X"]
     assert spans == [(1, "a", 0.0, 1e6), (2, "b", 5e5, 1.5e6)]
+
+
+def test_what_lies_outside_of_the_window_is_cut_off() -> None:
+    assert within([(0.0, 2.0), (3.0, 4.0), (5.0, 9.0)], (1.0, 6.0)) == [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert within([(0.0, 1.0)], (1.0, 2.0)) == []

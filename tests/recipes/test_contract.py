@@ -16,6 +16,10 @@ SHORT = {"steps": 12, "eval_every": 5, "log_every": 1, "checkpoint_every": 4}
 SMALL = {**SHORT, "labels": 200, "batch_size": 50}
 TEACHER = {"teacher_steps": 8, "teacher_width": 4, "student_width": 4, "student": "cnn"}
 PLAY = {**SHORT, "rollout": 40, "epochs": 2, "minibatches": 2, "eval_episodes": 2, "report_episodes": 3}
+TALK = {
+    **SHORT, "steps": 6, "groups": 2, "samples": 3, "horizon": 2, "compact_prompts": True, "eval_episodes": 2,
+    "report_episodes": 2, "episode_decisions": 3, "rank": 4,
+}  # fmt: skip
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "fake": ("fake", {**SHORT, "jitter": 0.1}),
     **{f"classify {m}": ("classify", {**SMALL, "model": m}) for m in ("linear", "mlp", "cnn", "gru", "transformer")},
@@ -36,6 +40,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
             "pendulum": {"env": "Pendulum-v1", "normalize_observations": True, "normalize_rewards": True},
         }.items()
     },
+    "grpo": ("grpo", TALK),
     "a file": (str(Path(__file__).parent.parent.parent / "examples/my_recipe.py"), SHORT),
 }
 PROGRAMS = {"command"}

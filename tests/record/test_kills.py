@@ -43,6 +43,10 @@ PLAYING = {
     "steps": 40, "rollout": 16, "epochs": 2, "eval_every": 7, "log_every": 1, "checkpoint_every": 6, "eval_episodes": 3,
     "report_episodes": 3, "episode_limit": 60,
 }  # fmt: skip
+TALKING = {
+    "steps": 12, "groups": 2, "samples": 2, "horizon": 2, "compact_prompts": True, "eval_every": 5, "log_every": 1,
+    "checkpoint_every": 3, "eval_episodes": 2, "report_episodes": 2, "episode_decisions": 3, "rank": 4,
+}  # fmt: skip
 
 
 def check_what_a_kill_left(store: Store, killed_lines: int | None = None) -> None:
@@ -153,7 +157,7 @@ def test_a_killed_training_resumes_with_identical_losses(
         assert summary(store) == expected
 
 
-@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("ppo", PLAYING)])
+@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("ppo", PLAYING), ("grpo", TALKING)])
 def test_kills_at_random_moments(
     tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any]
 ) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from fairtrial.analyse.timing import Times
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.probe.gpu import Gpus
-from fairtrial.probe.lanes import Interval, Lane, merged, overlap_s
+from fairtrial.probe.lanes import Interval, Lane, merged, overlap_s, within
 from fairtrial.probe.phases import RESIDUAL, StepTimes
 from fairtrial.probe.resources import peak_process_bytes
 from fairtrial.record.environment import git_state, machine
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 TRAINER = ("loss_forward", "backward", "optimizer")
 ADDED = "_ms"
 """Documents spell the phases of the trainer, and the residual, with their unit."""
+BUSY = ("generation", "training")
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LEAST_FOR_QUANTILES = 20
 CACHES = (
@@ -92,8 +93,8 @@ def document_of(
         "lanes": {lane.name: _lane(lane, measured) for lane in lanes},
         "bubbles": _bubbles(lanes, measured),
         "tokens": _tokens(measured),
-        "tokens_per_second": _rates(measured, {}, measured.wall_s),
-        "tokens_per_busy_second": _rates(measured, _busy(lanes), None),
+        "tokens_per_second": _rates(measured, dict.fromkeys(BUSY, measured.wall_s)),
+        "tokens_per_busy_second": _rates(measured, {lane: _sum(each) for lane, each in _busy(lanes).items()}),
         "inference": _inference(measured.decisions),
         "policy_lag_steps": _lags(measured),
         "max_policy_lag_steps": options.policy_lag,
@@ -149,16 +150,17 @@ def _lane(lane: Lane, measured: Measured) -> dict[str, Any]:
     begun, ended = measured.window
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
     return {
-        "window_ms": 1000 * (ended - begun), "busy_ms": 1000 * lane.busy_s, "phases_ms": shown,
-        "idle_ms": 1000 * phases["idle"],
+        "window_ms": 1000 * (ended - begun), "busy_ms": 1000 * _sum(within(lane.busy, measured.window)),
+        "phases_ms": shown, "idle_ms": 1000 * phases["idle"],
     }  # fmt: skip
 
 
-def _busy(lanes: Sequence[Lane]) -> dict[str, float]:
-    """Seconds in which anybody played, and in which the trainer worked."""
-    playing = merged(each for lane in lanes if lane.name.startswith("generation") for each in lane.busy)
-    learning = merged(each for lane in lanes if lane.name == "training" for each in lane.busy)
-    return {"generation": _sum(playing), "training": _sum(learning), "both": overlap_s(playing, learning)}
+def _busy(lanes: Sequence[Lane]) -> dict[str, list[Interval]]:
+    """When anybody played, and when the trainer worked."""
+    return {
+        "generation": merged(each for lane in lanes if lane.name.startswith("generation") for each in lane.busy),
+        "training": merged(each for lane in lanes if lane.name == "training" for each in lane.busy),
+    }
 
 
 def _sum(intervals: Iterable[Interval]) -> float:
@@ -167,17 +169,16 @@ def _sum(intervals: Iterable[Interval]) -> float:
 
 def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     """How much of the window each side was busy, both were, and who waited for whom."""
-    busy = _busy(lanes)
-    begun, ended = measured.window
-    waited = sum(each.waited_s for each in measured.played)
-    neither = (ended - begun) - busy["generation"] - busy["training"] + busy["both"]
+    playing, learning = (within(each, measured.window) for each in _busy(lanes).values())
+    window, both = _sum([measured.window]), overlap_s(playing, learning)
+    neither = window - _sum(playing) - _sum(learning) + both
     return {
-        "window_ms": 1000 * (ended - begun),
-        "overlap_ms": 1000 * busy["both"],
-        "only_generation_ms": 1000 * (busy["generation"] - busy["both"]),
-        "only_training_ms": 1000 * (busy["training"] - busy["both"]),
+        "window_ms": 1000 * window,
+        "overlap_ms": 1000 * both,
+        "only_generation_ms": 1000 * (_sum(playing) - both),
+        "only_training_ms": 1000 * (_sum(learning) - both),
         "neither_ms": 1000 * max(0.0, neither),
-        "training_waited_ms": 1000 * waited,
+        "training_waited_ms": 1000 * sum(each.waited_s for each in measured.played),
     }
 
 
@@ -192,13 +193,14 @@ def _tokens(measured: Measured) -> dict[str, int]:
     }
 
 
-def _rates(measured: Measured, busy: Mapping[str, float], wall: float | None) -> dict[str, float | None]:
-    """Null where the mode does not do it: what was played before the clock started has no rate."""
+def _rates(measured: Measured, seconds: Mapping[str, float]) -> dict[str, float | None]:
+    """By the seconds of the lane that does it. Null where the mode does not do it."""
     counted = _tokens(measured)
     lanes = {"generated": "generation", "trained": "training", "forwarded": "training"}
     done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(lanes))
-    seconds = {name: wall if wall is not None else busy[lane] for name, lane in lanes.items()}
-    return {name: counted[name] / seconds[name] if name in done and seconds[name] else None for name in lanes}
+    return {
+        name: counted[name] / seconds[lane] if name in done and seconds[lane] else None for name, lane in lanes.items()
+    }
 
 
 def _inference(decisions: Sequence[Decision]) -> dict[str, Any]:

@@ -107,6 +107,13 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
+def within(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
+    """The part of them that lies in a window."""
+    begun, ended = window
+    cut = ((max(begun, first), min(ended, last)) for first, last in intervals)
+    return [(first, last) for first, last in cut if first < last]
+
+
 def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
     """Seconds in which both were busy: the intersection of two sets of intervals."""
     found, other = 0.0, 0

@@ -1,0 +1,218 @@
+"""The grpo recipe: it learns, plays the same whoever plays and whatever is cached, and resumes exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+
+from fairtrial import evaluate, train
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.options import parse_options
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Setting, Watch
+from fairtrial.recipes import grpo
+from fairtrial.recipes.lm.nouns import Rollout
+from fairtrial.recipes.lm.rollouts import samples_of
+from fairtrial.recipes.lm.run import Run
+from fairtrial.record.series import read_lines
+from fairtrial.record.store import Store
+from tests.harness import series_of
+
+SMALL = {
+    "steps": 6, "groups": 2, "samples": 3, "horizon": 2, "compact_prompts": True, "rank": 4, "eval_episodes": 3,
+    "report_episodes": 3, "episode_decisions": 4,
+}  # fmt: skip
+
+
+def make(store: Store, name: str = "v", seed: int = 1, **options: Any) -> Run:
+    parsed = parse_options(grpo.Options, {**SMALL, **options}, where="grpo")
+    return Run(parsed, Setting(Streams(seed), "v", store.paths.run("s", name), store.cache))
+
+
+def to_the_bit(metrics: Mapping[str, Any]) -> dict[str, str]:
+    return {name: float(value).hex() for name, value in metrics.items()}
+
+
+def steps_of(run: Run, first: int, last: int) -> list[dict[str, str]]:
+    return [to_the_bit(run.step(step, Watch())) for step in range(first, last + 1)]
+
+
+def tokens_of(rollout: Rollout) -> list[tuple[int, ...]]:
+    return [decision.completion.tokens for decision in rollout.decisions]
+
+
+def test_a_short_training_plays_better_than_no_training(with_data: Store) -> None:
+    options = {
+        "steps": 12,
+        "groups": 8,
+        "samples": 8,
+        "horizon": 4,
+        "rank": 16,
+        "report_episodes": 60,
+        "episode_decisions": 8,
+    }
+    run = make(with_data, **options)
+    before = run.evaluate("report")["return_mean"]
+    returns = [run.step(step, Watch())["return_mean"] for step in range(1, 13)]
+    assert run.evaluate("report")["return_mean"] > before + 0.5
+    assert fmean(returns[-4:]) > fmean(returns[:4])
+
+
+@pytest.mark.parametrize("change", [{"use_state_cache": True}, {"use_prefix_cache": False}], ids=["states", "prefixes"])
+def test_caches_on_and_off_give_identical_orders(with_data: Store, change: dict[str, Any]) -> None:
+    options = {"compact_prompts": False, "groups": 3, "opening_decisions": 6}
+    plain, cached = make(with_data, "a", **options), make(with_data, "b", **options, **change)
+    for step in range(1, 6):
+        first, second = plain.play(step, Watch(), version=0), cached.play(step, Watch(), version=0)
+        assert tokens_of(first) == tokens_of(second)
+        assert [each.total for each in first.trajectories] == [each.total for each in second.trajectories]
+    found = sum(part.counters["state_hits"] for part in [cached.play(6, Watch(), version=0).parts[0]])
+    assert found == (3 if "use_state_cache" in change else 0)
+
+
+def test_starting_positions_are_replaced_when_the_policy_has_grown_older(with_data: Store) -> None:
+    run = make(with_data, state_age=3, use_state_cache=True, groups=1)
+    opened = [run.player.openings.position(version, 0) for version in range(7)]
+    assert opened[0] == opened[2] != opened[3] == opened[5] != opened[6]
+    assert run.player.openings.counters() == {"state_hits": 4, "state_misses": 3, "state_expired": 2}
+
+
+def test_samples_of_a_group_are_held_against_each_other(with_data: Store) -> None:
+    rollout = make(with_data, groups=3, samples=4).play(1, Watch())
+    samples = samples_of(rollout)
+    by_prompt = {sample.prompt for sample in samples}
+    assert len(samples) == len(rollout.decisions)
+    starts = [samples.index(next(s for s in samples if s.prompt == prompt)) for prompt in by_prompt]
+    assert len(set(starts)) == len(by_prompt), "samples of one prompt do not lie together"
+    for group in range(3):
+        totals = [each.total for each in rollout.trajectories if each.group == group]
+        assert len(totals) == 4
+    assert all(sample.reference is not None for sample in samples)
+
+
+def test_a_group_of_one_is_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidOptions, match="nothing to be compared with"):
+        parse_options(grpo.Options, {"samples": 1}, where="grpo")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"game": "chess"}, "unknown game 'chess'"),
+        ({"game": "./nowhere.py"}, "nowhere.py"),
+        ({"model": "nowhere"}, "neither 'tiny' nor a folder"),
+        ({"horizon": 0}, "greater than or equal to 1"),
+    ],
+)
+def test_what_cannot_be_played_is_refused_in_a_sentence(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidOptions) as caught:
+        parse_options(grpo.Options, options, where="grpo")
+    assert said in str([caught.value.message, *caught.value.problems])
+
+
+def test_a_buffer_changes_nothing_but_who_plays_and_how_old_rollouts_are(with_data: Store) -> None:
+    """One process or two, resumed in between or not: by appointment, to the bit."""
+    options = {"buffer_depth": 2, "policy_lag": 2, "groups": 4, "batch_groups": 2}
+    one = make(with_data, "one", **options)
+    told = steps_of(one, 1, 3)
+    saved = one.state()
+    told += steps_of(one, 4, 6)
+    final = to_the_bit(one.evaluate("report"))
+    one.close()
+    assert [float.fromhex(each["policy_lag"]) for each in told] == [0, 1, 2, 2, 2, 2]
+    two = make(with_data, "two", workers=2, **options)
+    two.load_state(saved)
+    assert steps_of(two, 4, 6) == told[3:]
+    assert to_the_bit(two.evaluate("report")) == final
+    two.close()
+
+
+def test_without_lag_a_buffer_gives_what_playing_in_turns_gives(with_data: Store) -> None:
+    alone, buffered = make(with_data, "alone"), make(with_data, "buffered", buffer_depth=1, policy_lag=0)
+    assert steps_of(alone, 1, 3) == steps_of(buffered, 1, 3)
+    buffered.close()
+
+
+GAME = """
+REQUIRES, EXTRA = (), None
+
+class Position:
+    phase, over = "only", False
+
+    def __init__(self, number):
+        self.number = number
+
+    def legal(self):
+        return ("yes", "no")
+
+    def prompt(self, *, compact):
+        return f"rules {self.number}"
+
+    def play(self, order):
+        if self.number >= 5:
+            raise RuntimeError("the board fell over")
+        return Position(self.number + 1), float(order == "yes")
+
+    def snapshot(self):
+        return {"number": self.number}
+
+class Game:
+    phases, decisions = ("only",), 9
+
+    def rules(self, *, compact):
+        return "rules "
+
+    def open(self, seed):
+        return Position(0)
+
+    def restore(self, snapshot):
+        return Position(snapshot["number"])
+
+def make():
+    return Game()
+"""
+
+
+def test_a_game_that_fails_in_another_process_fails_the_run_with_its_words(with_data: Store, tmp_path: Path) -> None:
+    (tmp_path / "game.py").write_text(GAME)
+    run = make(with_data, game=str(tmp_path / "game.py"), horizon=8, buffer_depth=1, opening_decisions=0)
+    with pytest.raises(RuntimeError, match="the board fell over"):
+        run.step(1, Watch())
+    run.close()
+
+
+def test_a_game_of_ones_own_is_part_of_what_a_run_is(with_data: Store, tmp_path: Path) -> None:
+    path = tmp_path / "game.py"
+    path.write_text(GAME)
+    options = parse_options(grpo.Options, {"game": str(path)}, where="grpo")
+    before = grpo.data(options, with_data.cache)
+    path.write_text(GAME.replace("fell over", "fell"))
+    after = grpo.data(options, with_data.cache)
+    assert before is not None and after is not None and before.sha256 != after.sha256
+
+
+def test_what_happened_is_told_and_evaluating_writes_nothing(with_data: Store) -> None:
+    done = train("grpo", {**SMALL, "steps": 2, "log_every": 1}, seed=1, study="s", variant="v", store=with_data.root)
+    paths = with_data.paths.run("s", "v.seed1")
+    events = [row["event"] for row in read_lines(paths.events).rows]
+    assert events.count("rollout_complete") == events.count("training_step") == 2
+    assert events.count("inference_response") == 2 * 2 * 3 * 2
+    assert "device_stats" in events
+    assert sorted(each.name for each in paths.adapters.iterdir()) == ["version-2"]
+    written = {path: path.stat().st_mtime_ns for path in paths.adapters.rglob("*")}
+    [found] = evaluate(["s/v.seed1"], checkpoint="last", store=with_data.root)
+    assert found.metrics["eval_return_mean"] == done.run.final["report_return_mean"]
+    assert {path: path.stat().st_mtime_ns for path in paths.adapters.rglob("*")} == written
+    assert series_of(with_data)["train_policy_lag"] == [(1, "0x0.0p+0"), (2, "0x0.0p+0")]
+
+
+def test_diplomacy_is_trained_from_end_to_end(with_data: Store) -> None:
+    pytest.importorskip("diplomacy")
+    run = make(with_data, game="diplomacy", groups=1, samples=2, horizon=3, opening_decisions=2)
+    told = run.step(1, Watch())
+    assert told["generated_tokens"] > 6 and run.version == 1
+    assert len(run.evaluate_episodes("report", 1, 1)) == 1
