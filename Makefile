@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 ORACLE := .venv-rliable
 ORACLE_STAMP := $(ORACLE)/.installed
 
-.PHONY: setup demo test lint evidence benchmarks golden docs clean
+.PHONY: setup demo test lint evidence benchmarks benchmarks-smoke golden docs clean
 
 setup: $(STAMP)
 
@@ -46,6 +46,10 @@ evidence: $(STAMP) $(ORACLE_STAMP)
 benchmarks: $(STAMP) $(ORACLE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks
+
+# That measuring works at all, in a minute: ours alone, unless peers happen to be installed.
+benchmarks-smoke: $(STAMP)
+	$(BIN)/python -m benchmarks startup logging_calls
 
 docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py

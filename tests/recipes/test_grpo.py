@@ -204,7 +204,7 @@ def test_what_happened_is_told_and_evaluating_writes_nothing(with_data: Store) -
     assert "device_stats" in events
     assert sorted(each.name for each in paths.adapters.iterdir()) == ["version-2"]
     written = {path: path.stat().st_mtime_ns for path in paths.adapters.rglob("*")}
-    [found] = evaluate(["s/v.seed1"], checkpoint="last", store=with_data.root)
+    [found] = evaluate(["s/v.seed1"], checkpoint="last", store=with_data.root).runs
     assert found.metrics["eval_return_mean"] == done.run.final["report_return_mean"]
     assert {path: path.stat().st_mtime_ns for path in paths.adapters.rglob("*")} == written
     assert series_of(with_data)["train_policy_lag"] == [(1, "0x0.0p+0"), (2, "0x0.0p+0")]

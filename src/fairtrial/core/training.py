@@ -288,8 +288,8 @@ def _tell_nobody(event: str, **fields: Any) -> None:
 class Setting:
     """Where a run happens: all that a recipe may use beside its options.
 
-    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or one
-    of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
+    `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or
+    one of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
     trains alone: other threads and processes hand what they have to say to that one. `tell("device_stats", step=…)`
     needs nothing more: what the graphics cards do, or why there are none, is filled in.
     """
