@@ -59,7 +59,9 @@ def measure(folder: Path) -> list[Figure]:
 
     torch.set_num_threads(1)
     blueprint = tiny_model(VOCABULARY, 1)
-    return [figure for number, case in enumerate(CASES) for figure in _measure_case(folder / str(number), case, blueprint)]
+    return [
+        figure for number, case in enumerate(CASES) for figure in _measure_case(folder / str(number), case, blueprint)
+    ]
 
 
 def _measure_case(folder: Path, case: Case, blueprint: Blueprint) -> list[Figure]:
