@@ -1,11 +1,12 @@
 """GRPO by TRL: the same model, prompts, samples and optimizer as ours, at its fastest ordinary settings.
 
-Nothing is logged to a service or saved, gradients are not recomputed, numbers are of 32 bits. The token that ends a text
-is one that the model does not have, so all samples are equally long; every step checks that they were.
+Nothing is logged to a service or saved, gradients are not recomputed, numbers are of 32 bits. The token that ends a
+text is one that the model does not have, so all samples are equally long; every step checks that they were.
 """
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -34,7 +35,6 @@ class Peer:
     def steps(self, count: int) -> list[float]:
         """CPU seconds of each step of a new training."""
         import torch
-        import trl
         from datasets import Dataset
         from transformers import AutoModelForCausalLM
 
@@ -42,7 +42,7 @@ class Peer:
         torch.manual_seed(1)
         model = AutoModelForCausalLM.from_pretrained(self._folder / "model", local_files_only=True)
         timer = _timer()
-        trainer = trl.GRPOTrainer(
+        trainer = importlib.import_module("trl").GRPOTrainer(
             model=model, reward_funcs=self._reward, args=self._arguments(count), processing_class=self._tokenizer,
             train_dataset=Dataset.from_dict({"prompt": self._prompts * count}), callbacks=[timer],
         )  # fmt: skip
@@ -51,9 +51,7 @@ class Peer:
         return spent
 
     def _arguments(self, count: int) -> Any:
-        import trl
-
-        return trl.GRPOConfig(
+        return importlib.import_module("trl").GRPOConfig(
             output_dir=str(self._folder / "out"), use_cpu=True, bf16=False, gradient_checkpointing=False,
             per_device_train_batch_size=self.rows, gradient_accumulation_steps=1, num_generations=self.samples,
             max_completion_length=self.tokens, temperature=1.0, beta=self._beta, learning_rate=self._rate,
@@ -81,15 +79,14 @@ def words_tokenizer(vocabulary: int) -> Any:
     words = {f"w{number}": number for number in range(vocabulary)}
     made = Tokenizer(models.WordLevel({**words, "<end>": vocabulary}, unk_token="w1"))
     made.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=made, eos_token="<end>", pad_token=f"w{FILLER}", padding_side="left"
-    )
+    fast: Any = PreTrainedTokenizerFast
+    return fast(tokenizer_object=made, eos_token="<end>", pad_token=f"w{FILLER}", padding_side="left")
 
 
 def _timer() -> Any:
     from transformers import TrainerCallback
 
-    class Timer(TrainerCallback):  # type: ignore[misc]
+    class Timer(TrainerCallback):
         def __init__(self) -> None:
             self.spent: list[float] = []
             self._start = 0.0

@@ -44,15 +44,16 @@ def prompt(seed: int, length: int, prefix: Sequence[int] = ()) -> Tokens:
 
 
 RULES = prompt(99, 12)
+LONG_RULES = prompt(98, 70)
 
 
-def game_requests(groups: int = 6, samples: int = 4, first_seed: int = 0) -> list[Request]:
+def game_requests(groups: int = 6, samples: int = 4, first_seed: int = 0, rules: Tokens = RULES) -> list[Request]:
     """Groups of unequal prompts after the same rules, with legal orders only."""
     made = []
     for group in range(groups):
-        text = prompt(group, 3 + 2 * (group % 4), RULES)
+        text = prompt(group, 3 + 2 * (group % 4), rules)
         made += [
-            Request(text, first_seed + 100 * group + number, orders(group), 12, prefix=len(RULES))
+            Request(text, first_seed + 100 * group + number, orders(group), 12, prefix=len(rules))
             for number in range(samples)
         ]
     return made

@@ -16,7 +16,7 @@ from fairtrial.core.errors import UserError  # noqa: E402
 from fairtrial.recipes.lm.engine import Engine  # noqa: E402
 from fairtrial.recipes.lm.nouns import Completion, Request  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
-from tests.recipes.lm_stand_ins import RULES, VOCABULARY, Node, game_requests, open_requests, prompt  # noqa: E402
+from tests.recipes.lm_stand_ins import LONG_RULES, RULES, VOCABULARY, Node, game_requests, open_requests, prompt  # noqa: E402
 from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 
 
@@ -46,7 +46,8 @@ def assert_same(first: Sequence[Completion], second: Sequence[Completion]) -> No
 
 
 def test_a_request_gives_the_same_alone_and_in_company(blueprint: Blueprint) -> None:
-    for requests in (game_requests(), open_requests(), [*game_requests(2), *open_requests(2)]):
+    long = [*game_requests(3, 2, rules=LONG_RULES), *game_requests(2, 3, 500)]
+    for requests in (game_requests(), open_requests(), [*game_requests(2), *open_requests(2)], long):
         together = engine_of(blueprint, batch=64).complete(requests, 1)
         alone = engine_of(blueprint, batch=1, prefixes=0, adapters=0).complete(requests, 1)
         assert_same(together, alone)
@@ -54,7 +55,7 @@ def test_a_request_gives_the_same_alone_and_in_company(blueprint: Blueprint) -> 
 
 
 def test_equal_batches_are_equal_to_the_last_bit_whatever_is_cached(small: Blueprint) -> None:
-    requests = game_requests(groups=30)
+    requests = [*game_requests(groups=30), *game_requests(groups=6, rules=LONG_RULES)]
     warm, cold = engine_of(small, batch=16), engine_of(small, batch=16, prefixes=0, adapters=0)
     warm.complete(game_requests(groups=5, first_seed=7), 1)
     for one, other in zip(warm.complete(requests, 1), cold.complete(requests, 1), strict=True):
@@ -64,7 +65,7 @@ def test_equal_batches_are_equal_to_the_last_bit_whatever_is_cached(small: Bluep
 
 
 def test_sharing_prompts_changes_no_token(small: Blueprint) -> None:
-    requests = [*game_requests(groups=40), *open_requests(groups=4)]
+    requests = [*game_requests(groups=40), *open_requests(groups=4), *game_requests(groups=8, rules=LONG_RULES)]
     shared, apart = (engine_of(small, batch=24, share_prompts=share) for share in (True, False))
     assert_same(shared.complete(requests, 1), apart.complete(requests, 1))
     assert shared.counters.shared_prefills > 0
@@ -88,7 +89,7 @@ def test_log_probabilities_are_those_of_transformers_among_what_is_open(small: B
     import torch
 
     model = llama(initializer_range=0.1)
-    requests = game_requests()
+    requests = [*game_requests(2, 2), *game_requests(3, rules=LONG_RULES)]
     for temperature in (1.0, 0.7):
         for request, made in zip(
             requests, engine_of(small).complete(requests, 0, temperature=temperature), strict=True

@@ -18,7 +18,7 @@ from fairtrial.recipes.lm.engine import Engine  # noqa: E402
 from fairtrial.recipes.lm.learner import Learner, Terms, divergence  # noqa: E402
 from fairtrial.recipes.lm.nouns import Completion, Request, Sample  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
-from tests.recipes.lm_stand_ins import Node, game_requests, open_requests, prompt  # noqa: E402
+from tests.recipes.lm_stand_ins import LONG_RULES, Node, game_requests, open_requests, prompt  # noqa: E402
 from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 
 MODELS = {
@@ -54,7 +54,7 @@ def play(
 
 def mixed(blueprint: Blueprint) -> list[Sample]:
     """Prompts and completions of unequal length, with and without a choice of what is open."""
-    return play(blueprint, [*game_requests(4, 3), *open_requests(3, 2)])
+    return play(blueprint, [*game_requests(3, 3), *open_requests(3, 2), *game_requests(1, 2, rules=LONG_RULES)])
 
 
 def learner_of(blueprint: Blueprint, *, moved_on: bool = True, **chosen: Any) -> Learner:

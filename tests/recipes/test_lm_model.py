@@ -85,27 +85,28 @@ SHAPES: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.parametrize("read", [11, 90], ids=["short", "long"])
 @pytest.mark.parametrize("chosen", SHAPES, ids=str)
-def test_the_hand_written_llama_agrees_with_transformers(chosen: dict[str, Any]) -> None:
+def test_the_hand_written_llama_agrees_with_transformers(chosen: dict[str, Any], read: int) -> None:
     model = llama(**chosen)
     blueprint = blueprint_of(model)
     assert blueprint.llama is not None
-    tokens = texts(3, 20)
+    tokens = texts(3, read + 9)
     expected = logits_of(model, tokens)
-    found = stepwise(LlamaReader(blueprint.llama, blueprint.initial), tokens, read=11)
+    found = stepwise(LlamaReader(blueprint.llama, blueprint.initial), tokens, read)
     assert np.abs(expected).max() > 1
-    np.testing.assert_allclose(found, expected[:, 11:], atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected[:, read:], atol=1e-5 * np.abs(expected).max())
 
 
 def test_reading_after_a_prefix_is_reading_the_whole() -> None:
     model = llama(num_key_value_heads=2)
     blueprint = blueprint_of(model)
     assert blueprint.llama is not None
-    tokens = texts(3, 20)
-    tokens[:, :6] = tokens[0, :6]
-    found = stepwise(LlamaReader(blueprint.llama, blueprint.initial), tokens, read=11, prefix=6)
+    tokens = texts(3, 110)
+    tokens[:, :16] = tokens[0, :16]
+    found = stepwise(LlamaReader(blueprint.llama, blueprint.initial), tokens, read=100, prefix=16)
     expected = logits_of(model, tokens)
-    np.testing.assert_allclose(found, expected[:, 11:], atol=1e-5 * np.abs(expected).max())
+    np.testing.assert_allclose(found, expected[:, 100:], atol=1e-5 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,9 @@ class TransformersForward:
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         return dict(weights)
 
+    def prepare(self, chunk: Chunk) -> Chunk:
+        return chunk
+
     def logits(self, weights: Mapping[str, Tensor], chunk: Chunk) -> Tensor:
         """(decided tokens, vocabulary)"""
         texts, samples, length = chunk.inputs.shape

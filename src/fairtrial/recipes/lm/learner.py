@@ -7,7 +7,7 @@ divided by their number: it does not depend on how the step is cut into chunks.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol
 
@@ -17,17 +17,27 @@ from torch import Tensor
 
 from fairtrial.core.training import Watch
 from fairtrial.recipes import _adamw
+from fairtrial.recipes.lm.gradients import chosen_logprobs
 from fairtrial.recipes.lm.nouns import Floats, Sample, Values
 from fairtrial.recipes.lm.packing import Chunk, Pack, at_decisions, decisions, make_chunk, make_packs
 from fairtrial.recipes.lm.weights import Blueprint
 
+IMPOSSIBLE = -1e30
+"""The logit of what is not open: finite, so that its share in an entropy is 0 and not undefined."""
+
 
 class Forward(Protocol):
-    """A model that learns. `arrange` prepares weights once per step; `logits` answers for a chunk's decided tokens."""
+    """A model that learns.
+
+    `arrange` prepares weights once per step and `prepare` a chunk once for all passes over it; `logits` answers for the
+    chunk's decided tokens.
+    """
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]: ...
 
-    def logits(self, weights: Mapping[str, Tensor], chunk: Chunk) -> Tensor: ...
+    def prepare(self, chunk: Chunk) -> Any: ...
+
+    def logits(self, weights: Mapping[str, Tensor], ready: Any) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -74,7 +84,6 @@ class Learner:
     def step(self, samples: Sequence[Sample], watch: Watch, *, rate: float | None = None) -> dict[str, float]:
         """One update of the policy; `rate` takes the place of the learning rate."""
         with watch.phase("loss_forward"):
-            samples = self._with_reference(samples)
             flat = self._flat.detach().requires_grad_()
             arranged = self._forward.arrange(self._effective(flat))
             leaves = {name: each.detach().requires_grad_(each.requires_grad) for name, each in arranged.items()}
@@ -96,13 +105,19 @@ class Learner:
 
     def reference_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
         """By the frozen model, for every token of each sample; 0 where nothing was decided."""
-        return self._logprobs(self._reference, samples, of_reference=True)
+        return self._logprobs(samples, self._ask_reference)
 
     def policy_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
         """By the policy as it is now."""
         with torch.no_grad():
             arranged = self._forward.arrange(self._effective(self._flat))
-        return self._logprobs(arranged, samples, of_reference=False)
+
+        def ask(chunk: Chunk, ready: Any) -> Tensor:
+            self.counters.policy_forwards += 1
+            self.counters.forwarded_tokens += chunk.tokens
+            return _among_open(self._forward.logits(arranged, ready), chunk)[0]
+
+        return self._logprobs(samples, ask)
 
     def values(self) -> dict[str, np.ndarray]:
         """What learns, by name: a copy that later steps leave alone."""
@@ -145,33 +160,30 @@ class Learner:
             weights[each.weight] = weights[each.weight] + (added.T if each.transposed else added)
         return weights
 
-    def _with_reference(self, samples: Sequence[Sample]) -> Sequence[Sample]:
-        """Samples that know what the frozen model says; it is asked where they do not."""
-        missing = [number for number, sample in enumerate(samples) if sample.reference is None]
-        if not missing or not self.terms.beta:
-            return samples
-        found = iter(self.reference_logprobs([samples[number] for number in missing]))
-        return [each if each.reference is not None else replace(each, reference=next(found)) for each in samples]
-
     def _measure(self, leaves: Mapping[str, Tensor], packs: Sequence[Pack], total: int) -> Measured:
         chunk = make_chunk(packs, self.blueprint.vocabulary)
+        ready = self._forward.prepare(chunk)
+        known = _known(packs)
+        if self.terms.beta and any(sample.reference is None for pack in packs for sample in pack):
+            with torch.inference_mode():
+                asked = self._ask_reference(chunk, ready)
+            known = replace(known, reference=torch.where(known.reference.isnan(), asked, known.reference))
         self.counters.policy_forwards += 1
         self.counters.forwarded_tokens += chunk.tokens
-        among = _among_open(self._forward.logits(leaves, chunk), chunk)
-        return _measure(among, torch.from_numpy(chunk.targets), _known(packs), self.terms, total)
+        taken, entropy = _among_open(self._forward.logits(leaves, ready), chunk)
+        return _measure(taken, entropy, known, self.terms, total)
 
-    def _logprobs(
-        self, arranged: Mapping[str, Tensor], samples: Sequence[Sample], *, of_reference: bool
-    ) -> list[Floats]:
+    def _ask_reference(self, chunk: Chunk, ready: Any) -> Tensor:
+        self.counters.reference_forwards += 1
+        self.counters.forwarded_tokens += chunk.tokens
+        return _among_open(self._forward.logits(self._reference, ready), chunk)[0]
+
+    def _logprobs(self, samples: Sequence[Sample], ask: Callable[[Chunk, Any], Tensor]) -> list[Floats]:
         found: list[Floats] = []
         for packs in self._chunks(samples):
             chunk = make_chunk(packs, self.blueprint.vocabulary)
-            self.counters.reference_forwards += of_reference
-            self.counters.policy_forwards += not of_reference
-            self.counters.forwarded_tokens += chunk.tokens
             with torch.inference_mode():
-                among = _among_open(self._forward.logits(arranged, chunk), chunk)
-                taken = among.gather(1, torch.from_numpy(chunk.targets)[:, None])[:, 0].numpy()
+                taken = ask(chunk, self._forward.prepare(chunk)).numpy()
             found += _by_sample([each for pack in packs for each in pack], taken)
         return found
 
@@ -187,7 +199,7 @@ class Learner:
 
 @dataclass(frozen=True)
 class Known:
-    """What samples bring along, at their decided tokens."""
+    """What samples bring along, at their decided tokens. A reference that they do not bring is not a number."""
 
     behaviour: Tensor
     policy: Tensor
@@ -232,40 +244,37 @@ def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat:
     return found
 
 
-def _among_open(logits: Tensor, chunk: Chunk) -> Tensor:
-    """Log-probabilities among the tokens that were open; -inf where a row is filled up."""
-    if chunk.ids is None or chunk.closed is None:
-        return logits.log_softmax(dim=1)
-    picked = logits.gather(1, torch.from_numpy(chunk.ids))
-    return picked.masked_fill(torch.from_numpy(chunk.closed), -torch.inf).log_softmax(dim=1)
+def _among_open(logits: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
+    """Log-probabilities of what was chosen among the tokens that were open, and the entropy of all choices together."""
+    targets = torch.from_numpy(chunk.targets)
+    if chunk.ids is not None and chunk.closed is not None:
+        logits = logits.gather(1, torch.from_numpy(chunk.ids)).masked_fill(torch.from_numpy(chunk.closed), IMPOSSIBLE)
+    return chosen_logprobs(logits, targets)
 
 
 def _known(packs: Sequence[Pack]) -> Known:
     samples = [sample for pack in packs for sample in pack]
     behaviour = at_decisions(samples, [sample.completion.behaviour for sample in samples])
     policy = at_decisions(samples, [sample.completion.policy for sample in samples])
-    # Without a reference its weight in the loss is 0, and the policy itself stands in.
-    given = [each.completion.policy if each.reference is None else each.reference for each in samples]
+    unknown = [np.full(len(each.completion.tokens), np.nan, np.float32) for each in samples]
+    given = [each.reference if each.reference is not None else unknown[n] for n, each in enumerate(samples)]
     advantage = np.repeat([np.float32(each.advantage) for each in samples], [len(decisions(each)) for each in samples])
     known = (behaviour, policy, at_decisions(samples, given), advantage.astype(np.float32))
     return Known(*map(torch.from_numpy, known))
 
 
-def _measure(among: Tensor, targets: Tensor, known: Known, terms: Terms, total: int) -> Measured:
-    taken = among.gather(1, targets[:, None])[:, 0]
+def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: Terms, total: int) -> Measured:
     ratio = (taken - known.policy).exp()
     clipped = ratio.clamp(1 - terms.clip_low, 1 + terms.clip_high)
     gain, limited = ratio * known.advantage, clipped * known.advantage
     worth = torch.minimum(gain, limited)
     if terms.most_weight is not None:
         worth = worth * (known.policy - known.behaviour).exp().clamp(max=terms.most_weight)
-    kl = divergence(taken, known.reference)
+    kl = divergence(taken, known.reference) if terms.beta else torch.zeros_like(taken)
     loss = (terms.beta * kl - worth).sum() / total
     with torch.no_grad():
-        chances = among.exp()
-        entropy = -(chances * among.masked_fill(chances == 0, 0)).sum() / total
         hit = (limited < gain).sum() / total
-        return Measured(loss, kl.sum() / total, hit, entropy, ratio.sum() / total)
+        return Measured(loss, kl.sum() / total, hit, entropy / total, ratio.sum() / total)
 
 
 def divergence(policy: Tensor, reference: Tensor) -> Tensor:

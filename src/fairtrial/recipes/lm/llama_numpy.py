@@ -7,6 +7,7 @@ multiplication of complex numbers.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,6 +19,11 @@ from fairtrial.recipes.lm.weights import Llama
 
 Ints = NDArray[np.int64]
 NEVER = np.float32(-np.inf)
+FIRST_TURNS = 512
+BLOCK = 64
+"""So many tokens of a text are read at a time: none of them looks at what lies ahead of the last."""
+SHORT = 48
+"""A text up to this length is copied for each of its rows: one look at keys is then cheaper than two."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +55,7 @@ class LlamaReader:
         head = self.embedding if llama.tied else weights["lm_head.weight"]
         self.head = np.ascontiguousarray((head * weights["model.norm.weight"]).T)
         self.layers = [_prepare(llama, weights, f"model.layers.{number}.") for number in range(llama.layers)]
-        self._turns = _turns(llama, 256)
+        self._turns = _turns(llama, FIRST_TURNS)
 
     def turns(self, positions: Ints) -> NDArray[np.complex64]:
         """How far each pair of a head's numbers is turned at these positions."""
@@ -64,7 +70,6 @@ class LlamaReader:
         texts, length = tokens.shape
         before = past.length if past else 0
         turns = np.tile(self.turns(np.arange(before, before + length)), (texts, 1))
-        unseen = np.triu(np.full((length, before + length), NEVER), before + 1)
         x = self.embedding[tokens.ravel()]
         seen = []
         for number, layer in enumerate(self.layers):
@@ -72,7 +77,7 @@ class LlamaReader:
             q, keys, values = self._project(layer, x, turns, (texts, length), earlier)
             seen.append((keys, values))
             if number + 1 < len(self.layers):
-                x = self.finish(layer, x, self._attend(q, keys, values, unseen))
+                x = self.finish(layer, x, self.joined(_attend_causally(q, keys, values, length), length))
         return [Past(np.stack([k[i] for k, _ in seen]), np.stack([v[i] for _, v in seen])) for i in range(texts)]
 
     def nothing(self) -> Past:
@@ -112,16 +117,6 @@ class LlamaReader:
         q = split[:, :, : llama.heads].reshape(rows, length, llama.key_heads, -1, wide).transpose(0, 2, 1, 3, 4)
         return q.reshape(rows, llama.key_heads, -1, wide), split[:, :, llama.heads : both], split[:, :, both:]
 
-    def _attend(self, q: Floats, keys: Floats, values: Floats, unseen: Floats) -> Floats:
-        rows, key_heads, length = q.shape[0], q.shape[1], unseen.shape[0]
-        scores: Floats = (q @ keys).reshape(rows, key_heads, length, -1, unseen.shape[1])
-        scores += unseen[:, None, :]
-        scores -= scores.max(axis=-1, keepdims=True)
-        np.exp(scores, out=scores)
-        scores /= scores.sum(axis=-1, keepdims=True)
-        attended: Floats = scores.reshape(rows, key_heads, -1, unseen.shape[1]) @ values
-        return self.joined(attended, length)
-
     def joined(self, attended: Floats, length: int) -> Floats:
         """The heads of each token side by side."""
         rows, wide = len(attended), self.llama.head_width
@@ -137,26 +132,43 @@ class LlamaReader:
 
 
 class LlamaWriter:
-    """Rows that are written at the same time. Rows of one text share its keys and values."""
+    """Rows that are written at the same time.
+
+    Rows of one text share its keys and values, unless it is so short that every row has a copy before its own. Copies
+    end where the row begins, so that all rows write in the same column; `shift` is how far a column is from a position.
+    """
 
     def __init__(self, reader: LlamaReader, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> None:
-        llama = reader.llama
-        self.reader, self.most = reader, most
+        self.reader = reader
         self.groups = np.repeat(np.arange(len(pasts)), sizes)
-        self.starts = np.array([past.length for past in pasts])
-        self.keys, self.values = _side_by_side(pasts)
-        self.unseen = _after(self.starts, self.keys.shape[-1])
-        self.lengths = np.zeros(len(self.groups), np.int64)
-        self.own_keys = np.zeros((llama.layers, len(self.groups), llama.key_heads, llama.head_width, most), np.float32)
-        self.own_values = np.zeros(
-            (llama.layers, len(self.groups), llama.key_heads, most, llama.head_width), np.float32
+        starts = np.array([past.length for past in pasts])
+        longest = int(starts.max())
+        self.copied = longest <= SHORT
+        self.keys, self.values = _side_by_side(pasts, longest if self.copied else 0)
+        self.own_keys, self.own_values = self._own(most)
+        filled = longest if self.copied else 0
+        self.shift = starts[self.groups] - filled
+        self.lengths = np.full(len(self.groups), filled)
+        self.missing = (
+            _missing(-self.shift, longest) if self.copied else _missing(starts, self.keys.shape[-1], after=True)
         )
         self._arrange()
 
+    def _own(self, most: int) -> tuple[Floats, Floats]:
+        """Room for what the rows write, behind their copies of the texts."""
+        llama, rows = self.reader.llama, len(self.groups)
+        before = self.keys.shape[-1] if self.copied else 0
+        keys = np.zeros((llama.layers, rows, llama.key_heads, llama.head_width, before + most), np.float32)
+        values = np.zeros((llama.layers, rows, llama.key_heads, before + most, llama.head_width), np.float32)
+        if self.copied:
+            keys[..., :before] = self.keys[:, self.groups]
+            values[..., :before, :] = self.values[:, self.groups]
+        return keys, values
+
     def _arrange(self) -> None:
         """Where each row stands in a table of texts by rows; None where that is how they lie already."""
-        sizes = np.bincount(self.groups, minlength=len(self.starts))
-        self.widest = int(sizes.max())
+        sizes = np.bincount(self.groups)
+        self.texts, self.widest = len(sizes), int(sizes.max())
         first = np.cumsum(sizes) - sizes
         self.slots = None
         if not (sizes == self.widest).all():
@@ -166,57 +178,76 @@ class LlamaWriter:
         """Go on with these rows only."""
         left = np.unique(self.groups[rows])
         self.groups = np.searchsorted(left, self.groups[rows])
-        self.starts, self.lengths = self.starts[left], self.lengths[rows]
-        self.keys, self.values, self.unseen = self.keys[:, left], self.values[:, left], self.unseen[left]
+        self.shift, self.lengths = self.shift[rows], self.lengths[rows]
+        self.keys, self.values = self.keys[:, left], self.values[:, left]
+        if self.missing is not None:
+            self.missing = self.missing[rows if self.copied else left]
         self.own_keys, self.own_values = self.own_keys[:, rows], self.own_values[:, rows]
         self._arrange()
 
     def feed(self, tokens: Ints, counts: Ints) -> Floats:
         """Write tokens (rows, longest), of which the first `counts[row]` are meant; the logits after the last one."""
         rows, length = tokens.shape
-        places = self.lengths[:, None] + np.arange(length)
-        turns = self.reader.turns((self.starts[self.groups][:, None] + places).ravel())
-        meant = np.nonzero(np.arange(length) < counts[:, None])
-        unseen = self._unseen(places)
-        tips = np.arange(rows) * length + counts - 1
+        columns = self.lengths[:, None] + np.arange(length)
+        level = length == 1 and bool((self.lengths == self.lengths[0]).all())
+        turns = self.reader.turns((self.shift[:, None] + columns).ravel())
+        until = int(columns.max()) + 1
+        unseen = self._unseen(columns, until, level)
         x = self.reader.embedding[tokens.ravel()]
         for number, layer in enumerate(self.reader.layers):
             q, k, v = self.reader.heads(layer, x, turns, (rows, length))
-            self._remember(number, k, v, places, meant)
-            attended = self.reader.joined(self._attend(number, q, unseen), length)
+            self._remember(number, k, v, columns, None if level else counts)
+            attend = self._attend_to_own if self.copied else self._attend_to_both
+            attended = self.reader.joined(attend(number, q, until, unseen), length)
             if number + 1 == len(self.reader.layers) and length > 1:
+                tips = np.arange(rows) * length + counts - 1
                 x, attended = x[tips], attended[tips]
             x = self.reader.finish(layer, x, attended)
         self.lengths = self.lengths + counts
         logits: Floats = normed(x, self.reader.llama.epsilon) @ self.reader.head
         return logits
 
-    def _unseen(self, places: Ints) -> Floats | None:
-        """What lies ahead of each token in its own row; None where rows are level and nothing does."""
-        if places.shape[1] == 1 and (places == places[0]).all():
+    def _unseen(self, columns: Ints, until: int, level: bool) -> Floats | None:
+        """What each token does not see of its row: what lies ahead, and what copies are filled up with."""
+        missing = self.missing if self.copied else None
+        if level and missing is None:
             return None
-        ahead = np.arange(places.max() + 1) > places[:, :, None]
-        unseen: Floats = np.where(ahead, NEVER, np.float32(0))[:, None, :, None, :]
-        return unseen
+        unseen = np.zeros((*columns.shape, until), np.float32)
+        if not level:
+            unseen[np.arange(until) > columns[:, :, None]] = NEVER
+        if missing is not None:
+            unseen[..., : missing.shape[-1]] += missing[:, 0]
+        repeats = self.reader.llama.heads // self.reader.llama.key_heads
+        return np.repeat(unseen, repeats, axis=1)[:, None]
 
-    def _remember(self, number: int, k: Floats, v: Floats, places: Ints, meant: tuple[Ints, ...]) -> None:
-        if k.shape[1] == 1 and (places == places[0]).all():
-            place = int(places[0, 0])
-            self.own_keys[number, :, :, :, place] = k[:, 0]
-            self.own_values[number, :, :, place] = v[:, 0]
+    def _remember(self, number: int, k: Floats, v: Floats, columns: Ints, counts: Ints | None) -> None:
+        if counts is None:
+            column = int(columns[0, 0])
+            self.own_keys[number, :, :, :, column] = k[:, 0]
+            self.own_values[number, :, :, column] = v[:, 0]
         else:
-            self.own_keys[number][meant[0], :, :, places[meant]] = k[meant]
-            self.own_values[number][meant[0], :, places[meant]] = v[meant]
+            meant = np.nonzero(np.arange(columns.shape[1]) < counts[:, None])
+            self.own_keys[number][meant[0], :, :, columns[meant]] = k[meant]
+            self.own_values[number][meant[0], :, columns[meant]] = v[meant]
 
-    def _attend(self, number: int, q: Floats, unseen: Floats | None) -> Floats:
+    def _attend_to_own(self, number: int, q: Floats, until: int, unseen: Floats | None) -> Floats:
+        scores: Floats = q @ self.own_keys[number, :, :, :, :until]
+        if unseen is not None:
+            scores += unseen
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        attended: Floats = scores @ self.own_values[number, :, :, :until]
+        attended /= scores.sum(axis=-1, keepdims=True)
+        return attended
+
+    def _attend_to_both(self, number: int, q: Floats, until: int, unseen: Floats | None) -> Floats:
         """One softmax over two lots of keys: those of the text, shared by its rows, and a row's own."""
-        until = int(self.lengths.max()) + 1 if unseen is None else unseen.shape[-1]
         early: Floats = self._by_text(q) @ self.keys[number]
-        early += self.unseen
+        if self.missing is not None:
+            early += self.missing
         late: Floats = q @ self.own_keys[number, :, :, :, :until]
         if unseen is not None:
-            rows, heads, asked, _ = late.shape
-            late = (late.reshape(rows, heads, unseen.shape[2], -1, until) + unseen).reshape(rows, heads, asked, until)
+            late += unseen
         top = np.maximum(self._by_row(early.max(axis=-1, keepdims=True)), late.max(axis=-1, keepdims=True))
         early -= self._by_text(top)
         late -= top
@@ -232,11 +263,11 @@ class LlamaWriter:
         """(rows, heads, asked, …) → (texts, heads, rows of the text × asked, …)."""
         _, heads, asked, wide = each.shape
         if self.slots is not None:
-            table = np.zeros((len(self.starts) * self.widest, heads, asked, wide), np.float32)
+            table = np.zeros((self.texts * self.widest, heads, asked, wide), np.float32)
             table[self.slots] = each
             each = table
-        grouped = each.reshape(len(self.starts), self.widest, heads, asked, wide).transpose(0, 2, 1, 3, 4)
-        return grouped.reshape(len(self.starts), heads, -1, wide)
+        grouped = each.reshape(self.texts, self.widest, heads, asked, wide).transpose(0, 2, 1, 3, 4)
+        return grouped.reshape(self.texts, heads, -1, wide)
 
     def _by_row(self, each: Floats) -> Floats:
         """The way back."""
@@ -276,6 +307,7 @@ def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
     )
 
 
+@functools.lru_cache(maxsize=8)
 def _turns(llama: Llama, most: int) -> NDArray[np.complex64]:
     steps = np.arange(0, llama.head_width, 2, dtype=np.float32) / np.float32(llama.head_width)
     slow = np.float32(1) / np.float32(llama.theta) ** steps
@@ -284,18 +316,41 @@ def _turns(llama: Llama, most: int) -> NDArray[np.complex64]:
     return turns
 
 
-def _side_by_side(pasts: Sequence[Past]) -> tuple[Floats, Floats]:
-    """(layers, texts, …), as long as the longest; one place at least, so that nothing is empty."""
+def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Floats:
+    """Attention of a text's last `length` tokens, some at a time, to all that is not ahead of them."""
+    repeats, before = q.shape[2] // length, values.shape[2] - length
+    attended = np.empty_like(q)
+    for start in range(0, length, BLOCK):
+        end = min(start + BLOCK, length)
+        some = slice(start * repeats, end * repeats)
+        ahead = np.triu(np.full((end - start, end - start), NEVER), 1).repeat(repeats, axis=0)
+        scores: Floats = q[:, :, some] @ keys[:, :, :, : before + end]
+        scores[..., before + start :] += ahead
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        np.matmul(scores, values[:, :, : before + end], out=attended[:, :, some])
+        attended[:, :, some] /= scores.sum(axis=-1, keepdims=True)
+    return attended
+
+
+def _side_by_side(pasts: Sequence[Past], end_at: int) -> tuple[Floats, Floats]:
+    """(layers, texts, …), as long as the longest; they begin together, or all end at `end_at` where it is not 0."""
     layers, heads, wide, _ = pasts[0].keys.shape
-    longest = max(1, *(past.length for past in pasts))
+    longest = max(past.length for past in pasts)
     keys = np.zeros((layers, len(pasts), heads, wide, longest), np.float32)
     values = np.zeros((layers, len(pasts), heads, longest, wide), np.float32)
     for number, past in enumerate(pasts):
-        keys[:, number, :, :, : past.length] = past.keys
-        values[:, number, :, : past.length] = past.values
+        start = max(0, end_at - past.length) if end_at else 0
+        keys[:, number, :, :, start : start + past.length] = past.keys
+        values[:, number, :, start : start + past.length] = past.values
     return keys, values
 
 
-def _after(lengths: Ints, longest: int) -> Floats:
-    unseen: Floats = np.where(np.arange(longest) >= lengths[:, None], NEVER, np.float32(0))[:, None, None, :]
-    return unseen
+def _missing(border: Ints, longest: int, *, after: bool = False) -> Floats | None:
+    """-inf before the border of each row, or from it on; None where no row has anything there."""
+    places = np.arange(longest)
+    empty = places >= border[:, None] if after else places < border[:, None]
+    if not empty.any():
+        return None
+    missing: Floats = np.where(empty, NEVER, np.float32(0))[:, None, None, :]
+    return missing

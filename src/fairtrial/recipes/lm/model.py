@@ -58,7 +58,7 @@ def blueprint_of(
     llama = _plain_llama(config, weights)
     longest = int(getattr(config, "max_position_embeddings", LONGEST))
     described = {**config.to_dict(), "architectures": [type(module).__name__]}
-    known = {"config": described, "vocabulary": int(config.vocab_size), "longest": longest}
+    known: dict[str, Any] = {"config": described, "vocabulary": int(config.vocab_size), "longest": longest}
     if method == "full":
         return Blueprint(llama=llama, base=kept, initial=weights, **known)
     adapters, initial, adapter_config = _low_rank(module, rank, lora_seed, name)

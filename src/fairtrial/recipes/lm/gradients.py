@@ -1,0 +1,178 @@
+"""Steps of the hand-written Llama whose gradients are written by hand too.
+
+For tensors of this size torch spends more time between its operations than in them; each of these is one operation to
+it, does its arithmetic in place, and keeps only what its gradient needs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def normed(x: Tensor, epsilon: float) -> Tensor:
+    """Rows of x scaled to a mean square of 1."""
+    found: Tensor = _Normed.apply(x, epsilon)  # type: ignore[no-untyped-call]
+    return found
+
+
+def gated(both: Tensor) -> Tensor:
+    """The first half of each row, through SiLU, times the second."""
+    found: Tensor = _Gated.apply(both)  # type: ignore[no-untyped-call]
+    return found
+
+
+def turned(x: Tensor, turns: Tensor) -> Tensor:
+    """Neighbours in the last dimension, as complex numbers, times `turns`."""
+    found: Tensor = _Turned.apply(x, turns)  # type: ignore[no-untyped-call]
+    return found
+
+
+def attend_to_both(q: Tensor, early_k: Tensor, early_v: Tensor, k: Tensor, v: Tensor, missing: Tensor | None) -> Tensor:
+    """Attention of samples to the context that they share and, causally, to themselves: one softmax over both.
+
+    `q` (packs, key heads, samples, repeats, tokens, width); `early_k`, `early_v` (packs, key heads, context, width);
+    `k`, `v` (packs, key heads, samples, tokens, width). `missing` is -inf where a context is filled up.
+    """
+    found: Tensor = _AttendToBoth.apply(q, early_k, early_v, k, v, missing)  # type: ignore[no-untyped-call]
+    return found
+
+
+def chosen_logprobs(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    """The log-probability of one token per row, and the entropy of all rows together, which has no gradient."""
+    taken, entropy = _ChosenLogprobs.apply(logits, targets)  # type: ignore[no-untyped-call]
+    return taken, entropy
+
+
+class _Normed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, epsilon: float) -> Tensor:
+        scale = x.square().mean(dim=-1, keepdim=True).add_(epsilon).rsqrt_()
+        y = x * scale
+        ctx.save_for_backward(y, scale)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        y, scale = ctx.saved_tensors
+        along = (gradient * y).mean(dim=-1, keepdim=True)
+        return torch.addcmul(gradient, y, along, value=-1).mul_(scale), None
+
+
+class _Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, both: Tensor) -> Tensor:
+        gate, up = both.chunk(2, dim=-1)
+        opened = torch.nn.functional.silu(gate)
+        ctx.save_for_backward(both, opened)
+        return opened * up
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        both, opened = ctx.saved_tensors
+        gate, up = both.chunk(2, dim=-1)
+        found = torch.empty_like(both)
+        of_gate, of_up = found.chunk(2, dim=-1)
+        torch.mul(gradient, opened, out=of_up)
+        of_gate.copy_(torch.ops.aten.silu_backward(gradient * up, gate))
+        return found
+
+
+class _Turned(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, turns: Tensor) -> Tensor:
+        ctx.save_for_backward(turns)
+        return _times(x, turns)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        (turns,) = ctx.saved_tensors
+        return _times(gradient.contiguous(), turns.conj_physical()), None
+
+
+def _times(x: Tensor, turns: Tensor) -> Tensor:
+    pairs = torch.view_as_complex(x.view(*x.shape[:-1], x.shape[-1] // 2, 2))
+    return torch.view_as_real(pairs * turns).view(x.shape)
+
+
+class _AttendToBoth(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, early_k: Tensor, early_v: Tensor, k: Tensor, v: Tensor, missing: Tensor | None
+    ) -> Tensor:
+        shape = q.shape
+        packs, heads, samples, repeats, length, wide = shape
+        q = q.reshape(packs, heads, -1, wide)
+        of_sample = (packs, heads, samples, repeats * length)
+        early = q @ early_k.transpose(-1, -2)
+        if missing is not None:
+            early += missing
+        late = q.view(*of_sample, wide) @ k.transpose(-1, -2)
+        late.view(packs, heads, samples, repeats, length, length).add_(_ahead(length))
+        _softmax_over_both(early, late.view(packs, heads, -1, length))
+        attended = early @ early_v
+        attended += (late @ v).view_as(attended)
+        ctx.save_for_backward(q, early_k, early_v, k, v, early, late, attended)
+        return attended.view(shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        q, early_k, early_v, k, v, early, late, attended = ctx.saved_tensors
+        shape, of_sample = gradient.shape, (*late.shape[:-1], q.shape[-1])
+        gradient = gradient.reshape(q.shape)
+        along = (gradient * attended).sum(dim=-1, keepdim=True)
+        early_scores = (gradient @ early_v.transpose(-1, -2)).sub_(along).mul_(early)
+        late_scores = gradient.view(of_sample) @ v.transpose(-1, -2)
+        late_scores.sub_(along.view(*late.shape[:-1], 1)).mul_(late)
+        of_q = early_scores @ early_k
+        of_q += (late_scores @ k).view_as(of_q)
+        return (
+            of_q.view(shape),
+            early_scores.transpose(-1, -2) @ q,
+            early.transpose(-1, -2) @ gradient,
+            late_scores.transpose(-1, -2) @ q.view(of_sample),
+            late.transpose(-1, -2) @ gradient.view(of_sample),
+            None,
+        )
+
+
+def _ahead(length: int) -> Tensor:
+    return torch.full((length, length), -torch.inf).triu_(1)
+
+
+def _softmax_over_both(early: Tensor, late: Tensor) -> None:
+    """In place: the rows of both together add up to 1."""
+    top = late.amax(dim=-1, keepdim=True)
+    if early.shape[-1]:
+        top = torch.maximum(top, early.amax(dim=-1, keepdim=True))
+    early.sub_(top).exp_()
+    late.sub_(top).exp_()
+    total = early.sum(dim=-1, keepdim=True).add_(late.sum(dim=-1, keepdim=True))
+    early.div_(total)
+    late.div_(total)
+
+
+class _ChosenLogprobs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        chances = logits.softmax(dim=1)
+        # The likeliest token is never so unlikely that its logarithm loses digits.
+        whole = logits.amax(dim=1) - chances.amax(dim=1).log()
+        entropy = whole.sum() - torch.dot(chances.view(-1), logits.reshape(-1))
+        ctx.save_for_backward(chances, targets)
+        ctx.mark_non_differentiable(entropy)
+        return logits.gather(1, targets[:, None])[:, 0] - whole, entropy
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
+        chances, targets = ctx.saved_tensors
+        found = chances * -gradient[:, None]
+        return found.scatter_add_(1, targets[:, None], gradient[:, None]), None

@@ -1,0 +1,148 @@
+"""profile: real rollouts and updates, measured so that it adds up, kept, compared and checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.api.profile import ProfileTerms, profile
+from fairtrial.api.profile_diff import diff_profiles
+from fairtrial.core.errors import UserError
+from fairtrial.record.store import Store
+from tests.conftest import Answer
+
+Cli = Callable[..., Answer]
+TINY = {"groups": 2, "samples": 2, "horizon": 2, "compact_prompts": True, "rank": 4}
+
+
+@pytest.fixture(autouse=True)
+def _shared_vocabulary(with_data: Store) -> None: ...
+
+
+def adds_up(document: dict[str, Any]) -> None:
+    """On every lane phases, residual and idle time are the window; and so are the shares of who was busy."""
+    for lane in document["lanes"].values():
+        assert sum(lane["phases_ms"].values()) + lane["idle_ms"] == pytest.approx(lane["window_ms"])
+    bubbles = document["bubbles"]
+    parts = ("overlap_ms", "only_generation_ms", "only_training_ms", "neither_ms")
+    assert sum(bubbles[part] for part in parts) == pytest.approx(bubbles["window_ms"])
+
+
+LINES = {
+    "smoke": "rollout --smoke",
+    "cached": "rollout --groups 2 --samples 2 --horizon 2 --use-state-cache --compact-prompts",
+    "groups": "rollout --steps 2 --groups 4",
+    "trainer": "trainer --groups 2 --samples 2",
+    "e2e": "e2e --steps 4 --buffer-depth 3 --policy-lag 2",
+}
+
+
+@pytest.mark.parametrize("name", LINES)
+def test_every_line_of_the_plan_runs(cli: Cli, name: str) -> None:
+    small = ["--samples", "2", "--horizon", "1"] if name in ("groups", "e2e") else []
+    told = cli("profile", *LINES[name].split(), *small, "--profile-name", name, "--format", "json")
+    assert told.code == 0, told.err
+    document = told.json
+    adds_up(document)
+    assert Path(document["snapshot"]).is_file() and (Path(document["trace"]) / "lanes.json").is_file()
+    assert document["tokens"]["generated"] > 0
+    trained = document["tokens_per_second"]["trained"]
+    assert trained is None if LINES[name].startswith("rollout") else trained > 0
+    check = cli("profile", "check", name, "buffer_depth.configured<=3", "steps>=1")
+    assert check.code == 0 and "✓" in check.out
+
+
+def test_the_sanity_line_learns_for_real_and_says_what_it_cannot(cli: Cli) -> None:
+    line = "profile trainer --steps 1 --groups 1 --samples 1 --horizon 1 --no-warmup --profile-name X --compact-prompts"
+    told = cli(*line.split())
+    assert told.code == 0
+    assert "no group baseline: no policy gradient" in told.out
+    assert "one step: no percentiles or intervals" in told.out
+    snapshot, trace = (line.split(": ")[1] for line in told.out.splitlines()[-2:])
+    document = json.loads(Path(snapshot).read_text())
+    assert {"loss_forward_ms", "backward_ms", "optimizer_ms", "residual_ms"} <= set(document["phases_ms"])
+    assert document["phases_ms"]["backward_ms"] > 0 and document["tokens"]["trained"] > 0
+    assert document["step_ms"]["low"] is None and document["step_ms"]["p95"] is None
+    events = json.loads((Path(trace) / "lanes.json").read_text())["traceEvents"]
+    assert {"loss_forward", "backward", "optimizer"} <= {each["name"] for each in events if each["ph"] == "X"}
+
+
+def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
+    in_turns = profile("e2e", TINY, ProfileTerms("turns", 3)).document
+    assert in_turns["bubbles"]["overlap_ms"] == 0 and in_turns["policy_lag_steps"] == {"max": 0, "mean": 0}
+    buffered = profile("e2e", {**TINY, "buffer_depth": 3, "policy_lag": 2}, ProfileTerms("buffered", 4)).document
+    adds_up(buffered)
+    assert buffered["policy_lag_steps"]["max"] == 2 == buffered["max_policy_lag_steps"]
+    assert buffered["buffer_depth"]["max"] <= 3
+    assert buffered["memory"]["peak_player_bytes"] > 0 == (in_turns["memory"]["peak_player_bytes"] or 0)
+
+
+def test_caches_are_counted_and_say_what_was_spared() -> None:
+    document = profile("rollout", {**TINY, "use_state_cache": True}, ProfileTerms("c", 3)).document
+    cache = document["cache"]
+    assert cache["state_hits"] == 3 * 2 and cache["state_misses"] == 0, "warming up did not fill the cache"
+    assert cache["adapter_hits"] == 3 * 2 and cache["adapter_misses"] == 0
+    assert cache["prefix_hits"] > 0 and cache["shared_prefills"] >= 3 * 2
+
+
+def test_prompts_are_compared_on_identical_positions() -> None:
+    for name, compact in (("full", False), ("compact", True)):
+        profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name, 4))
+    found = diff_profiles("full", "compact")
+    assert found.steps == 4 and found.settings == {"compact_prompts": (False, True)}
+    assert found.per_step["decisions"][0] == found.per_step["decisions"][1]
+    assert found.per_step["prompt_tokens"][0] > 10 * found.per_step["prompt_tokens"][1]
+    assert found.compared.ratio.n == 4 and found.compared.ratio.low is not None
+
+
+def test_different_work_is_not_compared() -> None:
+    profile("rollout", TINY, ProfileTerms("a", 1))
+    profile("rollout", TINY, ProfileTerms("b", 1, seed=7))
+    profile("trainer", TINY, ProfileTerms("c", 1))
+    with pytest.raises(UserError, match="did not do the same work"):
+        diff_profiles("a", "b")
+    with pytest.raises(UserError, match="a profile of rollout"):
+        diff_profiles("a", "c")
+
+
+def test_a_name_that_is_taken_gets_a_number_and_nothing_is_lost(cli: Cli) -> None:
+    for _ in range(2):
+        profile("rollout", TINY, ProfileTerms("my profile", 1, warmup=False))
+    assert cli("profile", "show", "my profile").code == 0
+    assert "my profile/1/" in cli("profile", "show", "my profile@1").out
+    assert "has no number 7" in cli("profile", "show", "my profile@7").err
+
+
+def test_a_check_that_does_not_hold_ends_with_3_and_says_what_it_saw(cli: Cli) -> None:
+    profile("e2e", TINY, ProfileTerms("x", 1))
+    assert cli("profile", "check", "x", "policy_lag_steps.max<=max_policy_lag_steps").code == 0
+    told = cli("profile", "check", "x", "policy_lag_steps.max>3", "steps==1")
+    assert told.code == 3 and "✗" in told.out and "✓" in told.out
+    unknown = cli("profile", "check", "x", "policy_lag.max<3")
+    assert unknown.code == 1 and "policy_lag_steps" in unknown.err
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["show", "nothing"], 1, "there are no profiles in this store yet"),
+        (["show", "broken.json"], 1, "it is no JSON"),
+        (["show", "other.json"], 1, "not a snapshot of a profile"),
+        (["diff", "a", "b"], 1, "there are no profiles"),
+        (["check", "x"], 2, "Missing argument"),
+        (["rollout", "--steps", "0"], 2, "0 is not in the range"),
+        (["rollout", "--groups", "0"], 1, "groups"),
+        (["rollout", "--profile-name", "a/b"], 1, "cannot be a folder name"),
+        (["trainer", "--game", "chess"], 1, "unknown game 'chess'"),
+    ],
+)
+def test_what_cannot_be_profiled_is_one_clear_sentence(cli: Cli, words: list[str], code: int, said: str) -> None:
+    Path("broken.json").write_text("{")
+    Path("other.json").write_text("{}")
+    told = cli("profile", *words)
+    assert told.code == code and said in told.err
+    assert "Traceback" not in told.err
