@@ -19,6 +19,7 @@ from benchmarks import (
     listing,
     logging_calls,
     memory,
+    playing,
     reinforcement,
     resampling,
     startup,
@@ -58,5 +59,6 @@ BENCHMARKS = {
     "step_costs": Benchmark(step_costs.TITLE, step_costs.measure, step=5, slow=True),
     "reinforcement": Benchmark(reinforcement.TITLE, reinforcement.measure, step=6, slow=True),
     "memory": Benchmark(memory.TITLE, memory.measure, step=6, slow=True),
+    "playing": Benchmark(playing.TITLE, playing.measure, step=7, slow=True),
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
 }

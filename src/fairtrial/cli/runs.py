@@ -147,8 +147,7 @@ def _show_run(console: Console, shown: Shown) -> None:
         "best": best_line(metadata),
         "time": _time(metadata["timings"]),
         "memory": _memory(resources),
-        "work": f"{resources['parameters']:,} parameters, {resources['flops_per_step']:,} FLOPs per step"
-        if resources.get("parameters") else None,
+        "work": _work(resources),
         "resumed": ", ".join(f"at step {entry['step']}" for entry in metadata["lineage"]["resumed"]),
         "commit": environment.get("git_commit") and environment["git_commit"][:12]
         + (" (dirty)" if environment.get("git_dirty") else ""),
@@ -192,6 +191,11 @@ def _time(timings: Mapping[str, Any]) -> str | None:
     if timings["wall_s"] is None:
         return None
     return f"{shown_time(timings['wall_s'])} wall, {shown_time(timings['cpu_s'])} CPU"
+
+
+def _work(resources: Mapping[str, Any]) -> str:
+    counted = {"parameters": resources.get("parameters"), "FLOPs per step": resources.get("flops_per_step")}
+    return ", ".join(f"{value:,} {name}" for name, value in counted.items() if value)
 
 
 def _memory(resources: Mapping[str, Any]) -> str | None:

@@ -23,6 +23,7 @@ of a random policy and of a person, so that the recipe's metric is also shown on
 A trainable may say more about itself, and `bench` then has more to tell:
 
     tensor_groups()          the tensors that training keeps, by kind
+    can_be_rehearsed         False where a step does more than arithmetic, such as calling other processes
     examples_per_step        how many examples a step learns from
     steps_per_epoch          how many steps see every example once
     synchronize()            waits until the device has done what was asked of it; None where it always has

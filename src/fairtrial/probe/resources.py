@@ -33,24 +33,35 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
             ("parameters", "trainable_parameters", "flops_per_step", "tensor_bytes", "peak_tensor_bytes")
         )
     snapshot = trainable.state()
-    if hasattr(trainable, "flops_per_step"):
-        trainable.step(step, Watch())
-        flops, kept = int(trainable.flops_per_step()), {}  # its own groups hold what it keeps for the backward pass
-    else:
-        flops, activations = _rehearse(trainable, step)
-        kept = {"activations": activations}
+    flops, kept = _rehearsed(trainable, step)
     groups: Mapping[str, Any] = trainable.tensor_groups()
     counted = {name: sum(t.numel() * t.element_size() for t in tensors) for name, tensors in groups.items()} | kept
     trained, frozen = (sum(tensor.numel() for tensor in groups.get(name, ())) for name in ("parameters", "frozen"))
-    trainable.load_state(snapshot)
+    if flops is not None:
+        trainable.load_state(snapshot)
     return known | {
         "parameters": trained + frozen,
         "trainable_parameters": trained,
         "flops_per_step": flops,
         "tensor_bytes": counted,
         "peak_tensor_bytes": sum(counted.values()),
-        "basis": "rehearsed steps, rolled back; activations are the tensors kept for the backward pass",
+        "basis": NOT_REHEARSED if flops is None else REHEARSED,
     }
+
+
+REHEARSED = "rehearsed steps, rolled back; activations are the tensors kept for the backward pass"
+NOT_REHEARSED = "tensors that training keeps between steps; a step is not rehearsed"
+
+
+def _rehearsed(trainable: Trainable, step: int) -> tuple[int | None, dict[str, int]]:
+    """FLOPs of a step, and what it kept for its backward pass where the groups do not hold that anyway."""
+    if not getattr(trainable, "can_be_rehearsed", True):
+        return None, {}
+    if hasattr(trainable, "flops_per_step"):
+        trainable.step(step, Watch())
+        return int(trainable.flops_per_step()), {}
+    flops, activations = _rehearse(trainable, step)
+    return flops, {"activations": activations}
 
 
 def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:

@@ -140,7 +140,7 @@ class Learner:
         """The tensors that training keeps, by kind."""
         return {
             "parameters": [self._flat], "optimizer": [self._average, self._square],
-            "frozen": [*self._base.values(), *self._reference.values()],
+            "frozen": list(self._base.values()), "reference": list(self._reference.values()),
         }  # fmt: skip
 
     def _chunks(self, samples: Sequence[Sample]) -> list[list[Pack]]:

@@ -133,14 +133,15 @@ class Player:
     ) -> None:
         """One order for each seat, all written together."""
         with watch.phase("tokenize"):
-            requests = [self._request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
+            requests = [self.request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
         with watch.phase("generate"):
             completions = self.engine.complete(requests, version, temperature=temperature)
         with watch.phase("game"):
             for seat, request, completion in zip(seats, requests, completions, strict=True):
                 self._play(seat, request, completion)
 
-    def _request(self, position: Position, seed: int) -> Request:
+    def request(self, position: Position, seed: int) -> Request:
+        """Ask for an order."""
         trie = self._tries.of(position.legal())
         prompt = self._read(position.prompt(compact=self.terms.compact))
         return Request(prompt, seed, trie, trie.depth, prefix=self._prefix)

@@ -42,6 +42,8 @@ class Run:
     version that its appointment says; this process then only learns, evaluates, and publishes what it has learned.
     """
 
+    can_be_rehearsed = False  # a step may call other processes together, and playing is not arithmetic of tensors
+
     def __init__(self, options: PlayOptions, setting: Setting, *, scripted: bool = False) -> None:
         self.options, self.setting, self.streams = options, setting, setting.streams
         self.vocabulary = find_vocabulary(options, setting.cache)
