@@ -382,18 +382,17 @@ def _choose(logits: Floats, uniform: np.ndarray, temperature: float) -> tuple[In
     """The place of the chosen token in each row, and its log-probability with and without the temperature."""
     rows = np.arange(len(logits))
     shifted = logits - logits.max(axis=1, keepdims=True)
-    weights = np.exp(shifted)
-    policy = shifted - np.log(weights.sum(axis=1, keepdims=True))
+    cooled = shifted if temperature in (0, 1) else shifted / np.float32(temperature)
+    reached = np.cumsum(np.exp(cooled), axis=1, dtype=np.float64)
+    total = reached[:, -1]
     if temperature == 0:
         chosen = shifted.argmax(axis=1)
-        return chosen, np.zeros(len(rows), np.float32), policy[rows, chosen]
-    if temperature != 1:
-        shifted = shifted / np.float32(temperature)
-        weights = np.exp(shifted)
-    reached = np.cumsum(weights, axis=1, dtype=np.float64)
-    total = reached[:, -1]
+        return chosen, np.zeros(len(rows), np.float32), (shifted[rows, chosen] - np.log(total)).astype(np.float32)
     # Rounding must not push a draw to the very end, where tokens that are not open lie.
     wanted = np.minimum(uniform * total, np.nextafter(total, 0))
     chosen = (reached <= wanted[:, None]).sum(axis=1)
-    behaviour = (shifted[rows, chosen] - np.log(total)).astype(np.float32)
-    return chosen, behaviour, policy[rows, chosen]
+    behaviour = (cooled[rows, chosen] - np.log(total)).astype(np.float32)
+    if temperature == 1:
+        return chosen, behaviour, behaviour
+    policy = shifted[rows, chosen] - np.log(np.exp(shifted).sum(axis=1))
+    return chosen, behaviour, policy
