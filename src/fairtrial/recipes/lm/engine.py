@@ -348,8 +348,8 @@ def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
 
 
 def _pending(rows: Sequence[_Row]) -> tuple[Ints, Ints]:
-    """What each row has not fed yet. A row that is over feeds one token that nobody reads."""
-    counts = np.array([1 if row.over else len(row.pending) for row in rows], np.int64)
+    """What each row has not fed yet. A row that is over feeds nothing any more."""
+    counts = np.array([0 if row.over else len(row.pending) for row in rows], np.int64)
     tokens = np.zeros((len(rows), counts.max()), np.int64)
     for number, row in enumerate(rows):
         if not row.over:

@@ -196,7 +196,7 @@ class LlamaWriter:
         columns = self.lengths[:, None] + np.arange(length)
         level = length == 1 and bool((self.lengths == self.lengths[0]).all())
         turns = self.reader.turns((self.shift[:, None] + columns).ravel())
-        until = int(columns.max()) + 1
+        until = int((self.lengths + counts).max())
         unseen = self._unseen(columns, until, level)
         x = self.reader.embedding[tokens.ravel()]
         for number, layer in enumerate(self.reader.layers):
