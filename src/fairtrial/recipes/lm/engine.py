@@ -46,7 +46,8 @@ class Counters:
     """What was done so far.
 
     `prompt_tokens = prefilled_tokens + reused_tokens`; `adapter_lookups` and `prefix_lookups` are hits and misses
-    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`.
+    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`. The last
+    token of a prompt is read for every request by itself.
     """
 
     requests: int = 0
@@ -101,7 +102,7 @@ class Engine:
     def complete(
         self, requests: Sequence[Request], version: int, *, temperature: float | None = None
     ) -> list[Completion]:
-        """Continue these texts; what waits in the queue is done before, and is not returned here."""
+        """Continue these texts now. The queue must be empty: what waits in it belongs to whoever runs it."""
         if self._queue:
             raise ValueError("requests are waiting: run() first")
         for request in requests:
@@ -223,6 +224,7 @@ class Engine:
         found = self._prefixes.get(key)
         if found is not None:
             self.counters.prefix_hits += 1
+            self.counters.reused_tokens += len(prefix)
             self._prefixes.move_to_end(key)
             return found
         self.counters.prefix_misses += 1
@@ -257,7 +259,9 @@ class Engine:
         counters.shared_prefills += len(tickets) - len(sizes)
         counters.prompt_tokens += prompts
         counters.prefilled_tokens += len(tickets)
-        counters.reused_tokens = counters.prompt_tokens - counters.prefilled_tokens
+        firsts = np.cumsum([0, *sizes[:-1]])
+        contexts = [len(rows[first].request.prompt) - 1 for first in firsts]
+        counters.reused_tokens += sum((size - 1) * read for size, read in zip(sizes, contexts, strict=True))
         counters.generated_tokens += sum(len(row.tokens) for row in rows)
         counters.decided_tokens += sum(row.decided for row in rows)
 
