@@ -91,7 +91,7 @@ def our_steps(case: Case, blueprint: Blueprint, texts: Sequence[str], count: int
     from fairtrial.recipes.lm.engine import Engine
     from fairtrial.recipes.lm.learner import Learner, Terms
 
-    tokenizer = words_tokenizer(blueprint.vocabulary)
+    tokenizer = words_tokenizer(blueprint.vocabulary).backend_tokenizer
     learner = Learner(blueprint, Terms(learning_rate=RATE, beta=BETA, chunk=case.prompts))
     engine = Engine(blueprint, lambda _: learner.values(), batch=case.prompts * case.samples)
     watch, spent = Watch(), []
@@ -104,14 +104,14 @@ def our_steps(case: Case, blueprint: Blueprint, texts: Sequence[str], count: int
 
 
 def _play(case: Case, engine: Any, tokenizer: Any, texts: Sequence[str], step: int) -> list[Sample]:
-    prompts = [tuple(ids) for ids in tokenizer(list(texts))["input_ids"]]
+    prompts = [tuple(each.ids) for each in tokenizer.encode_batch(list(texts))]
     requests = [
         Request(prompt, seed=(step * 1000 + group) * 1000 + number, allowed=None, most_tokens=case.tokens)
         for group, prompt in enumerate(prompts)
         for number in range(case.samples)
     ]
     done = engine.complete(requests, version=step)
-    tokenizer.batch_decode([each.tokens for each in done])
+    tokenizer.decode_batch([each.tokens for each in done])
     rewards = np.array([reward(each.tokens) for each in done]).reshape(-1, case.samples)
     advantages = (rewards - rewards.mean(axis=1, keepdims=True)) / (rewards.std(axis=1, keepdims=True, ddof=1) + 1e-4)
     return [

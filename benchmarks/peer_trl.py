@@ -36,7 +36,7 @@ class Peer:
         """CPU seconds of each step of a new training."""
         import torch
         from datasets import Dataset
-        from transformers import AutoModelForCausalLM
+        from transformers import AutoModelForCausalLM, PrinterCallback
 
         quiet()
         torch.manual_seed(1)
@@ -46,6 +46,7 @@ class Peer:
             model=model, reward_funcs=self._reward, args=self._arguments(count), processing_class=self._tokenizer,
             train_dataset=Dataset.from_dict({"prompt": self._prompts * count}), callbacks=[timer],
         )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
         trainer.train()
         spent: list[float] = timer.spent
         return spent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -202,6 +203,16 @@ def test_forced_runs_are_fed_at_once(small: Blueprint) -> None:
     engine = engine_of(small)
     engine.complete([Request(prompt(1, 4), seed, legal, 9) for seed in range(16)], 0)
     assert engine.counters.decode_steps == 2
+
+
+def test_rows_that_run_ahead_at_different_times_do_not_disturb_each_other(blueprint: Blueprint) -> None:
+    forced, pairs = tuple(range(10, 18)), list(product((2, 3), repeat=4))
+    early: Any = Node(tuple((a, *forced, b, c, d) for a, b, c, d in pairs))
+    late: Any = Node(tuple((a, b, *forced, c, d) for a, b, c, d in pairs))
+    soon: Any = Node(((4, *forced), (5, *forced)))
+    requests = [Request(prompt(seed, 4), seed, (early, late, late, soon)[seed % 4], 12) for seed in range(12)]
+    together = engine_of(blueprint, batch=12).complete(requests, 1)
+    assert_same(together, engine_of(blueprint, batch=1).complete(requests, 1))
 
 
 def test_what_the_model_was_not_made_for_is_refused(small: Blueprint) -> None:

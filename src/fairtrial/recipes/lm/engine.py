@@ -46,7 +46,8 @@ class Counters:
     """What was done so far.
 
     `prompt_tokens = prefilled_tokens + reused_tokens`; `adapter_lookups` and `prefix_lookups` are hits and misses
-    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`.
+    together; every request either was the first of its prompt in a batch or is counted in `shared_prefills`. The last
+    token of a prompt is read for every request by itself.
     """
 
     requests: int = 0
@@ -101,7 +102,7 @@ class Engine:
     def complete(
         self, requests: Sequence[Request], version: int, *, temperature: float | None = None
     ) -> list[Completion]:
-        """Continue these texts; what waits in the queue is done before, and is not returned here."""
+        """Continue these texts now. The queue must be empty: what waits in it belongs to whoever runs it."""
         if self._queue:
             raise ValueError("requests are waiting: run() first")
         for request in requests:
@@ -223,6 +224,7 @@ class Engine:
         found = self._prefixes.get(key)
         if found is not None:
             self.counters.prefix_hits += 1
+            self.counters.reused_tokens += len(prefix)
             self._prefixes.move_to_end(key)
             return found
         self.counters.prefix_misses += 1
@@ -257,7 +259,9 @@ class Engine:
         counters.shared_prefills += len(tickets) - len(sizes)
         counters.prompt_tokens += prompts
         counters.prefilled_tokens += len(tickets)
-        counters.reused_tokens = counters.prompt_tokens - counters.prefilled_tokens
+        firsts = np.cumsum([0, *sizes[:-1]])
+        contexts = [len(rows[first].request.prompt) - 1 for first in firsts]
+        counters.reused_tokens += sum((size - 1) * read for size, read in zip(sizes, contexts, strict=True))
         counters.generated_tokens += sum(len(row.tokens) for row in rows)
         counters.decided_tokens += sum(row.decided for row in rows)
 
@@ -348,8 +352,8 @@ def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
 
 
 def _pending(rows: Sequence[_Row]) -> tuple[Ints, Ints]:
-    """What each row has not fed yet. A row that is over feeds one token that nobody reads."""
-    counts = np.array([1 if row.over else len(row.pending) for row in rows], np.int64)
+    """What each row has not fed yet. A row that is over feeds nothing any more."""
+    counts = np.array([0 if row.over else len(row.pending) for row in rows], np.int64)
     tokens = np.zeros((len(rows), counts.max()), np.int64)
     for number, row in enumerate(rows):
         if not row.over:
@@ -382,18 +386,17 @@ def _choose(logits: Floats, uniform: np.ndarray, temperature: float) -> tuple[In
     """The place of the chosen token in each row, and its log-probability with and without the temperature."""
     rows = np.arange(len(logits))
     shifted = logits - logits.max(axis=1, keepdims=True)
-    weights = np.exp(shifted)
-    policy = shifted - np.log(weights.sum(axis=1, keepdims=True))
+    cooled = shifted if temperature in (0, 1) else shifted / np.float32(temperature)
+    reached = np.cumsum(np.exp(cooled), axis=1, dtype=np.float64)
+    total = reached[:, -1]
     if temperature == 0:
         chosen = shifted.argmax(axis=1)
-        return chosen, np.zeros(len(rows), np.float32), policy[rows, chosen]
-    if temperature != 1:
-        shifted = shifted / np.float32(temperature)
-        weights = np.exp(shifted)
-    reached = np.cumsum(weights, axis=1, dtype=np.float64)
-    total = reached[:, -1]
+        return chosen, np.zeros(len(rows), np.float32), (shifted[rows, chosen] - np.log(total)).astype(np.float32)
     # Rounding must not push a draw to the very end, where tokens that are not open lie.
     wanted = np.minimum(uniform * total, np.nextafter(total, 0))
     chosen = (reached <= wanted[:, None]).sum(axis=1)
-    behaviour = (shifted[rows, chosen] - np.log(total)).astype(np.float32)
-    return chosen, behaviour, policy[rows, chosen]
+    behaviour = (cooled[rows, chosen] - np.log(total)).astype(np.float32)
+    if temperature == 1:
+        return chosen, behaviour, behaviour
+    policy = shifted[rows, chosen] - np.log(np.exp(shifted).sum(axis=1))
+    return chosen, behaviour, policy

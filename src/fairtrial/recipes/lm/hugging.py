@@ -75,7 +75,8 @@ class TransformersWriter:
         rows, length = tokens.shape
         meant = np.arange(length) < counts[:, None]
         self.seen = np.concatenate([self.seen, meant.astype(np.int64)], axis=1)
-        told = self.reader.call(tokens, self.lengths[:, None] + np.arange(length), self.cache, self.seen)
+        places = self.lengths[:, None] + np.minimum(np.arange(length), np.maximum(counts, 1)[:, None] - 1)
+        told = self.reader.call(tokens, places, self.cache, self.seen)
         self.cache, self.lengths = told.past_key_values, self.lengths + counts
         logits: Floats = told.logits[torch.arange(rows), torch.from_numpy(counts - 1)].numpy()
         return logits

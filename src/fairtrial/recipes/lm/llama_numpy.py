@@ -53,7 +53,7 @@ class LlamaReader:
         self.llama = llama
         self.embedding = weights["model.embed_tokens.weight"]
         head = self.embedding if llama.tied else weights["lm_head.weight"]
-        self.head = np.ascontiguousarray((head * weights["model.norm.weight"]).T)
+        self.head = np.ascontiguousarray((head * _gain(weights["model.norm.weight"])).T)
         self.layers = [_prepare(llama, weights, f"model.layers.{number}.") for number in range(llama.layers)]
         self._turns = _turns(llama, FIRST_TURNS)
 
@@ -124,11 +124,16 @@ class LlamaReader:
         return parted.reshape(rows * length, -1)
 
     def finish(self, layer: Layer, x: Floats, attended: Floats) -> Floats:
-        x = x + attended @ layer.merge
+        x = attended @ layer.merge + x
         both = normed(x, self.llama.epsilon) @ layer.widen
         gate, up = both[:, : self.llama.inner], both[:, self.llama.inner :]
-        narrowed: Floats = (gate / (1 + np.exp(-gate)) * up) @ layer.narrow
-        return x + narrowed
+        with np.errstate(over="ignore"):  # what is infinite here divides to 0, as it should
+            shut = np.exp(-gate)
+        shut += 1
+        up *= gate
+        up /= shut
+        x += up @ layer.narrow
+        return x
 
 
 class LlamaWriter:
@@ -191,7 +196,7 @@ class LlamaWriter:
         columns = self.lengths[:, None] + np.arange(length)
         level = length == 1 and bool((self.lengths == self.lengths[0]).all())
         turns = self.reader.turns((self.shift[:, None] + columns).ravel())
-        until = int(columns.max()) + 1
+        until = int((self.lengths + counts).max())
         unseen = self._unseen(columns, until, level)
         x = self.reader.embedding[tokens.ravel()]
         for number, layer in enumerate(self.reader.layers):
@@ -278,8 +283,11 @@ class LlamaWriter:
 
 
 def normed(x: Floats, epsilon: float) -> Floats:
-    squares = np.einsum("nd,nd->n", x, x) / np.float32(x.shape[1])
-    scaled: Floats = x * (1 / np.sqrt(squares + np.float32(epsilon)))[:, None]
+    """Rows of length 1. That they ought to have a mean square of 1 is in the weights that come next."""
+    lengths = np.einsum("nd,nd->n", x, x)
+    lengths += np.float32(epsilon * x.shape[1])
+    np.sqrt(lengths, out=lengths)
+    scaled: Floats = x / lengths[:, None]
     return scaled
 
 
@@ -288,8 +296,13 @@ def interleaved(wide: int) -> Ints:
     return np.arange(wide).reshape(2, -1).T.ravel()
 
 
+def _gain(norm: Floats) -> Floats:
+    scaled: Floats = norm * np.float32(len(norm) ** 0.5)
+    return scaled
+
+
 def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
-    before, after = weights[f"{at}input_layernorm.weight"], weights[f"{at}post_attention_layernorm.weight"]
+    before, after = (_gain(weights[f"{at}{name}_layernorm.weight"]) for name in ("input", "post_attention"))
     turned = [
         weights[f"{at}self_attn.{name}_proj.weight"].reshape(-1, llama.head_width, llama.width)[
             :, interleaved(llama.head_width)
