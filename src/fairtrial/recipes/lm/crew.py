@@ -1,7 +1,8 @@
 """Players in processes of their own. Each gets the frozen model once and reads adapters from the run's folder.
 
 A task is sent to whoever is idle, by a thread that also listens, so that nobody waits for the trainer to have time. The
-processes are started afresh, not forked: a copy of a process with threads can hang for good.
+processes are started afresh, as programs: a copy of a process with threads can hang for good, and a person's script is
+not run again in them.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import multiprocessing
 import os
 import resource
 import signal
+import subprocess
+import sys
 import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
 
 from fairtrial.core.training import Watch
 from fairtrial.recipes.lm.nouns import Part
@@ -25,6 +27,8 @@ from fairtrial.recipes.lm.schedule import Buffer, Task
 
 MakePlayer = Callable[[], Player]
 WAIT_S = 5.0
+LOOK_S = 1.0
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Processes:
@@ -33,11 +37,10 @@ class Processes:
     def __init__(self, buffer: Buffer, make_player: MakePlayer, count: int) -> None:
         self._buffer = buffer
         self._tasks: deque[Task] = deque()
-        self._idle: list[Connection] = []
         self._turn = threading.Lock()
         self._closing = False
-        self._members: dict[Connection, BaseProcess] = dict(_start(make_player) for _ in range(count))
-        self._idle.extend(self._members)
+        self._members = dict(_start(make_player) for _ in range(count))
+        self._idle = list(self._members)
         self._listener = threading.Thread(target=self._listen, name="rollouts", daemon=True)
         self._listener.start()
 
@@ -48,12 +51,13 @@ class Processes:
 
     def close(self) -> None:
         self._closing = True
-        for line, process in self._members.items():
-            line.close()  # a player whose line is cut ends by itself, after what it is at
+        for process in self._members.values():
             process.terminate()
         for process in self._members.values():
-            process.join(WAIT_S)
+            process.wait(WAIT_S)
         self._listener.join(WAIT_S)
+        for line in self._members:
+            line.close()
 
     def _hand_out(self) -> None:
         while self._tasks and self._idle:
@@ -62,12 +66,12 @@ class Processes:
     def _listen(self) -> None:
         try:
             while not self._closing:
-                for line in wait(list(self._members), timeout=1.0):
+                for line in wait(list(self._members), timeout=LOOK_S):
                     assert isinstance(line, Connection)
                     self._hear(line)
-        except (EOFError, OSError) as error:
+        except (EOFError, OSError):
             if not self._closing:
-                self._buffer.fail(f"a process that plays has ended ({error or 'its line is cut'})")
+                self._buffer.fail(f"a process that plays has ended {self._how_they_ended()}")
 
     def _hear(self, line: Connection) -> None:
         told = line.recv()
@@ -79,24 +83,28 @@ class Processes:
             self._hand_out()
         self._buffer.deliver(told)
 
+    def _how_they_ended(self) -> str:
+        codes = [process.poll() for process in self._members.values()]
+        ended = [code for code in codes if code is not None]
+        return f"with status {ended[0]}" if ended else "without a word"
 
-def _start(make_player: MakePlayer) -> tuple[Connection, BaseProcess]:
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=play, args=(theirs, make_player), daemon=True, name="rollouts")
-    process.start()
-    theirs.close()
+
+def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]]:
+    ours, theirs = multiprocessing.Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairtrial.recipes.lm.crew", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+        )  # fmt: skip
+    ours.send(make_player)
     return ours, process
 
 
-def play(line: Connection, make_player: MakePlayer) -> None:
+def play(line: Connection) -> None:
     """What a process of the crew does: tasks in, parts out, until the line is cut."""
-    import torch
-
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then cuts the line
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends its crew
     try:
-        player = make_player()
+        player = line.recv()()
         while True:
             line.send(noted(player, line.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):
@@ -111,3 +119,7 @@ def noted(player: Player, task: Task) -> Part:
     part = player.part(task.step, task.version, task.batch, Watch([notes]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(part, notes=notes.notes, player=os.getpid(), peak_bytes=peak)
+
+
+if __name__ == "__main__":
+    play(Connection(int(sys.argv[1])))
