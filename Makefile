@@ -50,6 +50,8 @@ benchmarks: $(STAMP) $(ORACLE_STAMP)
 # That measuring works at all, in a minute: ours alone, unless peers happen to be installed.
 benchmarks-smoke: $(STAMP)
 	$(BIN)/python -m benchmarks startup logging_calls
+	$(BIN)/fairtrial profile e2e --smoke --profile-name smoke
+	$(BIN)/fairtrial profile check smoke 'policy_lag_steps.max<=max_policy_lag_steps'
 
 docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
     from fairtrial.api.power import power
+    from fairtrial.api.profile import Profile, ProfileTerms, profile
+    from fairtrial.api.profile_diff import ProfileDiff, check_profile, diff_profiles, load_profile
     from fairtrial.api.recommend import Advice, recommend
     from fairtrial.api.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.script import run
@@ -80,6 +82,13 @@ _HOMES = {
     "BenchTerms": "fairtrial.api.bench_runs",
     "bench_variants": "fairtrial.api.bench_pairs",
     "bench_revisions": "fairtrial.api.bench_pairs",
+    "profile": "fairtrial.api.profile",
+    "Profile": "fairtrial.api.profile",
+    "ProfileTerms": "fairtrial.api.profile",
+    "load_profile": "fairtrial.api.profile_diff",
+    "diff_profiles": "fairtrial.api.profile_diff",
+    "check_profile": "fairtrial.api.profile_diff",
+    "ProfileDiff": "fairtrial.api.profile_diff",
     "sync": "fairtrial.api.sync",
     "Sync": "fairtrial.api.sync",
     "cost_performance": "fairtrial.api.cost_performance",
@@ -106,11 +115,12 @@ _HOMES = {
 __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
     "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "Evaluated", "FairtrialError", "LabTerms",
-    "LaunchTerms", "Launched", "Question", "Source", "StrategyComparison", "Study", "SummaryRule", "Sweep",
-    "Sync", "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench",
-    "bench_revisions", "bench_variants", "compare", "compare_samples", "cost_performance", "evaluate", "export_runs",
-    "launch", "list_runs", "power", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
-    "temperature", "temperature_sweep", "train", "variance",
+    "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison",
+    "Study", "SummaryRule", "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha",
+    "alpha_sweep", "analyze", "bench", "bench_revisions", "bench_variants", "check_profile", "compare",
+    "compare_samples", "cost_performance", "diff_profiles", "evaluate", "export_runs", "launch", "list_runs",
+    "load_profile", "power", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep",
+    "sync", "temperature", "temperature_sweep", "train", "variance",
 ]  # fmt: skip
 
 

@@ -94,6 +94,19 @@ def test_samples_of_a_group_are_held_against_each_other(with_data: Store) -> Non
     assert all(sample.reference is not None for sample in samples)
 
 
+@pytest.mark.parametrize("compact", [True, False])
+def test_tokens_put_together_are_those_of_the_whole_prompt(with_data: Store, compact: bool) -> None:
+    """The rules are tokenized once and put before the rest; reading the whole text anew gives the same."""
+    run = make(with_data, compact_prompts=compact)
+    tokenizer = run.vocabulary.load()
+    for seed in range(40):
+        position = run.player.game.open(seed)
+        request = run.player.request(position, 0)
+        text = position.prompt(compact=compact)
+        assert request.prompt == tokenizer.encode(text) and tokenizer.decode(request.prompt) == text
+        assert tokenizer.decode(request.prompt[: request.prefix]) == run.player.game.rules(compact=compact)
+
+
 def test_a_group_of_one_is_refused_with_the_reason() -> None:
     with pytest.raises(InvalidOptions, match="nothing to be compared with"):
         parse_options(grpo.Options, {"samples": 1}, where="grpo")
@@ -106,6 +119,7 @@ def test_a_group_of_one_is_refused_with_the_reason() -> None:
         ({"game": "./nowhere.py"}, "nowhere.py"),
         ({"model": "nowhere"}, "neither 'tiny' nor a folder"),
         ({"horizon": 0}, "greater than or equal to 1"),
+        ({"device": "cuda"}, "on the CPU"),
     ],
 )
 def test_what_cannot_be_played_is_refused_in_a_sentence(options: dict[str, Any], said: str) -> None:

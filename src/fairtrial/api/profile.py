@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.profile_figures import Measured, Played, document_of
@@ -27,9 +27,11 @@ from fairtrial.core.training import Clock, Setting, Watch
 from fairtrial.probe.lanes import Lane, chrome_trace, spans_of, spans_of_steps
 from fairtrial.probe.phases import PhaseTimer
 from fairtrial.recipes.grpo import PlayOptions
-from fairtrial.recipes.lm.run import Run
 from fairtrial.record.profiles import new_profile, write_profile
 from fairtrial.record.store import Store
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.lm.run import Run
 
 Mode = Literal["rollout", "trainer", "e2e"]
 MODES: tuple[Mode, ...] = ("rollout", "trainer", "e2e")
@@ -102,6 +104,8 @@ def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
 @contextmanager
 def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[Run]:
     """A run in a folder of its own, of which nothing stays."""
+    from fairtrial.recipes.lm.run import Run
+
     with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
         setting = Setting(Streams(terms.seed), "profile", RunPaths(Path(folder)), store.cache)
         with closing(Run(options, setting, scripted=scripted)) as run:

@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NO_GROUP_BASELINE
@@ -94,6 +94,13 @@ class PlayOptions(TorchOptions):
     @property
     def built_in(self) -> bool:
         return self.model == BUILT_IN
+
+    @field_validator("device")
+    @classmethod
+    def _on_the_processor(cls, device: str) -> str:
+        if device != "cpu":
+            raise ValueError("grpo plays and learns on the CPU")
+        return device
 
     @model_validator(mode="after")
     def _model_exists(self) -> PlayOptions:
