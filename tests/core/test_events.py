@@ -36,7 +36,7 @@ LANGUAGE_MODEL: list[dict[str, Any]] = [
         {"name": "A100", "load_percent": 0.0, "memory_bytes": 0, "memory_total_bytes": 80}]},
     {"event": "inference_response", "version": 0, "phase": "rollout", "queue_ms": None, "prefill_ms": 1.5,
      "decode_ms": 20.0, "prompt_tokens": 256, "completion_tokens": 0},
-    {"event": "training_step", "step": 1, "version": 1, "lag": 0, "trained_tokens": 64, "forwarded_tokens": 320,
+    {"event": "training_step", "step": 1, "version": 1, "lag": 0, "trained_tokens": 64, "forwarded_tokens": 320, "buffered": 1,
      "phases_ms": {"backward": 3.0}},
     {"event": "rollout_complete", "step": 1, "version": 0, "groups": 2, "samples": 8, "generated_tokens": 64,
      "seconds": 0.5, "reward_mean": None},

@@ -157,9 +157,11 @@ def test_a_killed_training_resumes_with_identical_losses(
         assert summary(store) == expected
 
 
-@pytest.mark.parametrize(("recipe", "options"), [("classify", LEARNING), ("ppo", PLAYING), ("grpo", TALKING)])
+@pytest.mark.parametrize(
+    ("recipe", "options", "attempts"), [("classify", LEARNING, 12), ("ppo", PLAYING, 8), ("grpo", TALKING, 6)]
+)
 def test_kills_at_random_moments(
-    tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any]
+    tmp_path: Path, with_data: Store, data_cache: Path, recipe: str, options: dict[str, Any], attempts: int
 ) -> None:
     """The clock chooses the moment: inside a step, inside torch, inside the serializer."""
     make(with_data, recipe, **options)
@@ -175,7 +177,7 @@ def test_kills_at_random_moments(
     takes = time.monotonic() - started
     chance = random.Random(7)
     kills = 0
-    for attempt in range(12):
+    for attempt in range(attempts):
         store, request, pid = begun(f"store-{attempt}")
         kills += kill_after(pid, chance.uniform(0.01, takes)) == -signal.SIGKILL
         check_what_a_kill_left(store)
