@@ -39,7 +39,7 @@ LANGUAGE_MODEL: list[dict[str, Any]] = [
     {"event": "training_step", "step": 1, "version": 1, "lag": 0, "trained_tokens": 64, "forwarded_tokens": 320, "buffered": 1,
      "phases_ms": {"backward": 3.0}},
     {"event": "rollout_complete", "step": 1, "version": 0, "groups": 2, "samples": 8, "generated_tokens": 64,
-     "seconds": 0.5, "reward_mean": None},
+     "seconds": 0.5, "overlap_s": 0.0, "reward_mean": None},
     {"event": "error", "where": "worker 3", "message": "it was started again"},
 ]  # fmt: skip
 

@@ -216,6 +216,8 @@ def test_what_happened_is_told_and_evaluating_writes_nothing(with_data: Store) -
     assert events.count("rollout_complete") == events.count("training_step") == 2
     assert events.count("inference_response") == 2 * 2 * 3 * 2
     assert "device_stats" in events
+    overlaps = [row["overlap_s"] for row in read_lines(paths.events).rows if row["event"] == "rollout_complete"]
+    assert overlaps == [0, 0], "who plays in turns does not play meanwhile"
     assert sorted(each.name for each in paths.adapters.iterdir()) == ["version-2"]
     written = {path: path.stat().st_mtime_ns for path in paths.adapters.rglob("*")}
     [found] = evaluate(["s/v.seed1"], checkpoint="last", store=with_data.root).runs

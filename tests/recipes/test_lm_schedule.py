@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairtrial.recipes.lm.nouns import Part
-from fairtrial.recipes.lm.schedule import Buffer, Task, lag_of, version_for
+from fairtrial.recipes.lm.schedule import Buffer, Task, lag_of, played_within, version_for
 
 
 class Dawdlers:
@@ -104,3 +104,9 @@ def test_versions_go_up_with_the_steps(step: int, depth: int, budget: int) -> No
     lag = lag_of(depth, budget)
     assert 0 <= step - 1 - version_for(step, lag) <= min(depth, budget)
     assert version_for(step + 1, lag) >= version_for(step, lag)
+
+
+def test_overlap_is_the_playing_that_lies_within_updates() -> None:
+    parts = [Part(3, 0, 1, (), 1.0, 4.0), Part(3, 1, 1, (), 3.5, 6.0)]
+    assert played_within(parts, [(0.0, 2.0), (3.0, 5.0)]) == (1.0 + 1.0) + 1.5
+    assert played_within(parts, [(6.0, 9.0)]) == 0

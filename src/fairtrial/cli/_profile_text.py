@@ -16,81 +16,83 @@ if TYPE_CHECKING:
     from fairtrial.core.expressions import Outcome
 
 UNKNOWN = "–"
+LAST = ("residual_ms", "idle")
 
 
 def show_profile(console: Console, document: Mapping[str, Any]) -> None:
+    """The panels that a person watches: lanes, answers, lag and buffer, device."""
     console.print(_headline(document), style="bold", markup=False)
-    console.print()
     _show_lanes(console, document)
-    console.print()
     _show_answers(console, document["inference"])
+    for title, lines in {"Lag and buffer": _waiting(document), "Device": _device(document)}.items():
+        _show_title(console, title)
+        for line in lines:
+            console.print(line, markup=False)
     console.print()
-    for line in _lines(document):
-        console.print(line, markup=False)
     show_cautions(console, document["cautions"])
     console.print(f"Snapshot: {document['snapshot']}", markup=False)
     console.print(f"Trace: {document['trace']}", markup=False)
 
 
+def _show_title(console: Console, title: str) -> None:
+    console.print()
+    console.print(title, style="bold", markup=False)
+
+
 def _headline(document: Mapping[str, Any]) -> str:
-    rates = document["tokens_per_second"]
-    told = [f"{name} {value:,.0f}" for name, value in rates.items() if value is not None]
     times = document["step_ms"]
     interval = "" if times["low"] is None else f" [{times['low']:,.1f}, {times['high']:,.1f}]"
-    steps = counted(document["steps"], "step")
-    pace = f"{times['mean']:,.1f} ms per step{interval}, {steps}"
-    return f"{document['name']}: {pace}; tokens per second: {', '.join(told)}."
+    pace = f"{times['mean']:,.1f} ms per step{interval}, {counted(document['steps'], 'step')}"
+    rates = {name: value for name, value in document["tokens_per_second"].items() if value is not None}
+    return f"{document['name']}: {pace}; tokens per second: {_listed(rates, ',.0f')}."
 
 
 def _show_lanes(console: Console, document: Mapping[str, Any]) -> None:
     """A column per lane. Phases, residual and idle time add up to the window."""
-    lanes = document["lanes"]
-    names = list(dict.fromkeys(name for lane in lanes.values() for name in lane["phases_ms"]))
-    table = plain_table("Phase", *(f"{name}, ms" for name in lanes), "Share of the window")
-    window = document["bubbles"]["window_ms"]
-    for name in names:
-        taken = [lane["phases_ms"].get(name) for lane in lanes.values()]
-        share = sum(each or 0.0 for each in taken) / window / len(lanes) if len(lanes) == 1 else None
-        shown = [UNKNOWN if each is None else f"{each:,.1f}" for each in taken]
-        shares = " + ".join(f"{100 * each / window:.1f} %" for each in taken if each is not None)
-        table.add_row(name.removesuffix("_ms"), *shown, shares if share is None else f"{100 * share:.1f} %")
-    idle = [lane["idle_ms"] for lane in lanes.values()]
-    shares = " + ".join(f"{100 * each / window:.1f} %" for each in idle)
-    table.add_row("idle", *(f"{each:,.1f}" for each in idle), shares)
+    lanes, window = document["lanes"], document["bubbles"]["window_ms"]
+    _show_title(console, f"Where the {window:,.0f} ms went")
+    table = plain_table("Phase", *(f"{name}, ms" for name in lanes))
+    spent = [{**lane["phases_ms"], "idle": lane["idle_ms"]} for lane in lanes.values()]
+    names = dict.fromkeys(name for lane in spent for name in lane)
+    for name in [*(each for each in names if each not in LAST), *LAST]:
+        cells = [
+            f"{lane[name]:,.1f} ({100 * lane[name] / window:4.1f} %)" if name in lane else UNKNOWN for lane in spent
+        ]
+        table.add_row(name.removesuffix("_ms"), *cells)
     console.print(table)
 
 
 def _show_answers(console: Console, inference: Mapping[str, Any]) -> None:
-    table = plain_table(
-        "Decision", "Requests", "Prompt tokens", "Written", "Queue ms", "Prefill ms", "Decode ms", "p95 ms"
-    )
+    _show_title(console, "Answers of the model, tokens in all and ms per request")
+    table = plain_table("Decision", "n", "Prompts", "Written", "Queue", "Prefill", "Decode", "p95")
     for kind, each in inference.items():
         p95 = each["latency_ms"]["p95"]
         numbers = [f"{each[name]:,}" for name in ("requests", "prompt_tokens", "completion_tokens")]
         times = [f"{each[name]:.2f}" for name in ("queue_ms", "prefill_ms", "decode_ms")]
-        table.add_row(kind, *numbers, *times, UNKNOWN if p95 is None else f"{p95:.2f}")
+        table.add_row(kind, *numbers, *times, UNKNOWN if p95 is None else f"{p95:.1f}")
     console.print(table)
 
 
-def _lines(document: Mapping[str, Any]) -> Iterator[str]:
-    busy = document["tokens_per_busy_second"]
-    yield "Tokens per busy second: " + _listed(busy, ",.0f") + "."
+def _waiting(document: Mapping[str, Any]) -> Iterator[str]:
     bubbles = document["bubbles"]
-    parts = {
-        name.removesuffix("_ms").replace("_", " "): value for name, value in bubbles.items() if name != "window_ms"
+    shares = {
+        name.removesuffix("_ms").replace("_", " "): 100 * value / bubbles["window_ms"]
+        for name, value in bubbles.items()
+        if name != "window_ms"
     }
-    yield "Of the window: " + ", ".join(f"{n} {100 * v / bubbles['window_ms']:.1f} %" for n, v in parts.items()) + "."
-    lag, depth = document["policy_lag_steps"], document["buffer_depth"]
-    yield f"Policy lag: {_listed(lag, 'g')} of {document['max_policy_lag_steps']} allowed."
-    yield f"Buffer: {_listed(depth, '.3g')}."
-    yield (
-        "Caches: " + ", ".join(f"{name.replace('_', ' ')} {value:,}" for name, value in document["cache"].items()) + "."
-    )
-    memory = document["memory"]
+    yield "Of the window: " + ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()) + "."
+    yield f"Policy lag: {_listed(document['policy_lag_steps'], '.3g')} of {document['max_policy_lag_steps']} allowed."
+    yield f"Buffer: {_listed(document['buffer_depth'], '.3g')}."
+    caches = {name.replace("_", " "): value for name, value in document["cache"].items()}
+    yield f"Caches: {_listed(caches, ',')}."
+
+
+def _device(document: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Tokens per busy second: {_listed(document['tokens_per_busy_second'], ',.0f')}."
+    memory, gpu = document["memory"], document["hardware"]["gpu"]
     playing = memory["peak_player_bytes"]
     extra = "" if playing is None else f", {shown_memory(playing / 1e9)} per process that plays"
     yield f"Memory: {shown_memory(memory['peak_process_bytes'] / 1e9)} at most{extra}."
-    gpu = document["hardware"]["gpu"]
     if isinstance(gpu, dict):
         yield f"GPU: unavailable, {gpu['unavailable']}."
     else:

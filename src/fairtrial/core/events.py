@@ -228,7 +228,8 @@ class RolloutComplete(Event):
     groups: Count
     samples: Count
     generated_tokens: Count
-    seconds: float = Field(ge=0)
+    seconds: float = Field(ge=0, description="From the first that began to play to the last that ended.")
+    overlap_s: float = Field(ge=0, description="Seconds of playing in which the trainer was busy with earlier steps.")
     reward_mean: float | None = Field(description="Null where there is none that is a finite number.")
 
 

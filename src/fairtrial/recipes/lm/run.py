@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -29,7 +30,7 @@ from fairtrial.recipes.lm.learner import Counters, Learner
 from fairtrial.recipes.lm.model import save_adapter, save_values
 from fairtrial.recipes.lm.nouns import Rollout, Values
 from fairtrial.recipes.lm.rollouts import Player, samples_of
-from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, version_for
+from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, played_within, version_for
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
@@ -54,6 +55,7 @@ class Run:
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
         self.version, self.generated = 0, 0
         self.episode_returns: list[float] = []
+        self._updates: deque[tuple[float, float]] = deque(maxlen=self.lag + 1)
         self._versions: dict[int, Values] = {0: self.learner.values()}
 
     @cached_property
@@ -198,8 +200,10 @@ class Run:
         tell(
             "rollout_complete", step=rollout.step, version=rollout.version, groups=self.options.groups,
             samples=self.options.samples, generated_tokens=rollout.generated_tokens, seconds=rollout.seconds,
+            overlap_s=played_within(rollout.parts, self._updates),
             reward_mean=fmean(each.total for each in rollout.trajectories),
         )  # fmt: skip
+        self._updates.append((marks[1], marks[2]))
         played, learned = (1000 * (end - begin) for begin, end in itertools.pairwise(marks))
         tell(
             "training_step", step=rollout.step, version=rollout.step, lag=taken.lag,

@@ -9,7 +9,7 @@ at most `lag` of them wait while the trainer works.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -117,3 +117,10 @@ class Buffer:
             self._asked += 1
             for batch in range(self._batches):
                 self._crew.assign(Task(self._asked, version_for(self._asked, self.lag), batch))
+
+
+def played_within(parts: Sequence[Part], updates: Sequence[tuple[float, float]]) -> float:
+    """Seconds of playing, of all who played, that lie within updates: the true overlap of a rollout with learning."""
+    return sum(
+        max(0.0, min(part.ended, ended) - max(part.begun, begun)) for part in parts for begun, ended in updates
+    )  # fmt: skip
