@@ -37,7 +37,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 evidence: $(STAMP) $(ORACLE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'

@@ -63,7 +63,9 @@ def test_commands_in_the_readme_are_understood(cli: Callable[..., Answer]) -> No
             path[1] = "fake"
         if path[-1].endswith(".py"):
             path[-1] = "fake"
-        shown = cli(*path[: 2 if path[0] in ("train", "bench", "launch", "runs", "sweep") else 1], "--help").out
+        shown = cli(
+            *path[: 2 if path[0] in ("train", "bench", "launch", "runs", "sweep", "profile") else 1], "--help"
+        ).out
         assert all(flag in shown for flag in flags), line
 
 

@@ -92,7 +92,8 @@ def test_too_few_steps_are_insufficient(cli: Cli) -> None:
 
 
 def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
-    line = ("bench", "classify", "--model", "cnn", "--labels", "200", "--batch-size", "50", "--max-batches", "60")
+    line = ("bench", "classify", "--model", "cnn", "--labels", "200", "--batch-size", "50", "--max-batches", "60",
+            "--no-trials")  # fmt: skip
     found = cli(*line, "--format", "json").json
     assert found["flops_per_step"] > 0 and found["memory"]["tensor_bytes"]["activations"] > 0
     assert found["throughput"]["unit"] == "examples/s" and {"data", "forward", "backward", "optimizer"} <= {

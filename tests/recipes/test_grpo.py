@@ -112,6 +112,13 @@ def test_a_group_of_one_is_refused_with_the_reason() -> None:
         parse_options(grpo.Options, {"samples": 1}, where="grpo")
 
 
+def test_options_that_reach_nothing_are_named() -> None:
+    options = parse_options(grpo.Options, {"method": "full", "rank": 2, "workers": 3, "policy_lag": 2}, where="grpo")
+    assert [each["text"].split()[0] for each in grpo.cautions_of(options)] == ["rank", "policy_lag", "workers"]
+    buffered = {"rank": 2, "workers": 3, "policy_lag": 2, "buffer_depth": 2}
+    assert not grpo.cautions_of(parse_options(grpo.Options, buffered, where="grpo"))
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.profile_figures import Measured, Played, document_of
-from fairtrial.core.cautions import NO_GROUP_BASELINE, ONE_STEP
+from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import ProfilePaths, RunPaths, default_store
@@ -26,7 +26,7 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Setting, Watch
 from fairtrial.probe.lanes import Lane, chrome_trace, spans_of, spans_of_steps
 from fairtrial.probe.phases import PhaseTimer
-from fairtrial.recipes.grpo import PlayOptions
+from fairtrial.recipes.grpo import PlayOptions, cautions_of
 from fairtrial.record.profiles import new_profile, write_profile
 from fairtrial.record.store import Store
 
@@ -113,8 +113,7 @@ def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripte
 
 
 def _cautions(options: PlayOptions, terms: ProfileTerms) -> list[dict[str, str]]:
-    found = [NO_GROUP_BASELINE.fill()] if options.samples < 2 else []
-    return [*found, *([ONE_STEP.fill()] if terms.measured == 1 else [])]
+    return [*cautions_of(options), *([ONE_STEP.fill()] if terms.measured == 1 else [])]
 
 
 def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.cautions import NO_GROUP_BASELINE
+from fairtrial.core.cautions import INERT_OPTION, NO_GROUP_BASELINE
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
 from fairtrial.core.specs import Metric
@@ -146,6 +146,15 @@ def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
 def build(options: PlayOptions, setting: Setting) -> Trainable:
     from fairtrial.recipes.lm.run import Run
 
-    if options.samples < 2:
-        setting.cautions.append(NO_GROUP_BASELINE.fill())
+    setting.cautions.extend(cautions_of(options))
     return Run(options, setting)
+
+
+def cautions_of(options: PlayOptions) -> list[dict[str, str]]:
+    """What a person should know of these options before they read any number."""
+    chosen = options.differing()
+    why = {} if options.method == "lora" else {"rank": "method full does not use it"}
+    if not options.buffer_depth:
+        why |= dict.fromkeys(("policy_lag", "workers"), "without --buffer-depth playing and learning take turns")
+    inert = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
+    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *inert]
