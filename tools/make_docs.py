@@ -245,8 +245,13 @@ def figure_table(name: str, figures: Mapping[str, Any] | None, where: str) -> st
     if name not in figures:
         guess = nearest(name, figures)
         sys.exit(f"{where}: {EVIDENCE} has no figures named '{name}'" + (f"; did you mean '{guess}'?" if guess else ""))
-    rows = [(label, measured(figure), figure.get("goal") or "", met(figure)) for label, figure in figures[name].items()]
-    return "\n" + table(("figure", "measured", "goal", "met"), rows) + "\n"
+    found = figures[name]
+    rows = [
+        (label, measured(figure), figure.get("goal") or "", met(figure), note(figure))
+        for label, figure in found.items()
+    ]
+    width = 5 if any(row[-1] for row in rows) else 4
+    return "\n" + table(("figure", "measured", "goal", "met", "note")[:width], [row[:width] for row in rows]) + "\n"
 
 
 def measured(figure: Mapping[str, Any]) -> str:
@@ -259,8 +264,15 @@ def measured(figure: Mapping[str, Any]) -> str:
     return text
 
 
+def note(figure: Mapping[str, Any]) -> str:
+    """What was said beside a figure that has a value."""
+    return "" if figure.get("value") is None else figure.get("note") or ""
+
+
 def number(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) or value == int(value) else f"{value:.4g}"
+    if value == int(value):
+        return f"{int(value):,}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 def met(figure: Mapping[str, Any]) -> str:
