@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from fairtrial.api.bench_runs import BenchTerms
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
+    from fairtrial.api.detach import Detached, detach
     from fairtrial.api.evaluate import Evaluated, evaluate
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from fairtrial.api.sync import Sync, sync
     from fairtrial.api.train import Trained, resume, train
     from fairtrial.api.variance import variance
+    from fairtrial.api.watch import StudyState, watch_study
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.decide.analysis import CostPerformanceAnalysis
@@ -55,12 +57,16 @@ _HOMES = {
     "launch": "fairtrial.api.launch",
     "LaunchTerms": "fairtrial.api.launch",
     "Launched": "fairtrial.api.launch",
+    "detach": "fairtrial.api.detach",
+    "Detached": "fairtrial.api.detach",
     "evaluate": "fairtrial.api.evaluate",
     "Evaluated": "fairtrial.api.evaluate",
     "list_runs": "fairtrial.api.runs",
     "show_run": "fairtrial.api.runs",
     "export_runs": "fairtrial.api.runs",
     "query": "fairtrial.api.runs",
+    "watch_study": "fairtrial.api.watch",
+    "StudyState": "fairtrial.api.watch",
     "analyze": "fairtrial.api.analyze",
     "Analysis": "fairtrial.api.analysis",
     "Question": "fairtrial.api.analysis",
@@ -114,13 +120,14 @@ _HOMES = {
 
 __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
-    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Estimate", "Evaluated", "FairtrialError", "LabTerms",
-    "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison",
-    "Study", "SummaryRule", "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "aggregate", "alpha",
-    "alpha_sweep", "analyze", "bench", "bench_revisions", "bench_variants", "check_profile", "compare",
-    "compare_samples", "cost_performance", "diff_profiles", "evaluate", "export_runs", "launch", "list_runs",
-    "load_profile", "power", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep",
-    "sync", "temperature", "temperature_sweep", "train", "variance",
+    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Detached", "Estimate", "Evaluated", "FairtrialError",
+    "LabTerms", "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source",
+    "StrategyComparison", "Study", "StudyState", "SummaryRule", "Sweep", "Sync", "Trained", "Verdict", "__version__",
+    "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench", "bench_revisions", "bench_variants",
+    "check_profile", "compare", "compare_samples", "cost_performance", "detach", "diff_profiles", "evaluate",
+    "export_runs", "launch", "list_runs", "load_profile", "power", "profile", "query", "read_study", "recommend",
+    "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep", "train", "variance",
+    "watch_study",
 ]  # fmt: skip
 
 

@@ -235,7 +235,8 @@ class Server:
         os.close(self.jobs.pop(pid)[1].outcome)
 
     def _say(self, message: Mapping[str, Any]) -> None:
-        os.write(self.answers, json.dumps(message).encode() + b"\n")
+        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: its closed input tells us what to do
+            os.write(self.answers, json.dumps(message).encode() + b"\n")
 
     def end_all(self) -> NoReturn:
         """Ask every job to save and stop; those that do not within the grace are killed."""
@@ -251,8 +252,7 @@ class Server:
             while self.jobs and time.monotonic() < deadline:
                 if select.select([self.wake], [], [], 0.05)[0]:
                     os.read(self.wake, 4096)
-                with contextlib.suppress(BrokenPipeError):
-                    self._reap()
+                self._reap()
         os._exit(0)
 
 

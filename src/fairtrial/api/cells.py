@@ -5,6 +5,7 @@ resolve data and needs → sort out what is done → run the needs → run the r
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +23,7 @@ from fairtrial.launch.schedule import Schedule, Ticket
 from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
-from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.claims import Claim, ClaimedElsewhere, launching
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
 from fairtrial.record.store import Store
@@ -142,11 +143,14 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
     """Run what is missing, needs first; returns a ticket per cell that was missing."""
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
-    if needs:
-        _run(list(needs.values()), store, launcher, terms)
-    for cell in missing:
-        require_needs(cell, store)
-    return _run(missing, store, launcher, terms)
+    with contextlib.ExitStack() as leaving:
+        for study in {cell.spec.study for cell in missing}:
+            leaving.enter_context(launching(store.paths, study))
+        if needs:
+            _run(list(needs.values()), store, launcher, terms)
+        for cell in missing:
+            require_needs(cell, store)
+        return _run(missing, store, launcher, terms)
 
 
 def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:

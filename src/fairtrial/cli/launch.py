@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,14 @@ from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
 from fairtrial.cli._words import telemetry_line
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.paths import store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.words import counted, shown_change, shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.launch import Launched, PlannedRun
+    from fairtrial.api.launch import Launched, LaunchTerms, PlannedRun
     from fairtrial.core.runs import Run
     from fairtrial.plan.study import Study
 
@@ -42,6 +45,7 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
         is_flag=True,
         help="Train runs together where that is faster; no number changes.",
     ),
+    click.Option(["--detach"], is_flag=True, help="Leave it running and come back: see runs watch."),
     click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
 )
 VARIANT_HELP = "A variant; repeat it for more. The first is the control."
@@ -114,23 +118,46 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.launch import LaunchTerms, dry_run, launch
+    from fairtrial.api.launch import dry_run, launch
 
     if flags["dry_run"]:
         _give_dry_run(out, dry_run(study, store=out.store))
         return EXIT_OK
     out.name_store()
+    if flags["detach"]:
+        return _leave_running(out, study, flags)
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
         watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
-        terms = LaunchTerms(
-            jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
-            replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"], watch=watcher,
-            ready=watcher.ready, tell=out.say,
-        )  # fmt: skip
+        terms = replace(_terms(flags), watch=watcher, ready=watcher.ready, tell=out.say)
         launched = launch(study, store=out.store, terms=terms)
     document = _document(launched)
     out.give(document, document["arms"], lambda console: _show(console, launched))
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
+
+
+def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
+    from fairtrial.api.launch import LaunchTerms
+
+    return LaunchTerms(
+        jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
+        replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
+    )  # fmt: skip
+
+
+def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
+    from fairtrial.api.detach import detach
+
+    left = detach(study, store=out.store, terms=_terms(flags))
+    follow = f"fairtrial runs watch {shlex.quote(left.study)}{store_words(left.store)}"
+    document = {"study": left.study, "store": str(left.store), "pid": left.pid, "log": str(left.log), "next": [follow]}
+
+    def show(console: Console) -> None:
+        going = f"goes on in process {left.pid}" if left.pid else "had nothing left to do"
+        console.print(f"{left.study} {going}. What its launcher says is in {left.log}", markup=False)
+        show_next(console, [follow])
+
+    out.give(document, [document], show)
+    return EXIT_OK
 
 
 def _give_dry_run(out: Output, planned: Sequence[PlannedRun]) -> None:

@@ -12,7 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
-from fairtrial.core.errors import UsageError
+from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.words import counted, shown_time, shown_value
 
 if TYPE_CHECKING:
@@ -230,6 +230,26 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
         return
     metrics = api.last_metrics(run, store=out.store, lines=lines)
     out.give({"metrics": metrics}, metrics, lambda console: _print_lines(console, map(_metric_line, metrics)))
+
+
+@command.command("watch")
+@click.argument("study")
+@click.option("--once", is_flag=True, help="Show how it stands now, and leave.")
+@with_output
+def watch_command(out: Output, study: str, once: bool) -> int:
+    """Watch a study that is running, wherever it was launched, until all of its runs have ended.
+
+    Ctrl-C leaves it running. Ends with 4 if a run failed, diverged or was interrupted.
+    """
+    from fairtrial.api.watch import watch_study
+    from fairtrial.cli._watch_text import follow_study, show_study
+
+    out.name_store()
+    state = watch_study(study, store=out.store)
+    if out.format == "text" and not once and not state.over:
+        state = follow_study(out, lambda: watch_study(study, store=out.store), state)
+    out.give(state.to_dict(), [cell.to_dict() for cell in state.cells], lambda console: show_study(console, state))
+    return EXIT_RUNS if state.bad else EXIT_OK
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:

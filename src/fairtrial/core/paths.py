@@ -136,6 +136,14 @@ class StorePaths:
     def study_plan(self, study: str) -> Path:
         return self.root / study / "study.json"
 
+    def launching(self, study: str) -> Path:
+        """Held by every launcher that is at work on the study."""
+        return self.root / study / ".launching"
+
+    def launch_log(self, study: str) -> Path:
+        """What launchers that were left to themselves have said."""
+        return self.root / study / "launch.log"
+
     def looks(self, study: str) -> Path:
         return self.root / study / "looks.jsonl"
 

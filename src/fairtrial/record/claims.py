@@ -6,13 +6,15 @@ however it ends, so a claim can never be left behind by a kill.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.record.atomic import store_errors
 
 
@@ -84,14 +86,38 @@ def _is_current(descriptor: int, path: Path) -> bool:
 
 def is_claimed(paths: RunPaths) -> bool:
     """Whether a living process is writing this run now."""
+    return _is_held(paths.lock, fcntl.LOCK_SH)
+
+
+def _is_held(path: Path, kind: int) -> bool:
+    """Whether somebody's lock keeps us from ours, which is given back at once."""
     try:
-        descriptor = os.open(paths.lock, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     finally:
         os.close(descriptor)
     return False
+
+
+@contextlib.contextmanager
+def launching(store: StorePaths, study: str) -> Iterator[None]:
+    """A launcher is at work on a study; several may be. Whoever watches can tell, also after a kill."""
+    path = store.launching(study)
+    with store_errors(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_launching(store: StorePaths, study: str) -> bool:
+    """Whether a living launcher is at work on a study."""
+    return _is_held(store.launching(study), fcntl.LOCK_EX)

@@ -1,0 +1,152 @@
+"""runs watch: how a study stands while it runs, wherever its launcher is. All of it is read from the store."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fairtrial.api.runs import Place, last_step
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.paths import RunPaths, default_store, run_id
+from fairtrial.core.runs import Status
+from fairtrial.record.claims import is_launching
+from fairtrial.record.index import Row, all_rows
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
+
+QUEUED = "queued"
+PLACES = (QUEUED, *(each.value for each in Status))
+
+
+@dataclass(frozen=True)
+class CellState:
+    """One cell of a study. `silent_s`: how long a run that goes on has written nothing; null for all others."""
+
+    run: str
+    variant: str
+    seed: int
+    place: str
+    step: int | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    silent_s: float | None = None
+    reason: str | None = None
+
+    @property
+    def share(self) -> float | None:
+        """How much of it is done."""
+        return self.step / self.steps if self.step is not None and self.steps else None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run, "variant": self.variant, "seed": self.seed, "place": self.place, "step": self.step,
+            "steps": self.steps, "seconds": self.seconds, "silent_s": self.silent_s, "reason": self.reason,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StudyState:
+    """All cells of a study at one moment."""
+
+    study: str
+    cells: Sequence[CellState]
+    launching: bool
+    """Whether a launcher is at work: without one, what is queued stays queued."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        found = Counter(cell.place for cell in self.cells)
+        return {place: found[place] for place in PLACES if found[place]}
+
+    @property
+    def over(self) -> bool:
+        """Nothing runs, and nobody is there to start what waits: it goes on only when somebody launches again."""
+        places = {cell.place for cell in self.cells}
+        return Status.RUNNING not in places and not (self.launching and places & {QUEUED, Status.INTERRUPTED})
+
+    @property
+    def bad(self) -> list[CellState]:
+        return [cell for cell in self.cells if cell.place in (Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)]
+
+    @property
+    def left_s(self) -> float | None:
+        """Seconds until all is done, if it goes on as it did; null where nothing has come far enough to tell."""
+        running = [cell for cell in self.cells if cell.place == Status.RUNNING]
+        ended = [cell for cell in self.cells if cell.place == Status.COMPLETED and cell.seconds]
+        whole = [cell.seconds for cell in ended if cell.seconds] or [
+            cell.seconds / cell.share for cell in running if cell.seconds and cell.share
+        ]
+        if self.over or not whole or not running:
+            return None
+        typical = fmean(whole)
+        begun = sum(_left(cell, typical) for cell in running)
+        waiting = typical * sum(cell.place == QUEUED for cell in self.cells)
+        return (begun + waiting) / len(running)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": 1, "study": self.study, "over": self.over, "launching": self.launching, "counts": self.counts,
+            "left_s": self.left_s, "cells": [cell.to_dict() for cell in self.cells],
+        }  # fmt: skip
+
+
+def _left(cell: CellState, typical: float) -> float:
+    if cell.seconds and cell.share:
+        return cell.seconds * (1 / cell.share - 1)
+    return max(0.0, typical - (cell.seconds or 0.0))
+
+
+def watch_study(study: str, *, store: Place = None) -> StudyState:
+    """How the cells of a study stand now: those that were planned, and those that are there."""
+    place = Store(default_store(store))
+    plan = load_plan(place, study)
+    rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
+    if plan is None and not rows:
+        known = place.studies()
+        raise UserError(
+            unknown("study", study, known) if known else f"there are no studies in {place.root} yet",
+            hint="List runs with: fairtrial runs list",
+        )
+    planned = _planned(plan or {})
+    cells = [_cell(place, study, name, *who, rows.get(name)) for name, who in planned.items()]
+    others = [row for name, row in rows.items() if name not in planned]
+    cells += [_cell(place, study, row["run"], row["variant"], row["seed"], row) for row in others]
+    return StudyState(study, cells, is_launching(place.paths, study))
+
+
+def _planned(plan: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
+    return {
+        run_id(variant, seed): (variant, seed)
+        for seed in plan.get("seeds", ())
+        for variant in plan.get("variants", ())
+    }  # fmt: skip
+
+
+def _cell(store: Store, study: str, name: str, variant: str, seed: int, row: Row | None) -> CellState:
+    if row is None:
+        return CellState(name, variant, seed, QUEUED)
+    paths = store.paths.run(study, name)
+    steps = row["options"].get("steps")
+    if row["status"] != Status.RUNNING:
+        step = last_step(paths.metrics) if row["status"] == Status.INTERRUPTED else None
+        return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], None, row["reason"])
+    now = time.time()
+    return CellState(
+        name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps, now - row["created"],
+        max(0.0, now - _last_sign(paths)),
+    )  # fmt: skip
+
+
+def _last_sign(paths: RunPaths) -> float:
+    """When a run last wrote something."""
+    found = [0.0]
+    for path in (paths.metrics, paths.events, paths.log):
+        with contextlib.suppress(OSError):
+            found.append(Path(path).stat().st_mtime)
+    return max(found)

@@ -1,0 +1,90 @@
+"""A study that runs, for people: what is queued, running, done and failed, and how long it may take."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fairtrial.api.watch import QUEUED, CellState, StudyState
+from fairtrial.cli._lab import plain_table
+from fairtrial.cli._output import Output
+from fairtrial.core.runs import Status
+from fairtrial.core.words import shown_time
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+    from rich.table import Table
+
+REFRESH_S = 1.0
+MOST_ROWS = 12
+SILENT_S = 30.0
+"""A run that writes nothing for longer than this is pointed out: it may hang."""
+SHOWN = (Status.RUNNING, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)
+
+
+def show_study(console: Console, state: StudyState) -> None:
+    console.print(_headline(state), style="bold", markup=False)
+    shown = [cell for cell in state.cells if cell.place in SHOWN]
+    if shown:
+        console.print(_table(shown))
+
+
+def _headline(state: StudyState) -> str:
+    counts = ", ".join(f"{count} {place}" for place, count in state.counts.items())
+    left = state.left_s
+    rest = "" if left is None else f"; about {shown_time(left)} left"
+    if state.over and QUEUED in state.counts:
+        rest = "; no launcher is at work on the rest"
+    return f"{state.study}: {counts}{rest}."
+
+
+def _table(cells: list[CellState]) -> Table:
+    table: Table = plain_table("Run", "Status", "Step", "Time", "")
+    for cell in cells[:MOST_ROWS]:
+        step = "" if cell.step is None else f"{cell.step:,}" + (f" of {cell.steps:,}" if cell.steps else "")
+        table.add_row(cell.run, cell.place, step, shown_time(cell.seconds), _remark(cell))
+    if len(cells) > MOST_ROWS:
+        table.add_row(f"… and {len(cells) - MOST_ROWS} more", "", "", "", "")
+    return table
+
+
+def _remark(cell: CellState) -> str:
+    if cell.silent_s is not None and cell.silent_s > SILENT_S:
+        return f"silent for {shown_time(cell.silent_s)}"
+    return cell.reason or ""
+
+
+def follow_study(out: Output, look: Callable[[], StudyState], state: StudyState) -> StudyState:
+    """Look again and again until it is over: a picture that is redrawn for people, a line per change for files."""
+    if not out.live:
+        return _follow_by_lines(out, look, state)
+    from rich.live import Live
+
+    console = out.console(err=True)
+    with Live(console=console, transient=True, auto_refresh=False) as live:
+        while not state.over:
+            live.update(_picture(state), refresh=True)
+            time.sleep(REFRESH_S)
+            state = look()
+    return state
+
+
+def _picture(state: StudyState) -> RenderableType:
+    from rich.console import Group
+    from rich.text import Text
+
+    shown = [cell for cell in state.cells if cell.place in SHOWN]
+    return Group(Text(_headline(state), style="bold"), *([_table(shown)] if shown else []))
+
+
+def _follow_by_lines(out: Output, look: Callable[[], StudyState], state: StudyState) -> StudyState:
+    told = None
+    while not state.over:
+        counts = state.counts
+        if counts != told and set(counts) - {QUEUED}:
+            out.say(_headline(state))
+            told = counts
+        time.sleep(REFRESH_S)
+        state = look()
+    return state

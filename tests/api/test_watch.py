@@ -1,0 +1,135 @@
+"""runs watch: a study as it stands, from its directories alone."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from fairtrial import Study, launch
+from fairtrial.api.watch import CellState, StudyState, watch_study
+from fairtrial.core.errors import UserError
+from fairtrial.core.runs import Status
+from fairtrial.record.claims import launching
+from fairtrial.record.store import Store
+from fairtrial.record.studies import save_plan
+from tests.conftest import Answer, start
+from tests.harness import eventually
+
+Cli = Callable[..., Answer]
+LINE = ("launch", "fake", "--base-run-name", "my study", "--variant", "a:effect=0", "--variant", "b:effect=1")
+
+
+def cell(place: str, step: int | None = None, seconds: float | None = None) -> CellState:
+    return CellState("r", "v", 1, place, step, 100, seconds)
+
+
+def test_time_left_follows_from_what_has_ended_and_from_how_far_the_rest_is() -> None:
+    running = [cell(Status.RUNNING, 50, 5.0), cell(Status.RUNNING, 20, 2.0)]
+    assert (
+        StudyState("s", [cell(Status.COMPLETED, None, 10.0), *running, cell("queued")], True).left_s == (5 + 8 + 10) / 2
+    )
+    assert StudyState("s", [*running, cell("queued")], True).left_s == (5 + 8 + 10) / 2, "from those under way"
+    assert StudyState("s", [cell(Status.RUNNING, 0, 1.0), cell("queued")], True).left_s is None
+    assert StudyState("s", [cell(Status.COMPLETED, None, 1.0)], False).left_s is None
+
+
+def test_it_is_over_when_nothing_runs_and_nobody_will_start_the_rest() -> None:
+    assert not StudyState("s", [cell("queued")], True).over
+    assert StudyState("s", [cell("queued")], False).over
+    assert not StudyState("s", [cell(Status.RUNNING)], False).over, "another machine may be at it"
+    assert StudyState("s", [cell(Status.COMPLETED), cell(Status.FAILED)], True).over
+
+
+def test_a_study_is_watched_from_another_process_until_it_is_over(cli: Cli, store: Store) -> None:
+    process = start(*LINE, "--seeds", "3", "--jobs", "2", "--steps", "40", "--step-time", "0.02", "--log-every", "1")
+    eventually(lambda: store.studies() == ["my study"] and watch_study("my study").counts.get("running"), what="a run")
+    state = watch_study("my study")
+    assert state.launching and len(state.cells) == 6 and not state.over
+    running = [each for each in state.cells if each.place == Status.RUNNING]
+    assert all(each.steps == 40 and each.step is not None and each.silent_s is not None for each in running)
+    assert cli("runs", "watch", "my study").code == 0
+    state = watch_study("my study")
+    assert state.counts == {"completed": 6} and state.over
+    process.communicate(timeout=60)
+    assert not watch_study("my study").launching
+
+
+def test_what_no_launcher_is_at_work_on_stays_queued_and_is_said(cli: Cli, store: Store) -> None:
+    study = Study.model_validate({"study": "s", "recipe": "fake", "options": {"steps": 5}, "seeds": [1, 2]})
+    launch(study, store=store.root)
+    save_plan(store, {**study.to_dict(), "seeds": [1, 2, 3]})
+    told = cli("runs", "watch", "s")
+    assert told.code == 0 and "2 completed" in told.out and "no launcher is at work on the rest" in told.out
+    with launching(store.paths, "s"):
+        assert watch_study("s").launching and not watch_study("s").over
+        once = cli("runs", "watch", "s", "--once", "--format", "json").json
+    assert once["launching"] and once["counts"] == {"queued": 1, "completed": 2}
+
+
+def test_failed_runs_end_the_watch_with_4_and_their_reason(cli: Cli) -> None:
+    assert cli("launch", "fake", "--base-run-name", "s", "--steps", "20", "--fail-at", "2", "--seeds", "1").code == 4
+    told = cli("runs", "watch", "s")
+    assert told.code == 4 and "asked to fail" in told.out
+
+
+def test_a_run_that_writes_nothing_is_pointed_out() -> None:
+    from fairtrial.cli._watch_text import _remark
+
+    assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 45.0)) == "silent for 45.0 s"
+    assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 5.0)) == ""
+
+
+def test_a_study_that_is_not_there_is_named(store: Store) -> None:
+    with pytest.raises(UserError, match="no studies"):
+        watch_study("nothing")
+    launch(Study.model_validate({"study": "something", "recipe": "fake", "options": {"steps": 3}}), store=store.root)
+    with pytest.raises(UserError, match="unknown study 'nothing'"):
+        watch_study("nothing")
+
+
+def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> None:
+    """The process that launched is gone; its study goes on in a session of its own."""
+    told = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach")
+    assert told.code == 0 and "goes on in process" in told.out
+    assert "fairtrial runs watch 'my study'" in told.out
+    assert cli("runs", "watch", "my study").code == 0
+    assert watch_study("my study").counts == {"completed": 4}
+    eventually(lambda: not watch_study("my study").launching, what="the end of the launcher")
+    assert "4 runs are there" in store.paths.launch_log("my study").read_text()
+    again = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach", "--format", "json").json
+    assert again["pid"] is None, "there was nothing left to do"
+
+
+def test_what_keeps_a_detached_launcher_from_its_work_is_told_at_once(cli: Cli) -> None:
+    cli("launch", "fake", "--base-run-name", "s", "--steps", "3", "--seeds", "1")
+    told = cli("launch", "fake", "--base-run-name", "s", "--steps", "4", "--seeds", "1", "--detach")
+    assert told.code == 1 and "other options" in told.err and "launch.log" in told.err
+
+
+def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: Store) -> None:
+    line = (
+        "launch",
+        "fake",
+        "--base-run-name",
+        "s",
+        "--seeds",
+        "1",
+        "--steps",
+        "4000",
+        "--step-time",
+        "0.01",
+        "--log-every",
+        "1",
+    )
+    pid = cli(*line, "--detach", "--format", "json").json["pid"]
+    eventually(lambda: (watch_study("s").cells[0].step or 0) > 3, what="some steps")
+    os.kill(pid, signal.SIGTERM)
+    eventually(lambda: watch_study("s").over, what="the end")
+    run = store.run("s", "default.seed1072")
+    assert run is not None and run.status is Status.INTERRUPTED
+    assert run.reason is not None and "stopped by Ctrl-C" in run.reason
+    eventually(lambda: not watch_study("s").launching, what="the end of the launcher")
+    assert "Traceback" not in store.paths.launch_log("s").read_text()
