@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
-from fairtrial.core.processes import kill_session
+from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
@@ -257,6 +257,8 @@ class Server:
 
 
 def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
+    if command.get("device") is not None:
+        os.environ[VISIBLE_DEVICES] = command["device"]  # before anything asks what there is
     if command.get("fresh"):
         _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()

@@ -28,7 +28,7 @@ from fairtrial.record.claims import is_launching
 from fairtrial.record.store import Store
 
 LOOK_S = 0.05
-KEPT = ("jobs", "timeout", "retries", "retry_failed", "replace_old", "strict", "stack")
+KEPT = ("jobs", "gpus", "timeout", "retries", "retry_failed", "replace_old", "strict", "stack")
 """What of the terms can be sent to another process."""
 _left_alone: list[subprocess.Popen[bytes]] = []
 

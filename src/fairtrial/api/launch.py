@@ -17,12 +17,14 @@ from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
 from fairtrial.core.paths import default_store, store_words
+from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import RunSpec
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
+from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store
@@ -58,6 +60,7 @@ class LaunchTerms:
     """How to launch: all that is about this launch and not about the study."""
 
     jobs: int | None = None
+    gpus: int | None = None
     timeout: float | None = None
     retries: int = 0
     retry_failed: bool = False
@@ -78,24 +81,44 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     if terms.strict and git["git_dirty"] is not False:
         what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
+    devices = _devices(terms)
     place = Store(default_store(store))
     place.check_writable()
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     save_plan(place, study.to_dict())
     terms.ready(cells)
-    made = _run_missing(cells, place, recipe, terms)
+    made = _run_missing(cells, place, recipe, terms, devices)
     return stand(place, study, recipe, cells, made, git)
 
 
-def _run_missing(cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms) -> list[str]:
+def _devices(terms: LaunchTerms) -> list[str]:
+    """The cards that runs are spread over, one each; as many as were asked for, or an error."""
+    if terms.gpus is None:
+        return []
+    if terms.jobs is not None and terms.jobs > terms.gpus:
+        raise UserError(
+            f"--jobs {terms.jobs} would put several runs on one of {terms.gpus} cards", hint="Leave it out."
+        )
+    named = os.environ.get(VISIBLE_DEVICES)
+    cards = Gpus()
+    found = named.split(",") if named else [str(number) for number in range(cards.count)]
+    if len(found) < terms.gpus:
+        why = f"${VISIBLE_DEVICES} names {len(found)}" if named else cards.unavailable or f"there are {cards.count}"
+        raise UserError(f"--gpus {terms.gpus}: {why}", hint="Ask for fewer cards, or launch without --gpus.")
+    return found[: terms.gpus]
+
+
+def _run_missing(
+    cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, devices: Sequence[str]
+) -> list[str]:
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
         return []
-    slots = min(terms.jobs or len(os.sched_getaffinity(0)), len(missing))
+    slots = min(terms.jobs or terms.gpus or len(os.sched_getaffinity(0)), len(missing))
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
     how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell, terms.stack)
-    with closing(LocalLauncher(slots, _preload(missing, recipe), fresh=several_threads)) as launcher:
+    with closing(LocalLauncher(slots, _preload(missing, recipe), fresh=several_threads, devices=devices)) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: number of cores]"),
+    click.Option(["--gpus"], type=click.IntRange(min=1), help="Give each run a graphics card of its own, of so many."),
     click.Option(
         ["--timeout"], type=click.FloatRange(min=0, min_open=True), help="Stop a run after this many seconds."
     ),
@@ -139,8 +140,8 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
     from fairtrial.api.launch import LaunchTerms
 
     return LaunchTerms(
-        jobs=flags["jobs"], timeout=flags["timeout"], retries=flags["retries"], retry_failed=flags["retry_failed"],
-        replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
+        jobs=flags["jobs"], gpus=flags["gpus"], timeout=flags["timeout"], retries=flags["retries"],
+        retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
     )  # fmt: skip
 
 

@@ -8,6 +8,9 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
+"""Names the graphics cards that a process sees."""
+
 
 def kill_session(leader: int) -> None:
     """SIGKILL every process of the session that a job leads: its programs, and what they started.

@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -20,11 +21,17 @@ from fairtrial.launch.contract import Exit
 
 
 class LocalLauncher:
-    """Talks to one job server. `fresh` gives every job a new interpreter, for more than one thread per run."""
+    """Talks to one job server. `fresh` gives every job a new interpreter, for more than one thread per run.
 
-    def __init__(self, slots: int, preload: Sequence[str], *, fresh: bool = False) -> None:
+    `devices` are graphics cards, one per slot: a job sees its own and no other.
+    """
+
+    def __init__(self, slots: int, preload: Sequence[str], *, fresh: bool = False, devices: Sequence[str] = ()) -> None:
         self.slots = slots
         self._fresh = fresh
+        self._free, self._has_devices = list(devices), bool(devices)
+        self._waiting: deque[dict[str, Any]] = deque()
+        self._device_of: dict[int, str] = {}
         self._pids: dict[int, int] = {}
         self._numbers = itertools.count()  # a cell that is tried again may be submitted before its old process is gone
         self._tasks: dict[int, dict[str, None]] = {}
@@ -40,7 +47,19 @@ class LocalLauncher:
         task = next(self._numbers)
         self._tasks[task] = dict.fromkeys(requests)
         self._task_of.update(dict.fromkeys(requests, task))
-        line = json.dumps({"id": task, "fresh": self._fresh, "requests": requests}).encode() + b"\n"
+        self._waiting.append({"id": task, "fresh": self._fresh, "requests": requests})
+        self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        """A job whose cell has ended may still be leaving its card: the next one waits until it is free."""
+        while self._waiting and (self._free or not self._has_devices):
+            command = self._waiting.popleft()
+            if self._has_devices:
+                command["device"] = self._device_of[command["id"]] = self._free.pop(0)
+            self._send(command)
+
+    def _send(self, command: Mapping[str, Any]) -> None:
+        line = json.dumps(command).encode() + b"\n"
         assert self._server.stdin is not None
         try:
             self._server.stdin.write(line)
@@ -71,6 +90,9 @@ class LocalLauncher:
                 del self._task_of[key]
         if cell is None:
             self._tasks.pop(task, None)
+            if task in self._device_of:
+                self._free.append(self._device_of.pop(task))
+                self._send_waiting()
             pid = self._pids.pop(task, None)
             if pid and code < 0:  # it could not end what it had started
                 kill_session(pid)

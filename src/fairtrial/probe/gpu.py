@@ -38,6 +38,10 @@ class Gpus:
         if not self._handles:
             self.unavailable = "the driver knows no card"
 
+    @property
+    def count(self) -> int:
+        return len(self._handles)
+
     def read(self) -> list[GpuReading]:
         """All cards now; a driver that stops answering makes them unavailable from then on."""
         try:
