@@ -97,6 +97,25 @@ def test_prompts_are_compared_on_identical_positions() -> None:
     assert found.per_step["decisions"][0] == found.per_step["decisions"][1]
     assert found.per_step["prompt_tokens"][0] > 10 * found.per_step["prompt_tokens"][1]
     assert found.compared.ratio.n == 4 and found.compared.ratio.low is not None
+    assert [each["code"] for each in found.cautions] == ["measured apart"]
+
+
+def test_what_was_measured_three_times_is_compared_by_its_measurements() -> None:
+    for name, compact in (("full", False), ("compact", True)):
+        for _ in range(3):
+            profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name, 2))
+    found = diff_profiles("full", "compact")
+    assert found.compared.ratio.method == "Welch t on logarithms of processes" and not found.cautions
+    assert diff_profiles("full@1", "compact@1").cautions[0]["code"] == "measured apart"
+
+
+def test_the_trainer_is_measured_without_what_was_played_before_the_clock() -> None:
+    found = [profile("trainer", {**TINY, "kl_weight": weight}, ProfileTerms("t", 2)).document for weight in (0.0, 0.1)]
+    assert found[0]["tokens"]["forwarded"] == found[1]["tokens"]["forwarded"] > 0
+    for document in found:
+        adds_up(document)
+        assert document["lanes"]["training"]["idle_ms"] == pytest.approx(0, abs=1e-3)
+        assert document["inference"] is None and document["cache"] is None
 
 
 def test_different_work_is_not_compared() -> None:
@@ -121,7 +140,9 @@ def test_a_check_that_does_not_hold_ends_with_3_and_says_what_it_saw(cli: Cli) -
     profile("e2e", TINY, ProfileTerms("x", 1))
     assert cli("profile", "check", "x", "policy_lag_steps.max<=max_policy_lag_steps").code == 0
     told = cli("profile", "check", "x", "policy_lag_steps.max>3", "steps==1")
-    assert told.code == 3 and "✗" in told.out and "✓" in told.out
+    assert told.code == 3 and "✗ policy_lag_steps.max>3" in told.out and "✓ steps==1" in told.out
+    rows = cli("profile", "check", "x", "steps==1", "--format", "json").json["checks"]
+    assert rows[0]["expression"] == "steps==1" and rows[0]["holds"]
     unknown = cli("profile", "check", "x", "policy_lag.max<3")
     assert unknown.code == 1 and "policy_lag_steps" in unknown.err
 
@@ -137,12 +158,17 @@ def test_a_check_that_does_not_hold_ends_with_3_and_says_what_it_saw(cli: Cli) -
         (["rollout", "--steps", "0"], 2, "0 is not in the range"),
         (["rollout", "--groups", "0"], 1, "groups"),
         (["rollout", "--profile-name", "a/b"], 1, "cannot be a folder name"),
+        (["rollout", "--profile-name", "a@1"], 1, "cannot be named 'a@1'"),
+        (["show", "half.json"], 1, "not a whole snapshot"),
+        (["diff", "a", "b", "--level", "2"], 2, "2.0 is not in the range"),
+        (["rollout", "--samples", "100000000"], 1, "samples"),
         (["trainer", "--game", "chess"], 1, "unknown game 'chess'"),
     ],
 )
 def test_what_cannot_be_profiled_is_one_clear_sentence(cli: Cli, words: list[str], code: int, said: str) -> None:
     Path("broken.json").write_text("{")
     Path("other.json").write_text("{}")
+    Path("half.json").write_text('{"kind": "profile", "schema": 1}')
     told = cli("profile", *words)
     assert told.code == code and said in told.err
     assert "Traceback" not in told.err

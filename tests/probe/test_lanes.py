@@ -21,7 +21,8 @@ def test_every_moment_belongs_to_the_innermost_phase() -> None:
 
 def test_phases_and_rest_add_up_to_the_window() -> None:
     lane = Lane("l", [Span("a", 1.0, 2.0), Span("wait", 2.0, 4.0), Span("a", 7.0, 9.0)], frozenset({"wait"}))
-    assert lane.phases((0.0, 8.0)) == {"a": 2.0, "wait": 2.0, "idle": 4.0}
+    assert lane.phases([(0.0, 8.0)]) == {"a": 2.0, "wait": 2.0, "idle": 4.0}
+    assert lane.phases([(0.0, 2.0), (7.5, 8.5)]) == {"a": 2.0, "idle": 1.0}
     assert lane.busy == [(1.0, 2.0), (7.0, 9.0)] and lane.busy_s == 3.0
 
 
@@ -47,5 +48,10 @@ def test_a_trace_has_a_row_per_lane_and_begins_at_zero() -> None:
 
 
 def test_what_lies_outside_of_the_window_is_cut_off() -> None:
-    assert within([(0.0, 2.0), (3.0, 4.0), (5.0, 9.0)], (1.0, 6.0)) == [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
-    assert within([(0.0, 1.0)], (1.0, 2.0)) == []
+    assert within([(0.0, 2.0), (3.0, 4.0), (5.0, 9.0)], [(1.0, 6.0)]) == [(1.0, 2.0), (3.0, 4.0), (5.0, 6.0)]
+    assert within([(0.0, 1.0)], [(1.0, 2.0)]) == [] and within([(0.0, 9.0)], [(1.0, 2.0), (4.0, 5.0)])[1] == (4.0, 5.0)
+
+
+def test_time_that_is_counted_twice_is_an_error() -> None:
+    with pytest.raises(ClockError, match="more than the time that passed"):
+        Lane("l", [Span("a", 0.0, 2.0), Span("b", 1.0, 3.0)]).phases([(0.0, 3.0)])

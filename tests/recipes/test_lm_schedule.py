@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.lm.nouns import Part
 from fairtrial.recipes.lm.schedule import Buffer, Task, lag_of, played_within, version_for
 
@@ -89,13 +90,13 @@ def test_a_crew_that_fails_fails_the_step_instead_of_letting_it_wait() -> None:
             self.buffer = buffer
 
         def assign(self, task: Task) -> None:
-            self.buffer.fail("it broke")
+            self.buffer.fail(FairtrialError("it broke"))
 
         def close(self) -> None: ...
 
     buffer = Buffer(Failing, lag=1, batches=1, last=3, clock=time.perf_counter)
     buffer.begin(0)
-    with pytest.raises(RuntimeError, match="it broke"):
+    with pytest.raises(FairtrialError, match="it broke"):
         buffer.take(1)
 
 
@@ -104,6 +105,22 @@ def test_versions_go_up_with_the_steps(step: int, depth: int, budget: int) -> No
     lag = lag_of(depth, budget)
     assert 0 <= step - 1 - version_for(step, lag) <= min(depth, budget)
     assert version_for(step + 1, lag) >= version_for(step, lag)
+
+
+def test_a_rollout_that_was_played_by_too_old_a_version_is_refused() -> None:
+    class Late:
+        def __init__(self, buffer: Buffer) -> None:
+            self.buffer = buffer
+
+        def assign(self, task: Task) -> None:
+            self.buffer.deliver(Part(task.step, task.batch, max(0, task.version - 1), (), 0.0, 0.0))
+
+        def close(self) -> None: ...
+
+    buffer = Buffer(Late, lag=1, batches=1, last=9, clock=time.perf_counter)
+    buffer.begin(4)
+    with pytest.raises(ValueError, match="more than 1 behind"):
+        buffer.take(5)
 
 
 def test_overlap_is_the_playing_that_lies_within_updates() -> None:

@@ -72,21 +72,26 @@ class SpeedComparison:
 
 
 def compare_rounds(
-    control: Array, candidate: Array, names: tuple[str, str], margin: float, alpha: float
+    control: Array, candidate: Array, names: tuple[str, str], margin: float, alpha: float, *, spread: float = 0.0
 ) -> SpeedComparison:
-    """Times of blocks in turns, one pair per round: what a round shares, such as a busy neighbour, cancels."""
+    """Times of blocks in turns, one pair per round: what a round shares, such as a busy neighbour, cancels.
+
+    Where the sides were not in turns, `spread` is how much equal processes differ: it is added to what the pairs show.
+    """
     logs = np.log(candidate) - np.log(control)
 
-    return _judged(lambda own: log_mean(logs, own), names, margin, alpha)
+    return _judged(lambda own: log_mean(logs, own, spread), names, margin, alpha)
 
 
-def log_mean(logs: Array, alpha: float) -> Estimate:
-    """The geometric mean of ratios whose logarithms these are, with Student's interval."""
+def log_mean(logs: Array, alpha: float, spread: float = 0.0) -> Estimate:
+    """The geometric mean of ratios whose logarithms these are, with Student's interval; `spread`: of processes."""
     n, method = len(logs), "t on logarithms of rounds"
     value = float(np.exp(logs.mean())) if n else None
     if value is None or n < 2:
         return Estimate(value, None, None, 1 - alpha, method, n, "×", reason=FEW_ROUNDS)
-    reach = float(-special.stdtrit(n - 1, alpha / 2)) * float(logs.std(ddof=1)) / math.sqrt(n)
+    within = float(-special.stdtrit(n - 1, alpha / 2)) * float(logs.std(ddof=1)) / math.sqrt(n)
+    between = float(-special.ndtri(alpha / 2)) * spread * math.sqrt(2)
+    reach = math.hypot(within, between)
     low, high = (float(np.exp(logs.mean() + side * reach)) for side in (-1, 1))
     return Estimate(value, low, high, 1 - alpha, method, n, "×")
 

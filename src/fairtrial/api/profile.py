@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.profile_figures import Measured, Played, document_of
 from fairtrial.core.cautions import ONE_STEP
-from fairtrial.core.errors import Interrupted, UserError
+from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import ProfilePaths, RunPaths, default_store
 from fairtrial.core.specs import FIXED_SEEDS
@@ -27,7 +27,8 @@ from fairtrial.core.training import Clock, Setting, Watch
 from fairtrial.probe.lanes import Lane, chrome_trace, spans_of, spans_of_steps
 from fairtrial.probe.phases import PhaseTimer
 from fairtrial.recipes.grpo import PlayOptions, cautions_of
-from fairtrial.record.profiles import new_profile, write_profile
+from fairtrial.recipes.lm.schedule import lag_of
+from fairtrial.record.profiles import check_profile_name, new_profile, write_profile
 from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
@@ -60,11 +61,12 @@ class ProfileTerms:
 
     @property
     def measured(self) -> int:
-        return self.steps or (SMOKE_STEPS if self.smoke else STEPS)
+        return (SMOKE_STEPS if self.smoke else STEPS) if self.steps is None else self.steps
 
-    @property
-    def left_out(self) -> int:
-        return WARM_UP if self.warmup and not self.smoke else 0
+    def left_out(self, options: PlayOptions) -> int:
+        """Steps before the clock starts: until rollouts are as old as they will be, and at least two."""
+        lag = lag_of(options.buffer_depth, options.policy_lag)
+        return max(WARM_UP, lag + 1) if self.warmup and not self.smoke else 0
 
 
 @dataclass(frozen=True)
@@ -80,25 +82,33 @@ def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: Profile
     terms = terms or ProfileTerms()
     if mode not in MODES:
         raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
+    name = check_profile_name(terms.name or mode)
     store = Store(default_store(terms.store))
     store.check_writable()
     chosen = _options(options or {}, terms)
-    place = new_profile(store.paths, terms.name or mode)
     with _running(chosen, store, terms, scripted=mode == "rollout") as run:
         measured = _measure(mode, run, terms)
     lanes = _lanes(measured)
-    facts = {"mode": mode, "seed": terms.seed, "name": terms.name or mode}
+    facts = {"mode": mode, "seed": terms.seed, "name": name}
     document = document_of(measured, lanes, chosen, facts, _cautions(chosen, terms))
     document["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    place = new_profile(store.paths, name)
     write_profile(place, document, chrome_trace(lanes, facts))
     return Profile(document, place)
 
 
 def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
+    """As asked for, with more steps than are measured: who plays ahead goes on to the end."""
     load_checked_recipe("grpo")
-    steps = {"steps": terms.left_out + terms.measured, "checkpoint_every": 0, "eval_every": 0}
-    smoke = SMOKE if terms.smoke else {}
-    return parse_options(PlayOptions, {**smoke, **given, **steps}, where="profile")
+    if terms.measured < 1 or "steps" in given:
+        what = (
+            f"steps must be at least 1, not {terms.measured}" if terms.measured < 1 else "steps are given by the terms"
+        )
+        raise InvalidOptions(what)
+    quiet = {"checkpoint_every": 0, "eval_every": 0}
+    chosen = parse_options(PlayOptions, {**(SMOKE if terms.smoke else {}), **given, **quiet}, where="profile")
+    ahead = lag_of(chosen.buffer_depth, chosen.policy_lag)
+    return chosen.model_copy(update={"steps": terms.left_out(chosen) + terms.measured + ahead})
 
 
 @contextmanager
@@ -129,7 +139,8 @@ def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
 
 
 def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
-    last = terms.left_out + terms.measured
+    first = terms.left_out(run.options)
+    last = first + terms.measured
     take = {"rollout": _roll_out, "trainer": _train, "e2e": _both}[mode]
 
     def stretch(steps: range, watch: Watch) -> Iterator[Played]:
@@ -138,12 +149,12 @@ def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
             if terms.should_stop():
                 raise Interrupted(STOPPED)
             yield take(run, step, watch)
-            terms.show(mode if step > terms.left_out else "warming up", step, last)
+            terms.show(mode if step > first else "warming up", step, last)
 
-    for _ in stretch(range(1, terms.left_out + 1), Watch()):
+    for _ in stretch(range(1, first + 1), Watch()):
         pass
     timer, before = PhaseTimer(), replace(run.learner.counters)
-    played = list(stretch(range(terms.left_out + 1, last + 1), Watch([timer], terms.clock)))
+    played = list(stretch(range(first + 1, last + 1), Watch([timer], terms.clock)))
     return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters))
 
 

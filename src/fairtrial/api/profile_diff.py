@@ -10,16 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.speed import SpeedComparison, compare_rounds
-from fairtrial.core.cautions import APART
+from fairtrial.analyse.speed import SpeedComparison, compare_processes, compare_rounds
+from fairtrial.core.cautions import APART, OTHER_SURROUNDINGS
 from fairtrial.core.errors import UserError
 from fairtrial.core.expressions import Outcome, check
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import StorePaths, default_store
 from fairtrial.core.schema import PROFILE_SCHEMA
-from fairtrial.record.profiles import find_profile, read_profile
+from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
 from fairtrial.record.store import Store
 
 MARGIN = 0.05
+ENOUGH = 3
+PROCESS_SPREAD = 0.1
+"""How much the mean times of equal processes differ on a shared machine: a standard deviation of their logarithms."""
 PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
 
 
@@ -54,15 +57,49 @@ def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tupl
 def diff_profiles(
     first: str, second: str, *, store: str | os.PathLike[str] | None = None, margin: float = MARGIN, level: float = 0.95
 ) -> ProfileDiff:
-    """Did B take less time for the same work? Steps are paired; where the work differs there is nothing to compare."""
-    a, b = (load_profile(word, store)[1] for word in (first, second))
+    """Did B take less time for the same work? Steps are paired; where the work differs there is nothing to compare.
+
+    Names that were measured three times or more are compared by those measurements: what differs between processes is
+    then known. With fewer, an experienced spread between processes is added to what the steps show.
+    """
+    if not 0.5 < level < 1:
+        raise UserError(f"level must lie between 0.5 and 1, not {level:g}")
+    place = Store(default_store(store)).paths
+    lots = [_measurements(place, word) for word in (first, second)]
+    a, b = (lot[-1] for lot in lots)
     steps = _same_work(a, b, (first, second))
-    times = [np.array([each["work"][step]["ms"] for step in range(steps)]) for each in (a, b)]
+    names, alpha = (first, second), round(1 - level, 12)
+    if min(map(len, lots)) >= ENOUGH:
+        means = [np.array([_mean(each, "ms", steps) for each in lot]) for lot in lots]
+        compared = compare_processes(means[0], means[1], names, margin, alpha)
+    else:
+        times = [np.array([each["work"][step]["ms"] for step in range(steps)]) for each in (a, b)]
+        compared = compare_rounds(times[0], times[1], names, margin, alpha, spread=PROCESS_SPREAD)
     per_step = {name: (_mean(a, name, steps), _mean(b, name, steps)) for name in PER_STEP}
-    return ProfileDiff(
-        (first, second), compare_rounds(times[0], times[1], (first, second), margin, round(1 - level, 12)), steps,
-        per_step, _differing(a["configuration"], b["configuration"]), [APART.fill()],
-    )  # fmt: skip
+    settings = _differing(a["configuration"], b["configuration"])
+    return ProfileDiff(names, compared, steps, per_step, settings, _cautions(a, b, lots))
+
+
+def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:
+    """The snapshot that was named, and before it all others of that name with the same settings and work."""
+    named = read_profile(find_profile(place, word), PROFILE_SCHEMA)
+    if word not in profile_names(place):
+        return [named]
+    found = [read_profile(path, PROFILE_SCHEMA) for path in profile_snapshots(place, word)]
+    alike = [each for each in found if all(each[key] == named[key] for key in ("mode", "configuration", "seed"))]
+    return [*alike[:-1], named]
+
+
+def _cautions(
+    a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequence[Any]]
+) -> list[Mapping[str, str]]:  # fmt: skip
+    found = [] if min(map(len, lots)) >= ENOUGH else [APART.fill(spread=f"{100 * PROCESS_SPREAD:.0f}")]
+    strange = [
+        key for key in ("cpu", "python", "versions", "platform") if a["hardware"].get(key) != b["hardware"].get(key)
+    ]
+    if a["code"].get("git_commit") != b["code"].get("git_commit"):
+        strange.append("commit")
+    return [*found, *([OTHER_SURROUNDINGS.fill(what=", ".join(strange))] if strange else [])]
 
 
 def check_profile(word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None) -> list[Outcome]:

@@ -17,7 +17,7 @@ import numpy as np
 from fairtrial.analyse.timing import Times
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.probe.gpu import Gpus
-from fairtrial.probe.lanes import Interval, Lane, merged, overlap_s, within
+from fairtrial.probe.lanes import Interval, Lane, merged, not_negative, overlap_s, total, within
 from fairtrial.probe.phases import RESIDUAL, StepTimes
 from fairtrial.probe.resources import peak_process_bytes
 from fairtrial.record.environment import git_state, machine
@@ -67,13 +67,14 @@ class Measured:
         return [decision for each in self.played for decision in each.rollout.decisions]
 
     @property
-    def window(self) -> Interval:
-        return self.steps[0].begun, self.steps[-1].ended
+    def windows(self) -> list[Interval]:
+        """When the clock ran: what lies between steps, such as playing for a trainer, was not measured."""
+        return merged((step.begun, step.ended) for step in self.steps)
 
     @property
-    def wall_s(self) -> float:
-        """Seconds of the steps themselves: what lies between them was not measured."""
-        return sum(step.seconds for step in self.steps)
+    def plays(self) -> bool:
+        """Whether playing is part of what is measured."""
+        return self.mode != "trainer"
 
 
 def document_of(
@@ -93,13 +94,13 @@ def document_of(
         "lanes": {lane.name: _lane(lane, measured) for lane in lanes},
         "bubbles": _bubbles(lanes, measured),
         "tokens": _tokens(measured),
-        "tokens_per_second": _rates(measured, dict.fromkeys(BUSY, measured.wall_s)),
-        "tokens_per_busy_second": _rates(measured, {lane: _sum(each) for lane, each in _busy(lanes).items()}),
-        "inference": _inference(measured.decisions),
+        "tokens_per_second": _rates(measured, dict.fromkeys(BUSY, total(measured.windows))),
+        "tokens_per_busy_second": _rates(measured, {lane: total(each) for lane, each in _busy(lanes).items()}),
+        "inference": _inference(measured.decisions) if measured.plays else None,
         "policy_lag_steps": _lags(measured),
         "max_policy_lag_steps": options.policy_lag,
         "buffer_depth": _buffer(measured, options),
-        "cache": _caches(measured),
+        "cache": _caches(measured) if measured.plays else None,
         "memory": {"peak_process_bytes": peak_process_bytes(), "peak_player_bytes": _players_peak(measured)},
         "work": _work(measured),
         "cautions": list(cautions),
@@ -146,11 +147,10 @@ def _spelled(phase: str) -> str:
 
 def _lane(lane: Lane, measured: Measured) -> dict[str, Any]:
     """A lane over the whole window: phases, residual and idle time add up to it."""
-    phases = lane.phases(measured.window)
-    begun, ended = measured.window
+    phases = lane.phases(measured.windows)
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
     return {
-        "window_ms": 1000 * (ended - begun), "busy_ms": 1000 * _sum(within(lane.busy, measured.window)),
+        "window_ms": 1000 * total(measured.windows), "busy_ms": 1000 * total(within(lane.busy, measured.windows)),
         "phases_ms": shown, "idle_ms": 1000 * phases["idle"],
     }  # fmt: skip
 
@@ -163,21 +163,17 @@ def _busy(lanes: Sequence[Lane]) -> dict[str, list[Interval]]:
     }
 
 
-def _sum(intervals: Iterable[Interval]) -> float:
-    return sum(ended - begun for begun, ended in intervals)
-
-
 def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     """How much of the window each side was busy, both were, and who waited for whom."""
-    playing, learning = (within(each, measured.window) for each in _busy(lanes).values())
-    window, both = _sum([measured.window]), overlap_s(playing, learning)
-    neither = window - _sum(playing) - _sum(learning) + both
+    playing, learning = (within(each, measured.windows) for each in _busy(lanes).values())
+    window, both = total(measured.windows), overlap_s(playing, learning)
+    neither = window - total(playing) - total(learning) + both
     return {
         "window_ms": 1000 * window,
         "overlap_ms": 1000 * both,
-        "only_generation_ms": 1000 * (_sum(playing) - both),
-        "only_training_ms": 1000 * (_sum(learning) - both),
-        "neither_ms": 1000 * max(0.0, neither),
+        "only_generation_ms": 1000 * (total(playing) - both),
+        "only_training_ms": 1000 * (total(learning) - both),
+        "neither_ms": 1000 * not_negative(neither),
         "training_waited_ms": 1000 * sum(each.waited_s for each in measured.played),
     }
 

@@ -23,7 +23,8 @@ def show_profile(console: Console, document: Mapping[str, Any]) -> None:
     """The panels that a person watches: lanes, answers, lag and buffer, device."""
     console.print(_headline(document), style="bold", markup=False)
     _show_lanes(console, document)
-    _show_answers(console, document["inference"])
+    if document["inference"]:
+        _show_answers(console, document["inference"])
     for title, lines in {"Lag and buffer": _waiting(document), "Device": _device(document)}.items():
         _show_title(console, title)
         for line in lines:
@@ -78,13 +79,16 @@ def _waiting(document: Mapping[str, Any]) -> Iterator[str]:
     shares = {
         name.removesuffix("_ms").replace("_", " "): 100 * value / bubbles["window_ms"]
         for name, value in bubbles.items()
-        if name != "window_ms"
+        if name not in ("window_ms", "training_waited_ms")
     }
-    yield "Of the window: " + ", ".join(f"{name} {share:.1f} %" for name, share in shares.items()) + "."
+    waited = 100 * bubbles["training_waited_ms"] / bubbles["window_ms"]
+    yield f"Of the time: {', '.join(f'{name} {share:.1f} %' for name, share in shares.items())}."
+    yield f"Training waited {waited:.1f} % of the time for rollouts; idle time of who plays is in the table above."
     yield f"Policy lag: {_listed(document['policy_lag_steps'], '.3g')} of {document['max_policy_lag_steps']} allowed."
     yield f"Buffer: {_listed(document['buffer_depth'], '.3g')}."
-    caches = {name.replace("_", " "): value for name, value in document["cache"].items()}
-    yield f"Caches: {_listed(caches, ',')}."
+    if document["cache"]:
+        caches = {name.replace("_", " "): value for name, value in document["cache"].items()}
+        yield f"Caches: {_listed(caches, ',')}."
 
 
 def _device(document: Mapping[str, Any]) -> Iterator[str]:
@@ -117,4 +121,4 @@ def show_diff(console: Console, found: ProfileDiff) -> None:
 def show_checks(console: Console, found: Sequence[Outcome]) -> None:
     for each in found:
         mark, style = ("✓", "green") if each.holds else ("✗", "red")
-        console.print(f"{mark} {each}", style=style, markup=False)
+        console.print(f"{mark} {each.text}", style=style, markup=False)

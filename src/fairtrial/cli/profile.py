@@ -119,7 +119,13 @@ def show_command(out: Output, name: str) -> int:
     show_default=True,
     help="A difference in time that does not matter.",
 )
-@click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level of intervals.")
+@click.option(
+    "--level",
+    type=click.FloatRange(0.5, 1, min_open=True, max_open=True),
+    default=0.95,
+    show_default=True,
+    help="Confidence level of intervals.",
+)
 @with_output
 def diff_command(out: Output, first: str, second: str, margin: float, level: float) -> int:
     """Say whether B takes less time than A for the same work."""
@@ -144,7 +150,10 @@ def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
     from fairtrial.cli._profile_text import show_checks
 
     found = check_profile(name, expressions, out.store)
-    rows = [{"holds": each.holds, "expression": each.text, "left": each.left, "right": each.right} for each in found]
+    rows = [
+        {"holds": each.holds, "expression": words, "left": each.left, "right": each.right, "sentence": each.text}
+        for words, each in zip(expressions, found, strict=True)
+    ]
     document = {"schema": 1, "holds": all(each.holds for each in found), "checks": rows}
     out.give(document, rows, lambda console: show_checks(console, found))
     return EXIT_OK if document["holds"] else EXIT_CHECK

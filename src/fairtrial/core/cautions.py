@@ -63,8 +63,14 @@ ONE_STEP = Caution(
 )
 APART = Caution(
     "measured apart",
-    "The two profiles were measured one after the other: what the machine did meanwhile is in the difference.",
-    "Measure both again, in turns, before acting on a small difference.",
+    "The profiles were measured one after the other, in a process or two each: a spread of {spread} % between "
+    "processes is assumed.",
+    "Measure each three times under its name; then the spread is known.",
+)
+OTHER_SURROUNDINGS = Caution(
+    "other surroundings",
+    "The profiles differ in more than their settings: {what}.",
+    "Measure both on one machine, with one version of the code.",
 )
 INERT_OPTION = Caution(
     "inert option",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairtrial.probe.phases import RESIDUAL, ClockError
+from fairtrial.probe.phases import RESIDUAL, SLACK, ClockError
 
 Interval = tuple[float, float]
 
@@ -42,18 +42,23 @@ class Lane:
 
     @property
     def busy_s(self) -> float:
-        return sum(ended - begun for begun, ended in self.busy)
+        return total(self.busy)
 
-    def phases(self, window: Interval) -> dict[str, float]:
-        """Seconds of each phase within a window; what no span covers is `idle`. They add up to the window."""
-        begun, ended = window
+    def phases(self, windows: Sequence[Interval]) -> dict[str, float]:
+        """Seconds of each phase within the windows; what no span covers is `idle`. They add up to the windows."""
         found: dict[str, float] = {}
         for span in self.spans:
-            inside = min(span.ended, ended) - max(span.begun, begun)
+            inside = total(within([(span.begun, span.ended)], windows))
             if inside > 0:
                 found[span.phase] = found.get(span.phase, 0.0) + inside
-        rest = (ended - begun) - sum(found.values())
-        return {**found, "idle": max(0.0, rest)}
+        return {**found, "idle": not_negative(total(windows) - sum(found.values()))}
+
+
+def not_negative(seconds: float) -> float:
+    """What is left of a time; less than nothing, beyond rounding, means that something was counted twice."""
+    if seconds < -SLACK:
+        raise ClockError(f"the parts add up to {-seconds:g} s more than the time that passed")
+    return max(0.0, seconds)
 
 
 def spans_of(notes: Sequence[Any], begun: float, ended: float) -> list[Span]:
@@ -107,11 +112,15 @@ def merged(intervals: Iterable[Interval]) -> list[Interval]:
     return found
 
 
-def within(intervals: Iterable[Interval], window: Interval) -> list[Interval]:
-    """The part of them that lies in a window."""
-    begun, ended = window
-    cut = ((max(begun, first), min(ended, last)) for first, last in intervals)
+def within(intervals: Iterable[Interval], windows: Sequence[Interval]) -> list[Interval]:
+    """The part of them that lies in windows that do not touch each other."""
+    cut = ((max(begun, first), min(ended, last)) for first, last in intervals for begun, ended in windows)
     return [(first, last) for first, last in cut if first < last]
+
+
+def total(intervals: Iterable[Interval]) -> float:
+    """Seconds of intervals that do not overlap."""
+    return sum(ended - begun for begun, ended in intervals)
 
 
 def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:

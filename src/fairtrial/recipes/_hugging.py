@@ -36,10 +36,21 @@ def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = N
     return model
 
 
-def hash_files(folder: Path) -> str:
-    """What a model directory is known by: its config and its weights."""
+TOKENIZER = (
+    "tokenizer*.json",
+    "tokenizer.model",
+    "vocab.*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+)
+
+
+def hash_files(folder: Path, *, tokenizer: bool = False) -> str:
+    """What a model directory is known by: its config and its weights, and its tokenizer where that is used."""
     digest = hashlib.sha256()
-    for path in sorted([folder / "config.json", *folder.glob("*.safetensors")]):
+    words = [path for pattern in TOKENIZER for path in folder.glob(pattern)] if tokenizer else []
+    for path in sorted({folder / "config.json", *folder.glob("*.safetensors"), *words}):
         digest.update(path.name.encode())
         with path.open("rb") as file:
             while block := file.read(1 << 20):

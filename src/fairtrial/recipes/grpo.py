@@ -19,11 +19,12 @@ from fairtrial.recipes._hugging import hash_files
 from fairtrial.recipes.lm.games import require_game
 
 SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
-REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors")
+REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors", "threadpoolctl")
 EXTRA = "lm"
 METRIC = Metric("return_mean", "max")
 EXAMPLE = {"variants": {"untrained": {"learning_rate": 0.0}, "trained": {}}}
 BUILT_IN = "tiny"
+MOST = 100_000
 
 
 class PlayOptions(TorchOptions):
@@ -56,10 +57,12 @@ class PlayOptions(TorchOptions):
         "lora", "What learns: all weights, or low-rank additions.", role=Role.MODEL
     )
     rank: int = option(16, "Rank of the additions of lora.", role=Role.MODEL, ge=1)
-    groups: int = option(8, "Positions that samples start from, per step.", role=Role.TRAINING, unit="groups", ge=1)
-    samples: int = option(8, "Samples that start from one position.", role=Role.TRAINING, unit="samples", ge=1)
-    horizon: int = option(4, "Decisions of a sample.", role=Role.TRAINING, unit="decisions", ge=1)
-    temperature: float = option(1.0, "Temperature of sampling.", role=Role.TRAINING, gt=0)
+    groups: int = option(
+        8, "Positions that samples start from, per step.", role=Role.TRAINING, unit="groups", ge=1, le=MOST
+    )
+    samples: int = option(8, "Samples that start from one position.", role=Role.TRAINING, unit="samples", ge=1, le=MOST)
+    horizon: int = option(4, "Decisions of a sample.", role=Role.TRAINING, unit="decisions", ge=1, le=MOST)
+    temperature: float = option(1.0, "Temperature of sampling.", role=Role.TRAINING, ge=0.01, le=100)
     batch_groups: int = option(8, "Groups that are sampled together.", role=Role.TRAINING, unit="groups", ge=1)
     epochs: int = option(1, "Passes over a rollout.", role=Role.TRAINING, unit="passes", ge=1)
     chunk: int = option(
@@ -134,7 +137,7 @@ def warm() -> None:
 
 def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
     """Weights of a directory and a game in a file are part of what a run is; what is built in follows from the seed."""
-    found = {} if options.built_in else {options.model: hash_files(Path(options.model))}
+    found = {} if options.built_in else {options.model: hash_files(Path(options.model), tokenizer=True)}
     if options.game.endswith(".py"):
         found[options.game] = file_hash(Path(options.game))
     if not found:
@@ -156,5 +159,7 @@ def cautions_of(options: PlayOptions) -> list[dict[str, str]]:
     why = {} if options.method == "lora" else {"rank": "method full does not use it"}
     if not options.buffer_depth:
         why |= dict.fromkeys(("policy_lag", "workers"), "without --buffer-depth playing and learning take turns")
+    if options.buffer_depth > options.policy_lag:
+        why["buffer_depth"] = f"with --policy-lag {options.policy_lag} no more than so many rollouts can wait"
     inert = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
     return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *inert]

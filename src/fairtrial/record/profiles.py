@@ -16,9 +16,16 @@ from fairtrial.record.atomic import replace_bytes, store_errors
 NEWEST = "@"
 
 
+def check_profile_name(name: str) -> str:
+    """A name that can be a folder, and that nobody can take for a number or a file."""
+    if NEWEST in name or name.endswith(".json"):
+        raise UserError(f"a profile cannot be named '{name}'", hint="NAME@NUMBER and FILE.json name what is there.")
+    return check_name("profile", name)
+
+
 def new_profile(store: StorePaths, name: str) -> ProfilePaths:
     """A place for the next snapshot of that name. Two processes never get the same."""
-    folder = store.profiles / check_name("profile", name)
+    folder = store.profiles / name
     with store_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         number = max(_numbers(folder), default=0) + 1
@@ -61,6 +68,9 @@ def read_profile(path: Path, schema: int) -> dict[str, Any]:
         raise UserError(f"{path} is not a snapshot of a profile: it is no JSON") from None
     if not isinstance(found, dict) or found.get("kind") != "profile":
         raise UserError(f"{path} is not a snapshot of a profile")
+    missing = [key for key in ("mode", "work", "configuration", "hardware", "lanes", "bubbles") if key not in found]
+    if missing:
+        raise UserError(f"{path} is not a whole snapshot: it lacks {missing[0]}")
     if found.get("schema") != schema:
         raise UserError(f"{path} has schema {found.get('schema')}, and this program knows {schema}")
     return found
@@ -71,6 +81,12 @@ def profile_names(store: StorePaths) -> dict[str, list[int]]:
     folders = sorted(store.profiles.iterdir()) if store.profiles.is_dir() else []
     numbered = {folder.name: _numbers(folder) for folder in folders if folder.is_dir()}
     return {name: numbers for name, numbers in numbered.items() if numbers}
+
+
+def profile_snapshots(store: StorePaths, name: str) -> list[Path]:
+    """All snapshots of a name, the oldest first."""
+    folder = store.profiles / name
+    return [ProfilePaths(folder / str(number)).snapshot for number in _numbers(folder)]
 
 
 def _numbers(folder: Path) -> list[int]:

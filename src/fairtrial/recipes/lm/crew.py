@@ -7,6 +7,7 @@ not run again in them.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import resource
@@ -20,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
+from fairtrial.core.errors import FairtrialError, Interrupted
 from fairtrial.core.training import Watch
 from fairtrial.recipes.lm.nouns import Part
 from fairtrial.recipes.lm.rollouts import Notes, Player
@@ -28,6 +30,8 @@ from fairtrial.recipes.lm.schedule import Buffer, Task
 MakePlayer = Callable[[], Player]
 WAIT_S = 5.0
 LOOK_S = 1.0
+STANDARD_ERROR = 2
+"""What a game prints is for people: standard output belongs to the result."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
@@ -60,8 +64,11 @@ class Processes:
             line.close()
 
     def _hand_out(self) -> None:
-        while self._tasks and self._idle:
-            self._idle.pop().send(self._tasks.popleft())
+        try:
+            while self._tasks and self._idle:
+                self._idle.pop().send(self._tasks.popleft())
+        except OSError:
+            self._buffer.fail(self._how_they_ended())
 
     def _listen(self) -> None:
         try:
@@ -71,22 +78,26 @@ class Processes:
                     self._hear(line)
         except (EOFError, OSError):
             if not self._closing:
-                self._buffer.fail(f"a process that plays has ended {self._how_they_ended()}")
+                self._buffer.fail(self._how_they_ended())
 
     def _hear(self, line: Connection) -> None:
         told = line.recv()
         if isinstance(told, str):
-            self._buffer.fail(f"a process that plays has failed: {told}")
+            self._buffer.fail(FairtrialError(f"a process that plays has failed: {told}"))
             return
         with self._turn:
             self._idle.append(line)
             self._hand_out()
         self._buffer.deliver(told)
 
-    def _how_they_ended(self) -> str:
-        codes = [process.poll() for process in self._members.values()]
-        ended = [code for code in codes if code is not None]
-        return f"with status {ended[0]}" if ended else "without a word"
+    def _how_they_ended(self) -> FairtrialError:
+        """A player that was killed says nothing about the run, which can go on from its last checkpoint."""
+        for process in self._members.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_S)
+        codes = [process.returncode for process in self._members.values() if process.returncode is not None]
+        how = next((f"was ended by {signal.Signals(-code).name}" for code in codes if code < 0), "ended without a word")
+        return Interrupted(f"a process that plays {how}")
 
 
 def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]]:
@@ -94,7 +105,8 @@ def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]
     with theirs:
         process = subprocess.Popen(
             [sys.executable, "-m", "fairtrial.recipes.lm.crew", str(theirs.fileno())],
-            pass_fds=[theirs.fileno()], env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")},
+            pass_fds=[theirs.fileno()], env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")}, stdout=STANDARD_ERROR,
+            process_group=0,  # Ctrl-C is for the trainer, which then ends its crew
         )  # fmt: skip
     ours.send(make_player)
     return ours, process
@@ -102,7 +114,6 @@ def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]
 
 def play(line: Connection) -> None:
     """What a process of the crew does: tasks in, parts out, until the line is cut."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the trainer, which then ends its crew
     try:
         player = line.recv()()
         while True:
@@ -110,7 +121,8 @@ def play(line: Connection) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must hear of it
-        line.send("".join(traceback.format_exception_only(error)).strip())
+        told = error.message if isinstance(error, FairtrialError) else "".join(traceback.format_exception_only(error))
+        line.send(told.strip())
 
 
 def noted(player: Player, task: Task) -> Part:

@@ -58,13 +58,16 @@ class Terms:
 
 @dataclass
 class Counters:
-    """What was done so far. Forwarded tokens are those of the policy's and of the reference's passes, with padding."""
+    """What was done so far. `forwarded_tokens` are those that steps have read, `reference_tokens` those that the frozen
+    model has read, in steps and before them; both with padding.
+    """
 
     steps: int = 0
     policy_forwards: int = 0
     reference_forwards: int = 0
     trained_tokens: int = 0
     forwarded_tokens: int = 0
+    reference_tokens: int = 0
 
 
 class Learner:
@@ -114,7 +117,6 @@ class Learner:
 
         def ask(chunk: Chunk, ready: Any) -> Tensor:
             self.counters.policy_forwards += 1
-            self.counters.forwarded_tokens += chunk.tokens
             return _among_open(self._forward.logits(arranged, ready), chunk)[0]
 
         return self._logprobs(samples, ask)
@@ -165,6 +167,7 @@ class Learner:
         ready = self._forward.prepare(chunk)
         known = _known(packs)
         if self.terms.beta and any(sample.reference is None for pack in packs for sample in pack):
+            self.counters.forwarded_tokens += chunk.tokens
             with torch.inference_mode():
                 asked = self._ask_reference(chunk, ready)
             known = replace(known, reference=torch.where(known.reference.isnan(), asked, known.reference))
@@ -175,7 +178,7 @@ class Learner:
 
     def _ask_reference(self, chunk: Chunk, ready: Any) -> Tensor:
         self.counters.reference_forwards += 1
-        self.counters.forwarded_tokens += chunk.tokens
+        self.counters.reference_tokens += chunk.tokens
         return _among_open(self._forward.logits(self._reference, ready), chunk)[0]
 
     def _logprobs(self, samples: Sequence[Sample], ask: Callable[[Chunk, Any], Tensor]) -> list[Floats]:
@@ -268,9 +271,10 @@ def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: Terms, total: 
     clipped = ratio.clamp(1 - terms.clip_low, 1 + terms.clip_high)
     gain, limited = ratio * known.advantage, clipped * known.advantage
     worth = torch.minimum(gain, limited)
-    if terms.most_weight is not None:
-        worth = worth * (known.policy - known.behaviour).exp().clamp(max=terms.most_weight)
     kl = divergence(taken, known.reference) if terms.beta else torch.zeros_like(taken)
+    if terms.most_weight is not None:
+        weight = (known.policy - known.behaviour).exp().clamp(max=terms.most_weight)
+        worth, kl = worth * weight, kl * weight
     loss = (terms.beta * kl - worth).sum() / total
     with torch.no_grad():
         hit = (limited < gain).sum() / total

@@ -12,6 +12,7 @@ Where only one token was allowed all three are 0: nothing was decided there, and
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -93,7 +94,7 @@ class Trajectory:
 
     @property
     def total(self) -> float:
-        return sum(decision.reward for decision in self.decisions)
+        return math.fsum(decision.reward for decision in self.decisions)
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Observer, Split, Watch
@@ -24,6 +25,10 @@ from fairtrial.recipes.lm.trie import Tries
 
 KNOWN_TEXTS = 4096
 """Prompts and sets of orders whose tokens are kept: positions come back, within a group and from step to step."""
+
+
+ROUNDING = 1e-9
+"""Returns that differ by less are equal: what is left of them is the order in which rewards were added."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +90,8 @@ class Player:
             game, streams, most_decisions=terms.opening_decisions, age=terms.state_age, kept=terms.state_cache
         )
         self._tokenizer, self._reference = tokenizer, reference
+        # NumPy's threads would change the last digits: sampling has one, here and in processes of a crew.
+        self._libraries = ThreadpoolController()
         self._rules = game.rules(compact=terms.compact)
         self._rule_tokens = tokenizer.encode(self._rules)
         self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
@@ -134,7 +141,7 @@ class Player:
         """One order for each seat, all written together."""
         with watch.phase("tokenize"):
             requests = [self.request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
-        with watch.phase("generate"):
+        with watch.phase("generate"), self._libraries.limit(limits=1, user_api="blas"):
             completions = self.engine.complete(requests, version, temperature=temperature)
         with watch.phase("game"):
             for seat, request, completion in zip(seats, requests, completions, strict=True):
@@ -194,6 +201,6 @@ def _advantages(trajectories: Sequence[Trajectory]) -> list[float]:
     for group in np.unique(groups):
         mine = groups == group
         spread = totals[mine].std()
-        if spread > 0:
+        if spread > ROUNDING * max(1.0, abs(totals[mine].mean())):
             found[mine] = (totals[mine] - totals[mine].mean()) / spread
     return [float(each) for each in found]

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from safetensors import SafetensorError
 
+from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.training import Setting, Split, Watch
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
@@ -30,7 +32,7 @@ from fairtrial.recipes.lm.learner import Counters, Learner
 from fairtrial.recipes.lm.model import save_adapter, save_values
 from fairtrial.recipes.lm.nouns import Rollout, Values
 from fairtrial.recipes.lm.rollouts import Player, samples_of
-from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, played_within, version_for
+from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, played_within
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
@@ -50,6 +52,9 @@ class Run:
         self.vocabulary = find_vocabulary(options, setting.cache)
         self._tokenizer = self.vocabulary.load()
         self.blueprint = make_blueprint(options, self.streams, self._tokenizer.size)
+        if self._tokenizer.size > self.blueprint.vocabulary:
+            sizes = f"{self._tokenizer.size} tokens, and its model {self.blueprint.vocabulary}"
+            raise UserError(f"the tokenizer in {options.model} has {sizes}", hint="They do not belong together.")
         self.learner = Learner(self.blueprint, learning_terms(options))
         self.terms = play_terms(options, scripted=scripted)
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
@@ -97,13 +102,14 @@ class Run:
     def take(self, step: int, watch: Watch) -> Taken:
         """The rollout of a step: played now, or waited for."""
         if not self.options.buffer_depth:
-            return Taken(self.play(step, watch), 0, 0.0, 0)
+            rollout = self.play(step, watch)
+            return Taken(rollout, self.version - rollout.version, 0.0, 0)
         with watch.phase("wait"):
-            return self.buffer.take(step)
+            return self.buffer.take(self.version + 1)
 
     def play(self, step: int, watch: Watch, *, version: int | None = None) -> Rollout:
-        """Play in this process; by another version than the step's own only where nothing is learned from it."""
-        version = version_for(step, 0) if version is None else version
+        """Play in this process; by another version than the newest only where nothing is learned from it."""
+        version = self.version if version is None else version
         parts = [self.player.part(step, version, batch, watch) for batch in range(self.terms.batches)]
         return Rollout(step, version, parts)
 
@@ -182,10 +188,15 @@ class Run:
     def _save(self, version: int) -> None:
         """Adapters are small and always kept with the run; all weights only where another process has to read them."""
         folder = version_folder(self.setting.run.adapters, version)
-        if self.blueprint.adapters:
-            save_adapter(self.blueprint, self._versions[version], folder)
-        elif self.options.buffer_depth:
-            save_values(self._versions[version], folder)
+        try:
+            if self.blueprint.adapters:
+                save_adapter(self.blueprint, self._versions[version], folder)
+            elif self.options.buffer_depth:
+                save_values(self._versions[version], folder)
+        except (OSError, SafetensorError) as error:
+            raise StoreError(
+                f"cannot write {folder}: {error}", hint="Free some space; the run goes on from there."
+            ) from None
 
     def _tell(self, taken: Taken, before: Counters, marks: Sequence[float]) -> None:
         """What happened in this step, for those who watch from outside."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fairtrial.core.errors import FairtrialError
 from fairtrial.core.training import Clock
 from fairtrial.recipes.lm.nouns import Part, Rollout
 
@@ -62,7 +63,7 @@ class Buffer:
         self._asked = self._version = 0
         self._parts: dict[int, dict[int, Part]] = {}
         self._changed = threading.Condition()
-        self._failure: str | None = None
+        self._failure: FairtrialError | None = None
 
     def begin(self, version: int) -> None:
         """Training goes on after `version` updates. Who played before is dismissed: it may have been another past."""
@@ -79,16 +80,19 @@ class Buffer:
     def take(self, step: int) -> Taken:
         """The rollout of a step; waits until it is whole. The crew is called together when it is first needed."""
         self._crew = self._crew or self._make_crew(self)
-        self._ask(self._version + 1 + self.lag)
+        self._ask(max(step, self._version + 1 + self.lag))
         begun = self._clock()
         with self._changed:
             self._changed.wait_for(lambda: self._failure or self._whole(step))
             if self._failure:
-                raise RuntimeError(self._failure)
+                raise self._failure
             parts = self._parts.pop(step)
             ready = sum(self._whole(each) for each in self._parts)
-        rollout = Rollout(step, version_for(step, self.lag), [parts[batch] for batch in sorted(parts)])
-        return Taken(rollout, step - 1 - rollout.version, self._clock() - begun, ready)
+        oldest = min(part.version for part in parts.values())
+        if step - 1 - oldest > self.lag:
+            raise ValueError(f"the rollout of step {step} was played by version {oldest}, more than {self.lag} behind")
+        rollout = Rollout(step, oldest, [parts[batch] for batch in sorted(parts)])
+        return Taken(rollout, step - 1 - oldest, self._clock() - begun, ready)
 
     def deliver(self, part: Part) -> None:
         """Called by the crew, from a thread of its own."""
@@ -96,8 +100,8 @@ class Buffer:
             self._parts.setdefault(part.step, {})[part.batch] = part
             self._changed.notify_all()
 
-    def fail(self, reason: str) -> None:
-        """Nothing more will come."""
+    def fail(self, reason: FairtrialError) -> None:
+        """Nothing more will come; whoever waits for it hears why."""
         with self._changed:
             self._failure = self._failure or reason
             self._changed.notify_all()
