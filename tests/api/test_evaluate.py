@@ -192,3 +192,9 @@ def test_a_game_is_scored_on_the_scale_of_random_and_human_players_from_its_best
     assert told["checkpoint"] == "best"
     raw, (random, human) = told["metrics"]["eval_return_mean"], (1.7, 30.5)
     assert told["metrics"]["eval_human_normalized_score"] == pytest.approx((raw - random) / (human - random) * 100)
+
+
+def test_runs_are_evaluated_by_a_pattern(luck: str, store: Store) -> None:
+    for seed in (1, 2):
+        train(luck, {"steps": 3, "eval_every": 1}, seed=seed, study="s", variant="v", store=store.root)
+    assert len(evaluate(["s/*", "s/v.seed1"], store=store.root).runs) == 2

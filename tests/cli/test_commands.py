@@ -237,3 +237,16 @@ def test_launch_can_train_runs_together(cli: Callable[..., Answer], with_data: S
     apart, together = (with_data.run(study, "default.seed1") for study in ("apart", "together"))
     assert apart is not None and together is not None and apart.final == together.final
     assert (apart.metadata["timings"]["stacked"], together.metadata["timings"]["stacked"]) == (1, 2)
+
+
+def test_a_run_of_another_recipe_is_not_resumed(cli: Callable[..., Answer], store: Store) -> None:
+    cli("train", "fake", "--steps", "5", "--seed", "1", "--study", "s", "--variant", "v")
+    told = cli("train", "classify", "--resume", "s/v.seed1")
+    assert told.code == 1 and "is a run of fake, not of classify" in told.err
+
+
+def test_a_planned_command_says_nothing_of_what_was_not_given(cli: Callable[..., Answer]) -> None:
+    dry = cli(
+        "launch", "fake", "--benchmark", "random_score=0", "--benchmark", "human_score=1", "--seeds", "1", "--dry-run"
+    )
+    assert dry.code == 0 and "None" not in dry.out and "--benchmark human_score=1" in dry.out

@@ -175,7 +175,7 @@ def test_the_gradient_is_that_of_a_plain_loop_over_transformers(method: str) -> 
         ratio = torch.exp(new - old)
         weight = torch.exp(old - torch.from_numpy(sample.completion.behaviour)).clamp(max=1.1)
         gain = torch.min(ratio * sample.advantage, ratio.clamp(0.8, 1.3) * sample.advantage) * weight
-        each = -gain + 0.5 * (torch.exp(ref - new) - (ref - new) - 1)
+        each = -gain + 0.5 * weight * (torch.exp(ref - new) - (ref - new) - 1)
         decided = torch.tensor([len(ids) > 1 for ids in sample.completion.allowed or ()])
         loss, count = loss + each[decided].sum(), count + int(decided.sum())
     (loss / count).backward()

@@ -53,7 +53,9 @@ def compare_tasks(
     if how.statistic == "optimality_gap":
         if terms.direction == "min":
             raise UserError("an optimality gap is for scores of which more is better")
-        terms = replace(terms, direction="min")  # the gap itself is to be small
+        # The gap of many scores is the mean of their gaps: from here on these are the scores, and are to be small.
+        control, candidate = (np.maximum(how.gamma - table, 0.0) for table in (control, candidate))
+        terms, how = replace(terms, direction="min"), replace(how, statistic="mean")
     if terms.paired and len(control) != len(candidate):
         raise UserError(f"{len(control)} and {len(candidate)} runs cannot be paired one to one")
     seed = frozen_seed(seed)

@@ -35,7 +35,8 @@ class Question:
     certify: bool = False
     tasks: bool = False
     statistic: str | None = None
-    gamma: float = 1.0
+    gamma: float | None = None
+    """The score that counts as reached, for an optimality gap. None: 1, or 100 for normalized scores."""
     power: bool = False
     ttest: bool = False
     since: str | None = None

@@ -207,7 +207,15 @@ def require_needs(cell: Cell, store: Store) -> None:
 
 
 def require_existing(store: Store, reference: str) -> Run:
-    run = store.find(reference)
+    return _not_of_a_script(store.find(reference))
+
+
+def require_all_existing(store: Store, reference: str) -> list[Run]:
+    """Every run that an id, a path or a glob names."""
+    return [_not_of_a_script(run) for run in store.match([reference])]
+
+
+def _not_of_a_script(run: Run) -> Run:
     if run.metadata["recipe"] == "script":
         raise UserError(f"run {run.name} was made by a script", hint="Start that script again: it resumes by itself.")
     return run

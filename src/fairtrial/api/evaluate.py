@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.cells import load_checked_recipe, require_existing, require_needs
+from fairtrial.api.cells import load_checked_recipe, require_all_existing, require_needs
 from fairtrial.api.train import recorded_cell
 from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import UserError, all_at_once
@@ -88,9 +88,9 @@ def evaluate(
     if confirm and checkpoint != BEST:
         raise UserError("only the best checkpoint was chosen, so only that one can be confirmed")
     place = Store(default_store(store))
-    runs = all_at_once(*(lambda reference=reference: require_existing(place, reference) for reference in references))
+    named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
     found = []
-    for run in runs:
+    for run in {run.path: run for runs in named for run in runs}.values():
         tell(f"Evaluating {run.name} …")
         found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
         _write_down(found[-1])

@@ -259,7 +259,8 @@ def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list
         elif info.is_switch:
             words.append(info.flag if value else info.flag.replace("--", "--no-", 1))
         elif info.type_name == "mapping":
-            words += [part for key, item in value.items() for part in (info.flag, f"{key}={item}")]
+            given = {key: item for key, item in value.items() if item is not None}
+            words += [part for key, item in given.items() for part in (info.flag, f"{key}={item}")]
         else:
             words += [info.flag, str(value)]
     return words, trailing

@@ -20,7 +20,11 @@ from fairtrial.api.analysis import Analysis, ArmAccount, Question
 from fairtrial.api.context import fairness_of, in_context, shared_cautions
 from fairtrial.api.gather import Gathered
 from fairtrial.api.numbers import Numbers, number_runs
+from fairtrial.core.cautions import RAW_SCORES
 from fairtrial.core.errors import UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.scores import NORMALIZED, SCALE
+from fairtrial.core.specs import split_and_quantity
 from fairtrial.record.store import Store
 
 
@@ -28,6 +32,7 @@ def over_tasks(
     gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store
 ) -> Analysis:
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
+    question = replace(question, gamma=_gamma(question, gathered.metric))
     tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
     _refuse_what_tasks_cannot(question, len(tasks))
     by_task = {task: number_runs(gathered, gathered.metric, gathered.direction, rule, task)[0] for task in tasks}
@@ -35,7 +40,7 @@ def over_tasks(
         raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
     seeds = _seeds(by_task, list(gathered.arms), terms.paired)
     tables = {arm: _table(by_task, arm, seeds[arm]) for arm in gathered.arms}
-    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, question.gamma)
+    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, gathered.metric))
     others = [arm for arm in gathered.arms if arm != control]
     fairness = {arm: fairness_of(gathered, control, arm) for arm in others}
     found = []
@@ -50,9 +55,22 @@ def over_tasks(
         arms=[_task_account(arm, tables[arm], seeds[arm], by_task) for arm in gathered.arms],
         comparisons=adjust_comparisons(found, family, terms.alpha), fairness=fairness,
         tasks=_task_findings(tables, control, tasks, terms, question),
-        cautions=shared_cautions(gathered, {}, {}, paired=terms.paired),
+        cautions=[*shared_cautions(gathered, {}, {}, paired=terms.paired), *_raw_scores(gathered)],
         curves=gathered.arms,
     )  # fmt: skip
+
+
+def _gamma(question: Question, metric: str) -> float:
+    return question.gamma if question.gamma is not None else SCALE if metric.endswith(NORMALIZED) else 1.0
+
+
+def _raw_scores(gathered: Gathered) -> list[FilledCaution]:
+    """Scores of different tasks mean different things, and here there are some that do not."""
+    split, _ = split_and_quantity(gathered.metric)
+    better = f"{split}_{NORMALIZED}"
+    curves = [trace.curves for traces in gathered.arms.values() for trace in traces]
+    raw = gathered.metric != better and bool(curves) and all(better in each for each in curves)
+    return [RAW_SCORES.fill(metric=gathered.metric, better=better)] if raw else []
 
 
 def _refuse_what_tasks_cannot(question: Question, tasks: int) -> None:
@@ -118,7 +136,9 @@ def _task_findings(
         own = [question.statistic] if question.statistic else []
         names = dict.fromkeys(["iqm", "mean", "median", *own])
         return {
-            name: aggregate(table, statistic=name, level=level, rng=question.seed, gamma=question.gamma).to_dict()
+            name: aggregate(
+                table, statistic=name, level=level, rng=question.seed, gamma=question.gamma or 1.0
+            ).to_dict()
             for name in names
         }
 
@@ -133,7 +153,7 @@ def _task_findings(
         "ranking": [
             rank.to_dict()
             for rank in rank_arms(
-                tables, question.statistic or default_statistic(len(tasks)), terms.direction, question.gamma
+                tables, question.statistic or default_statistic(len(tasks)), terms.direction, question.gamma or 1.0
             )
         ],
         "scores": {arm: table.tolist() for arm, table in tables.items()},

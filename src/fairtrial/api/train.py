@@ -65,12 +65,22 @@ def train(
 def resume(
     reference: str,
     *,
+    recipe: str | None = None,
     store: str | os.PathLike[str] | None = None,
     observe: Observing = lambda _: (),
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Trained:
-    """Continue an interrupted run from its last checkpoint, with the options that it was started with."""
-    return _train_cell(recorded_cell(require_existing(Store(default_store(store)), reference)), observe, should_stop)
+    """Continue an interrupted run from its last checkpoint, with the options that it was started with.
+
+    `recipe`: what the person takes it for; a run of another one is refused.
+    """
+    run = require_existing(Store(default_store(store)), reference)
+    if recipe is not None and recipe not in (run.metadata["recipe"], run.metadata["recipe_file"]):
+        made_of = run.metadata["recipe_file"] or run.metadata["recipe"]
+        raise UserError(
+            f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"fairtrial train {made_of} --resume …"
+        )
+    return _train_cell(recorded_cell(run), observe, should_stop)
 
 
 def recorded_cell(run: Run) -> Cell:

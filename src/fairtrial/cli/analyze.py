@@ -81,7 +81,9 @@ TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
     type=click.Choice(["iqm", "mean", "median", "optimality_gap"]),
     help="With --tasks.  [default: iqm from 20 tasks on, else mean]",
 )
-@click.option("--gamma", type=float, help="For optimality_gap: the score that counts as reached.  [default: 1]")
+@click.option(
+    "--gamma", type=float, help="For optimality_gap: the score that counts as reached.  [default: 1; normalized 100]"
+)
 @click.option("--since", metavar="RUN", help="Only runs begun when this one was, or later.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of resampling.")
 @click.option("--output.csv_path", "csv_path", metavar="FILE", help=CSV_HELP)
@@ -141,7 +143,7 @@ def _question(
         summary=rule_from(kind, window, percent, percent_window, points, threshold),
         alpha=alpha, side=side, sesoi=sesoi, method=method, resamples=resamples,
         unpaired=unpaired, family=family, certify=certify, tasks=tasks, statistic=statistic,
-        gamma=1.0 if gamma is None else gamma, power=with_power, ttest=ttest, since=since, seed=seed,
+        gamma=gamma, power=with_power, ttest=ttest, since=since, seed=seed,
     )  # fmt: skip
 
 

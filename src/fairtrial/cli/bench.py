@@ -85,9 +85,9 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         out.name_store()
         with stopping() as should_stop, showing_progress(out, "bench") as show:
             terms = _terms(out, flags, should_stop, show)
-            if flags["ab"] or flags["against"]:
-                return _compare(out, word, options, terms, flags)
-            return _measure(out, word, options, terms, flags)
+            work = _compare if flags["ab"] or flags["against"] else _measure
+            give = work(out, word, options, terms, flags)
+        return give()  # when the bar is gone
 
     return bench_recipe
 
@@ -145,7 +145,9 @@ def _numbers(flag: str, text: str | None, kind: type[Number]) -> list[Number]:
         raise UsageError(f"--{flag}: '{text}' is not a list of numbers such as 1,2,3") from None
 
 
-def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
+def _measure(
+    out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]
+) -> Callable[[], int]:
     from fairtrial.api.baselines import (
         PROCESSES,
         compare_with,
@@ -169,14 +171,20 @@ def _measure(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
     document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
-    out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
-    if flags["save"]:
-        save_baseline(found, flags["save"], further)
-        out.say(f"Wrote {flags['save']}")
-    return EXIT_OK if found.sufficient and not (against and against.regressed) else EXIT_CHECK
+
+    def give() -> int:
+        out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
+        if flags["save"]:
+            save_baseline(found, flags["save"], further)
+            out.say(f"Wrote {flags['save']}")
+        return EXIT_OK if found.sufficient and not (against and against.regressed) else EXIT_CHECK
+
+    return give
 
 
-def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]) -> int:
+def _compare(
+    out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]
+) -> Callable[[], int]:
     from fairtrial.analyse.speed import Speed
     from fairtrial.api.bench_pairs import bench_revisions, bench_variants
     from fairtrial.cli._bench_text import show_pair
@@ -189,8 +197,12 @@ def _compare(out: Output, recipe: str, options: Mapping[str, Any], terms: BenchT
         variants = {"as given": {}, flags["against"]: changes}
         with output_kept_free():
             found = bench_variants(recipe, variants, options, terms, **how)
-    out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
-    return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
+
+    def give() -> int:
+        out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
+        return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
+
+    return give
 
 
 class BenchGroup(RecipeGroup):

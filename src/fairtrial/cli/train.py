@@ -55,7 +55,8 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
         def work(observe: Observing, should_stop: Callable[[], bool]) -> Trained:
             if resume:
-                return api.resume(resume, store=out.store, observe=observe, should_stop=should_stop)
+                kind = str(recipe.file or recipe.name)
+                return api.resume(resume, recipe=kind, store=out.store, observe=observe, should_stop=should_stop)
             return api.train(
                 str(recipe.file or recipe.name), values, seed=FIXED_SEEDS[0] if seed is None else seed,
                 study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,

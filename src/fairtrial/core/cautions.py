@@ -193,6 +193,11 @@ SHARED_LUCK = Caution(
     "less than it says.",
     "Compare the mean over tasks of each run as one number, or train a run per task.",
 )
+RAW_SCORES = Caution(
+    "raw scores",
+    "{metric} is averaged over tasks on which it means different things; these runs also have {better}.",
+    "Use --metric {better}.",
+)
 TASK_SCALES = Caution(
     "tasks on different scales",
     "Scores of some tasks are more than ten times as large as those of others: they decide the aggregate.",
