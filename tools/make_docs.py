@@ -40,6 +40,7 @@ FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
 RUNS = re.compile(r"(<!-- run -->\n\n```console\n\$ ((?:[^\n]*\\\n)*[^\n]*\n))(.*?)(```\n\n<!-- /run -->)", re.DOTALL)
 
 Page = tuple[str, str]
+PROFILED = ("rollout", "trainer", "e2e")
 
 
 def pages(root: Path) -> Iterator[Page]:
@@ -105,12 +106,12 @@ def command_sections() -> Iterator[str]:
 def command_section(command: click.Command, ctx: click.Context, level: int) -> Iterator[str]:
     yield f"{'#' * level} {ctx.command_path}\n"
     yield f"```\n{ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}\n```\n"
-    of_recipe = hasattr(command, "recipe")
-    yield (
-        "The options of each recipe are [below](#options-of-recipes).\n"
-        if of_recipe
-        else paragraphs(command.help or "")
-    )
+    of_recipe, is_own = hasattr(command, "recipe"), ctx.info_name in PROFILED
+    if is_own or not of_recipe:
+        yield paragraphs(command.help or "")
+    if of_recipe:
+        whose = "`grpo`" if is_own else "each recipe"
+        yield f"The options of {whose} are [below](#options-of-recipes).\n"
     options = own_options(command)
     if options:
         yield option_table(options, ctx)
@@ -128,7 +129,8 @@ def inner_commands(group: click.Group, ctx: click.Context) -> list[tuple[str, st
         "bench": [("RECIPE", "fake")],
         "launch": [("STUDY.yaml", "STUDY.yaml"), ("RECIPE", "fake")],
     }
-    return recipes.get(ctx.info_name or "", [(name, name) for name in group.commands])
+    made_on_demand = PROFILED if ctx.info_name == "profile" else ()
+    return recipes.get(ctx.info_name or "", [(name, name) for name in (*made_on_demand, *group.commands)])
 
 
 def own_options(command: click.Command) -> list[click.Parameter]:
@@ -141,7 +143,7 @@ def own_options(command: click.Command) -> list[click.Parameter]:
         for parameter in command.params
         if isinstance(parameter, click.Option)
         and (parameter.name, parameter.help) not in shared
-        and parameter.name not in of_recipe
+        and (parameter.name not in of_recipe or parameter.name in getattr(command, "own", ()))
     ]
 
 

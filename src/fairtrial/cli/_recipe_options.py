@@ -79,7 +79,7 @@ class RecipeCommand(click.Command):
 
     def __init__(self, recipe: LoadedRecipe, *, own: Sequence[click.Parameter] = (), **settings: Any) -> None:
         self.recipe = recipe
-        self._own = {parameter.name for parameter in own}
+        self.own = {parameter.name for parameter in own}
         super().__init__(**settings)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -95,7 +95,7 @@ class RecipeCommand(click.Command):
                     formatter.write_dl(groups[title])
 
     def _kind(self, name: str, recipe_names: set[str]) -> str:
-        if name in self._own:
+        if name in self.own:
             return "Options"
         if name not in recipe_names:
             return "Common options"
