@@ -28,7 +28,7 @@ MODES: dict[str, str] = {
 OWN_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--steps"], type=click.IntRange(min=1), help="Steps to measure.  [default: 10; with --smoke 1]"),
     click.Option(["--no-warmup"], is_flag=True, help="Count the first steps too; else two are taken before."),
-    click.Option(["--smoke"], is_flag=True, help="The smallest real thing: 2 groups, 2 samples, horizon 1, one step, compact prompts."),
+    click.Option(["--smoke"], is_flag=True, help="One step of 2 groups, 2 samples, horizon 1, compact prompts."),
     click.Option(["--profile-name"], metavar="NAME", help="What to keep it as.  [default: rollout, trainer or e2e]"),
     click.Option(["--seed"], type=click.IntRange(0, MOST_SEED), default=FIXED_SEEDS[0], show_default=True,
                  help="Root of all randomness."),
