@@ -241,7 +241,7 @@ def test_no_line_that_was_logged_is_lost(store: Store) -> None:
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(store: Store) -> None:
-    request = request_for(store, "fake", **FAKE)
+    request = request_for(store, "fake", **{**FAKE, "steps": 12})
     stop_after_nine: Callable[[], bool] = _counter(9)
     run_cell(request, should_stop=stop_after_nine)
     paths = store.paths.run("s", "v.seed1")
