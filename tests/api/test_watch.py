@@ -131,5 +131,6 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
     run = store.run("s", "default.seed1072")
     assert run is not None and run.status is Status.INTERRUPTED
     assert run.reason is not None and "stopped by Ctrl-C" in run.reason
-    eventually(lambda: not watch_study("s").launching, what="the end of the launcher")
-    assert "Traceback" not in store.paths.launch_log("s").read_text()
+    log = store.paths.launch_log("s")
+    eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
+    assert "Traceback" not in log.read_text()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.launch import LaunchTerms, launch
-from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, FairtrialError, UserError
+from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.paths import StorePaths, default_store
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
@@ -98,6 +98,9 @@ def main() -> int:
     _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
     try:
         launched = launch(Study.model_validate(told["study"]), store=told["store"], terms=terms)
+    except KeyboardInterrupt:
+        _say("Stopped. What was recorded is kept; launch again to go on from there.")
+        return EXIT_INTERRUPTED
     except FairtrialError as error:
         _say(_in_one_line(error.message, error.problems, error.hint))
         return 1
