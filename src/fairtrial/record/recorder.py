@@ -7,6 +7,7 @@ and put in place whole.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -373,7 +374,8 @@ class Recorder:
                 raise error
         if written != len(line):
             os.ftruncate(descriptor, os.fstat(descriptor).st_size - written)
-            self._append(descriptor, line)
+            with store_errors(self.paths.root):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _line(content: Mapping[str, Any]) -> bytes:
