@@ -38,6 +38,7 @@ from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, 
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
+from fairtrial.record.pulse import Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.train.loop import Course, course, take_steps, train, train_together
@@ -45,12 +46,16 @@ from fairtrial.train.loop import Course, course, take_steps, train, train_togeth
 
 @dataclass(frozen=True)
 class Request:
-    """All that a job is told. `needs` maps a name to the run that it means, as (study, run id)."""
+    """All that a job is told. `needs` maps a name to the run that it means, as (study, run id).
+
+    `over` is the token of a claim on the cell that is known to be lost, so that it may be taken over.
+    """
 
     spec: RunSpec
     store: Path
     environment: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    over: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -58,12 +63,15 @@ class Request:
             "store": str(self.store),
             "environment": dict(self.environment),
             "needs": {name: list(where) for name, where in self.needs.items()},
+            "over": self.over,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Request:
         needs = {name: (study, run) for name, (study, run) in values["needs"].items()}
-        return cls(RunSpec.from_dict(values["spec"]), Path(values["store"]), values["environment"], needs)
+        return cls(
+            RunSpec.from_dict(values["spec"]), Path(values["store"]), values["environment"], needs, values["over"]
+        )
 
 
 ALONE = "Try again with --no-stack: then each run fails or completes by itself."
@@ -86,8 +94,15 @@ def run_cell(
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
-        work = attempt.begin(should_stop, Watch(observers), Delivery())
+        pulse = leaving.enter_context(Pulse())
+        work = attempt.begin(_or_lost(should_stop, pulse), Watch(observers), Delivery())
+        pulse.add(work.recorder)
         return work.conclude(work.carry_out())
+
+
+def _or_lost(should_stop: Callable[[], bool], pulse: Pulse) -> Callable[[], bool]:
+    """A run that was given to another process stops as if it had been asked to."""
+    return lambda: should_stop() or pulse.lost
 
 
 class RunAtHand:
@@ -184,8 +199,11 @@ def run_stack(
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
-        delivery = Delivery()
-        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], should_stop, delivery, ended))]
+        pulse, delivery = leaving.enter_context(Pulse()), Delivery()
+        stop = _or_lost(should_stop, pulse)
+        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], stop, delivery, ended))]
+        for work in works:
+            pulse.add(work.recorder)
         _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, _conclude(work, outcome)))
 
 
@@ -244,7 +262,7 @@ class _Attempt:
         self.request = request
         self.store = Store(request.store)
         self.paths = self.store.paths.run(request.spec.study, request.spec.run_id)
-        self.claim = Claim(self.paths)
+        self.claim = Claim(self.paths, over=request.over)
         self._leaving = leaving
         leaving.callback(self.claim.release)
         self.done = _already_done(self.paths, request.spec)

@@ -19,13 +19,14 @@ from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.specs import Need, RunSpec
 from fairtrial.job import Request
 from fairtrial.launch.contract import Launcher
-from fairtrial.launch.schedule import Schedule, Ticket
+from fairtrial.launch.schedule import LOST_AFTER_S, Schedule, Sign, Ticket
 from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
-from fairtrial.record.claims import Claim, ClaimedElsewhere, launching
+from fairtrial.record.claims import Claim, ClaimedElsewhere, launching, token_of
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
+from fairtrial.record.pulse import read_pulse
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
 
@@ -60,6 +61,8 @@ class Terms:
     timeout: float | None = None
     retries: int = 0
     retry_failed: bool = False
+    lost_after: float | None = None
+    hung_after: float | None = None
     watch: Watcher = lambda _: None
     tell: Callable[[str], None] = lambda _: None
     stack: bool = False
@@ -166,12 +169,21 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     def settle(key: str, status: Status, reason: str) -> None:
         settle_run(store, by_key[key].spec, status, reason)
 
+    def listen(key: str) -> Sign | None:
+        beat = read_pulse(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
+        return Sign(beat.at, beat.step, beat.saved, beat.host) if beat else None
+
+    def holder(key: str) -> int | None:
+        return token_of(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
+
     tickets = [Ticket(cell.key, cell.request.to_dict()) for cell in cells]
     stacked = terms.stack and terms.timeout is None  # a time limit is about one run
     tasks = divide(tickets, lambda ticket: by_key[ticket.key].stack_key if stacked else None, launcher.slots)
     schedule = Schedule(
-        tasks, launcher, look, settle, terms.timeout, terms.retries, terms.watch, tell=terms.tell, tickets=tickets
-    )
+        tasks, launcher, look, settle, terms.timeout, terms.retries, listen, holder,
+        lost_after=terms.lost_after or LOST_AFTER_S, hung_after=terms.hung_after, changed=terms.watch,
+        tell=terms.tell, tickets=tickets,
+    )  # fmt: skip
     schedule.run()
     terms.watch(tickets)
     if schedule.interrupted:

@@ -28,7 +28,10 @@ from fairtrial.record.claims import is_launching
 from fairtrial.record.store import Store
 
 LOOK_S = 0.05
-KEPT = ("jobs", "gpus", "timeout", "retries", "retry_failed", "replace_old", "strict", "stack")
+KEPT = (
+    "on", "settings", "jobs", "cpus", "gpus", "memory_gb", "lost_after", "hung_after", "timeout", "retries",
+    "retry_failed", "replace_old", "strict", "stack",
+)  # fmt: skip
 """What of the terms can be sent to another process."""
 _left_alone: list[subprocess.Popen[bytes]] = []
 

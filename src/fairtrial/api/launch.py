@@ -1,4 +1,4 @@
-"""launch: variants × seeds, only what is missing, on this machine."""
+"""launch: variants × seeds, only what is missing, here or on a cluster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import RunSpec
-from fairtrial.launch.local import LocalLauncher
+from fairtrial.launch.contract import Order, Resources
+from fairtrial.launch.engines import Engine, load_engine
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
@@ -31,6 +32,7 @@ from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 
 FEW = 3
+LOCAL = "local"
 
 
 @dataclass(frozen=True)
@@ -59,8 +61,14 @@ class Launched:
 class LaunchTerms:
     """How to launch: all that is about this launch and not about the study."""
 
+    on: str = LOCAL
+    settings: Mapping[str, Any] = field(default_factory=dict)
     jobs: int | None = None
+    cpus: int | None = None
     gpus: int | None = None
+    memory_gb: float | None = None
+    lost_after: float | None = None
+    hung_after: float | None = None
     timeout: float | None = None
     retries: int = 0
     retry_failed: bool = False
@@ -81,20 +89,37 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     if terms.strict and git["git_dirty"] is not False:
         what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
-    devices = _devices(terms)
     place = Store(default_store(store))
+    engine, order = _order(study, place, terms)
+    engine.check(order)
     place.check_writable()
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     save_plan(place, study.to_dict())
     terms.ready(cells)
-    made = _run_missing(cells, place, recipe, terms, devices)
+    made = _run_missing(cells, place, recipe, terms, engine, order)
     return stand(place, study, recipe, cells, made, git)
 
 
+def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Order]:
+    """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
+    engine = load_engine(terms.on)
+    order = Order(
+        study=study.study,
+        store=str(store.root),
+        home=str(store.paths.launcher(study.study)),
+        options=engine.settings(terms.settings),
+        jobs=terms.jobs,
+        resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
+        devices=_devices(terms),
+        tell=terms.tell,
+    )
+    return engine, order
+
+
 def _devices(terms: LaunchTerms) -> list[str]:
-    """The cards that runs are spread over, one each; as many as were asked for, or an error."""
-    if terms.gpus is None:
+    """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
+    if terms.gpus is None or terms.on != LOCAL:
         return []
     if terms.jobs is not None and terms.jobs > terms.gpus:
         raise UserError(
@@ -110,15 +135,18 @@ def _devices(terms: LaunchTerms) -> list[str]:
 
 
 def _run_missing(
-    cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, devices: Sequence[str]
+    cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, engine: Engine, order: Order
 ) -> list[str]:
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
         return []
-    slots = min(terms.jobs or terms.gpus or len(os.sched_getaffinity(0)), len(missing))
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
-    how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell, terms.stack)
-    with closing(LocalLauncher(slots, _preload(missing, recipe), fresh=several_threads, devices=devices)) as launcher:
+    how = Terms(
+        terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, terms.watch, terms.tell,
+        terms.stack,
+    )  # fmt: skip
+    order = replace(order, cells=len(missing), preload=_preload(missing, recipe), fresh=several_threads)
+    with closing(engine.open(order)) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
 

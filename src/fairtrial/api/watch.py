@@ -107,8 +107,7 @@ def watch_study(study: str, *, store: Place = None) -> StudyState:
     place = Store(default_store(store))
     plan = load_plan(place, study)
     rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
-    if plan is None and not rows:
-        known = place.studies()
+    if plan is None and not rows and study not in (known := place.studies()):
         raise UserError(
             unknown("study", study, known) if known else f"there are no studies in {place.root} yet",
             hint="List runs with: fairtrial runs list",

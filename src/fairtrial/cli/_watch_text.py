@@ -31,7 +31,7 @@ def show_study(console: Console, state: StudyState) -> None:
 
 
 def _headline(state: StudyState) -> str:
-    counts = ", ".join(f"{count} {place}" for place, count in state.counts.items())
+    counts = ", ".join(f"{count} {place}" for place, count in state.counts.items()) or "no runs yet"
     left = state.left_s
     rest = "" if left is None else f"; about {shown_time(left)} left"
     if state.over and QUEUED in state.counts:

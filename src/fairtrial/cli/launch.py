@@ -29,14 +29,53 @@ if TYPE_CHECKING:
     from fairtrial.core.runs import Run
     from fairtrial.plan.study import Study
 
+ENGINES = ("local", "ray", "slurm", "skypilot")
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
-    click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: number of cores]"),
-    click.Option(["--gpus"], type=click.IntRange(min=1), help="Give each run a graphics card of its own, of so many."),
+    click.Option(
+        ["--on"],
+        default="local",
+        metavar="|".join(ENGINES),
+        help="Where: this machine, or a cluster.  [default: local]",
+    ),
+    click.Option(
+        ["--address"], metavar="HOST:PORT", help="Of a Ray cluster.  [default: one that runs here, else a new one]"
+    ),
+    click.Option(["--cloud"], metavar="NAME", help="Which cloud SkyPilot is to use."),
+    click.Option(["--spot"], is_flag=True, default=None, help="SkyPilot: take machines that may be withdrawn."),
+    click.Option(
+        ["--with", "settings"],
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of the place, such as partition=long on Slurm; repeat it for more.",
+    ),
+    click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: as many as fit]"),
+    click.Option(["--cpus"], type=click.IntRange(min=1), help="Cores that one run needs.  [default: 1]"),
+    click.Option(
+        ["--gpus"], type=click.IntRange(min=1), help="Cards that one run needs; here: how many runs have a card each."
+    ),
+    click.Option(
+        ["--memory", "memory_gb"],
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="GB",
+        help="Memory that one run needs.",
+    ),
     click.Option(
         ["--timeout"], type=click.FloatRange(min=0, min_open=True), help="Stop a run after this many seconds."
     ),
     click.Option(
         ["--retries"], type=click.IntRange(min=0), default=0, help="Try failed or lost runs again this often."
+    ),
+    click.Option(
+        ["--lost-after"],
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="Take a run without a sign of life for lost after this long; it goes on elsewhere.  [default: 60]",
+    ),
+    click.Option(
+        ["--hung-after"],
+        type=click.FloatRange(min=1),
+        metavar="SECONDS",
+        help="Stop a run that makes no progress for this long.  [default: never]",
     ),
     click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
     click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
@@ -139,8 +178,11 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
     from fairtrial.api.launch import LaunchTerms
 
+    named = {name: flags[name] for name in ("address", "cloud", "spot") if flags[name] is not None}
     return LaunchTerms(
-        jobs=flags["jobs"], gpus=flags["gpus"], timeout=flags["timeout"], retries=flags["retries"],
+        on=flags["on"], settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
+        gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
+        hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
         retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
     )  # fmt: skip
 

@@ -41,6 +41,7 @@ class RunStarted(Event):
 
     event: Literal["run_started"]
     pid: int = Field(description="The process that makes it.")
+    token: int | None = Field(default=None, description="Of its claim; each claim on a run has a higher one.")
 
 
 class RunResumed(Event):
@@ -48,6 +49,7 @@ class RunResumed(Event):
 
     event: Literal["run_resumed"]
     pid: int
+    token: int | None = None
 
 
 class TornLineDropped(Event):

@@ -85,6 +85,16 @@ class RunPaths:
         return self.root / ".lock"
 
     @property
+    def taking_over(self) -> Path:
+        """Held while a claim that is known to be lost is taken over."""
+        return self.root / ".taking-over"
+
+    @property
+    def pulse(self) -> Path:
+        """A sign of life that the process of a run renews every few seconds."""
+        return self.root / ".pulse"
+
+    @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
@@ -139,6 +149,10 @@ class StorePaths:
     def launching(self, study: str) -> Path:
         """Held by every launcher that is at work on the study."""
         return self.root / study / ".launching"
+
+    def launcher(self, study: str) -> Path:
+        """What a launcher must remember to find its tasks again."""
+        return self.root / study / ".launcher"
 
     def launch_log(self, study: str) -> Path:
         """What launchers that were left to themselves have said."""

@@ -1,33 +1,82 @@
 """What every launcher guarantees.
 
-`submit` starts a task, which is one cell or several that share a process, and returns at once; `poll` gives each
+`submit` hands over a task, which is one cell or several that share a process, and returns at once; `poll` gives each
 submitted cell's exit exactly once; `has_started` says whether the process of a cell is there; `stop` asks that
-process to save and leave, or kills it, also one that has not started yet. A launcher never decides what to run,
-never retries and never reads the store: `schedule.py` does the first two and its caller the third.
+process to save and leave, or kills it, also one that has not started yet; `forget` gives a cell up whose place no
+longer answers: it may live on there, and nothing that it says is passed on any more. `adopt` finds what an earlier
+launcher of these cells left running and watches it from now on. `close` leaves nothing behind that only this launcher
+would end.
+
+A launcher never decides what to run, never retries and never reads the store: `schedule.py` does the first two and its
+caller the third. A launcher's module is a plug-in: it declares SUMMARY, REQUIRES (packages), EXTRA, its own Options,
+and `open_launcher(order)`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict
 
 from fairtrial.core.runs import Outcome
 
 
 @dataclass(frozen=True)
 class Exit:
-    """A cell that came back. No outcome: its process ended without a word."""
+    """A cell that came back. No outcome: its process ended without a word.
+
+    `lost` says why, where it was not the run that ended but the place it ran at: a machine that is gone, a time limit
+    of the cluster, a pre-emption. Such a cell goes on elsewhere, and its old process may still be alive.
+    """
 
     key: str
     code: int
     outcome: Outcome | None
+    lost: str | None = None
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one run needs. None: what the launcher gives by itself."""
+
+    cpus: int | None = None
+    gpus: int | None = None
+    memory_gb: float | None = None
+
+
+class EngineOptions(BaseModel):
+    """Settings of one launcher, given as `--with key=value`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+@dataclass(frozen=True)
+class Order:
+    """All that a launcher is opened with. `store` is what other machines find the store by; `home` is a folder of
+    the study for what a launcher must remember."""
+
+    study: str
+    store: str
+    home: str
+    options: EngineOptions
+    cells: int = 1
+    jobs: int | None = None
+    resources: Resources = field(default_factory=Resources)
+    devices: Sequence[str] = ()
+    preload: Sequence[str] = ()
+    fresh: bool = False
+    tell: Callable[[str], None] = lambda _: None
 
 
 class Launcher(Protocol):
-    """Runs tasks somewhere. `slots` is how many at once."""
+    """Runs tasks somewhere. `slots` is how many at once; one that has a queue of its own takes all."""
 
-    slots: int
+    @property
+    def slots(self) -> int: ...
+
+    def adopt(self, keys: Collection[str]) -> list[list[str]]: ...
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None: ...
 
@@ -36,5 +85,7 @@ class Launcher(Protocol):
     def has_started(self, key: str) -> bool: ...
 
     def stop(self, key: str, *, kill: bool) -> None: ...
+
+    def forget(self, key: str) -> None: ...
 
     def close(self) -> None: ...

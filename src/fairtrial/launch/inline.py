@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome
@@ -20,6 +20,9 @@ class InlineLauncher:
         self._perform = perform
         self._waiting: list[tuple[str, Mapping[str, Any]]] = []
 
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — what ran here ended with its process
+        return []
+
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         self._waiting.extend(requests.items())
 
@@ -33,6 +36,9 @@ class InlineLauncher:
 
     def stop(self, key: str, *, kill: bool) -> None:  # noqa: ARG002 — a running cell holds this very thread
         self._waiting = [item for item in self._waiting if item[0] != key]
+
+    def forget(self, key: str) -> None:
+        self.stop(key, kill=True)
 
     def has_started(self, key: str) -> bool:
         return all(waiting != key for waiting, _ in self._waiting)

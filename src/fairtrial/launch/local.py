@@ -11,13 +11,37 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.processes import kill_session
 from fairtrial.core.runs import Outcome
-from fairtrial.launch.contract import Exit
+from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
+
+SUMMARY = "Processes on this machine."
+REQUIRES: tuple[str, ...] = ()
+EXTRA = None
+
+
+class Options(EngineOptions):
+    """This machine needs no settings of its own."""
+
+
+def open_launcher(order: Order) -> LocalLauncher:
+    slots = min(order.jobs or _fitting(order.resources), order.cells)
+    return LocalLauncher(slots, order.preload, fresh=order.fresh, devices=order.devices)
+
+
+def _fitting(resources: Resources) -> int:
+    """How many runs fit on this machine at once, by what one of them needs; at least one."""
+    slots = len(os.sched_getaffinity(0)) // (resources.cpus or 1)
+    if resources.gpus:
+        slots = resources.gpus
+    if resources.memory_gb:
+        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+        slots = min(slots, int(total / resources.memory_gb))
+    return max(1, slots)
 
 
 class LocalLauncher:
@@ -42,6 +66,9 @@ class LocalLauncher:
         self._server = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), start_new_session=True
         )
+
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — no job outlives its launcher
+        return []
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         task = next(self._numbers)
@@ -83,7 +110,7 @@ class LocalLauncher:
         task, cell, code = message["id"], message["cell"], message["exit"]
         outcome = Outcome.from_dict(message["outcome"]) if message["outcome"] else None
         left = self._tasks.get(task, {})
-        keys = [cell] if cell is not None else list(left)
+        keys = [key for key in left if cell in (None, key)]
         for key in keys:
             left.pop(key, None)
             if self._task_of.get(key) == task:
@@ -113,6 +140,12 @@ class LocalLauncher:
                 kill_session(pid)
             else:
                 os.kill(pid, signal.SIGTERM)
+
+    def forget(self, key: str) -> None:
+        """Not even a kill ended it, as when it waits for a disk that is gone: its slot is given to another."""
+        task = self._task_of.pop(key, None)
+        if task is not None:
+            self._tasks[task].pop(key, None)
 
     def has_started(self, key: str) -> bool:
         return self._task_of.get(key) in self._pids

@@ -1,8 +1,13 @@
-"""Which cells next? Fills the slots, keeps time, tries again, and stops cleanly.
+"""Which cells next? Fills the slots, keeps time, listens for signs of life, tries again, and stops cleanly.
 
 A task is one cell, or several that share a process; a cell that has to be tried again is a task of its own. The
 schedule knows launchers and cells, not the store. Its caller gives it `look`, which says how a cell stands
-on disk, and `settle`, which writes down how a cell ended whose process could not do so itself.
+on disk, `settle`, which writes down how a cell ended whose process could not do so itself, `listen`, which gives its
+last sign of life, and `holder`, which gives the token of the claim on it.
+
+A run that *failed* says so, or its process is gone. One that is *silent* gives no sign of life any more: it is frozen,
+or its machine is gone; it is killed, or where that does not help given up, and goes on elsewhere. One that is *slow*
+beats and makes progress; one that beats without progress may *hang*: it is pointed out, and ended where that was asked.
 """
 
 from __future__ import annotations
@@ -23,6 +28,11 @@ from fairtrial.launch.contract import Exit, Launcher
 POLL_S = 0.2
 GRACE_S = 8.0
 RETRY_CLAIM_S = 1.0
+LISTEN_S = 1.0
+LOST_AFTER_S = 60.0
+"""A run without a sign of life for this long is taken for lost."""
+LOSSES = 3
+"""So often a run may be lost in a row without having got further before it is left alone."""
 
 
 class Place(StrEnum):
@@ -32,6 +42,31 @@ class Place(StrEnum):
     RUNNING = "running"
     ELSEWHERE = "elsewhere"
     ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Sign:
+    """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from."""
+
+    mark: float
+    step: int
+    saved: int
+    where: str
+
+
+@dataclass
+class Hearing:
+    """What was heard of a running cell, by this machine's clock alone."""
+
+    sign: Sign | None = None
+    heard: float = 0.0
+    progressed: float = 0.0
+
+    def take(self, sign: Sign | None, now: float) -> None:
+        if sign is not None and sign != self.sign:
+            if self.sign is None or sign.step != self.sign.step:
+                self.progressed = now
+            self.sign, self.heard = sign, now
 
 
 @dataclass
@@ -47,6 +82,11 @@ class Ticket:
     stopping: str | None = None
     stop_at: float | None = None
     outcome: Outcome | None = None
+    hearing: Hearing = field(default_factory=Hearing)
+    listened: float = 0.0
+    silenced: str | None = None
+    losses: int = 0
+    furthest: int = 0
 
 
 @dataclass
@@ -59,6 +99,10 @@ class Schedule:
     settle: Callable[[str, Status, str], None]
     timeout: float | None = None
     retries: int = 0
+    listen: Callable[[str], Sign | None] = lambda _: None
+    holder: Callable[[str], int | None] = lambda _: None
+    lost_after: float = LOST_AFTER_S
+    hung_after: float | None = None
     changed: Callable[[Sequence[Ticket]], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     interrupted: bool = False
@@ -73,6 +117,7 @@ class Schedule:
         self.tickets = self.tickets or [ticket for task in self.tasks for ticket in task]
         self._queue = deque(self.tasks)
         self._by_key = {ticket.key: ticket for ticket in self.tickets}
+        self._adopt()
         with _counting_interrupts() as asked:
             heard = 0
             while any(ticket.place is not Place.ENDED for ticket in self.tickets):
@@ -81,11 +126,27 @@ class Schedule:
                     self._interrupt()
                 self._tick()
 
+    def _adopt(self) -> None:
+        """Cells that an earlier launcher left running are watched, not started again."""
+        adopted = {key for task in self.launcher.adopt(list(self._by_key)) for key in task}
+        for ticket in self.tickets:
+            if ticket.key in adopted:
+                self._set_running(ticket)
+        waiting = ([ticket for ticket in task if ticket.key not in adopted] for task in self._queue)
+        self._queue = deque(task for task in waiting if task)
+
+    def _set_running(self, ticket: Ticket) -> None:
+        now = self.clock()
+        ticket.place, ticket.started, ticket.tries = Place.RUNNING, now, ticket.tries + 1
+        ticket.stopping = ticket.stop_at = ticket.silenced = None
+        ticket.hearing = Hearing(heard=now, progressed=now)
+
     def _tick(self) -> None:
         self._fill_slots()
         for end in self.launcher.poll(POLL_S):
             self._take_back(end)
         self._watch_time()
+        self._watch_life()
         self._watch_elsewhere()
         self.changed(self.tickets)
 
@@ -97,15 +158,21 @@ class Schedule:
         while len(self._started) < self.launcher.slots and self._queue and not self.interrupted:
             task = self._queue.popleft()
             for ticket in task:
-                ticket.place, ticket.started, ticket.tries = Place.RUNNING, self.clock(), ticket.tries + 1
-                ticket.stopping = ticket.stop_at = None
+                self._set_running(ticket)
             self.launcher.submit({ticket.key: ticket.request for ticket in task})
             self._started.append(task)
 
     def _take_back(self, end: Exit) -> None:
         ticket = self._by_key[end.key]
+        lost = end.lost or (ticket.silenced if end.outcome is None else None)
+        if lost is not None and not ticket.stopping:
+            self._lose(ticket, lost)
+            return
         if end.code == EXIT_CLAIMED:
-            ticket.place, ticket.started, ticket.tries = Place.ELSEWHERE, self.clock(), ticket.tries - 1
+            now = self.clock()
+            ticket.place, ticket.started, ticket.tries = Place.ELSEWHERE, now, ticket.tries - 1
+            if not ticket.hearing.sign:
+                ticket.hearing = Hearing(heard=now)
             return
         outcome = end.outcome or Outcome(Status.INTERRUPTED, _how_it_ended(end.code))
         if ticket.stopping and outcome.status is Status.INTERRUPTED:
@@ -114,11 +181,28 @@ class Schedule:
             self.settle(ticket.key, outcome.status, outcome.reason or "")
         self._end_or_retry(ticket, outcome)
 
+    def _lose(self, ticket: Ticket, why: str) -> None:
+        """Its place is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
+        if (found := self.look(ticket.key)) and found.status not in (Status.RUNNING, Status.INTERRUPTED):
+            ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), found  # it was only not heard
+            return
+        saved = ticket.hearing.sign.saved if ticket.hearing.sign else 0
+        ticket.losses = 1 if saved > ticket.furthest else ticket.losses + 1
+        ticket.furthest = max(saved, ticket.furthest)
+        self.settle(ticket.key, Status.INTERRUPTED, why)
+        if self.interrupted or ticket.losses > max(LOSSES, self.retries):
+            ticket.place, ticket.ended = Place.ENDED, self.clock()
+            ticket.outcome = Outcome(Status.INTERRUPTED, f"{why}; lost {ticket.losses} times without getting further")
+            return
+        self.tell(f"{ticket.key}: {why}; it goes on elsewhere.")
+        ticket.request = {**ticket.request, "over": self.holder(ticket.key)}
+        ticket.tries -= 1
+        self._queue_again(ticket)
+
     def _end_or_retry(self, ticket: Ticket, outcome: Outcome) -> None:
         again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and ticket.tries <= self.retries
         if again and not self.interrupted:
-            ticket.place = Place.QUEUED
-            self._queue.append([ticket])
+            self._queue_again(ticket)
         else:
             ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), outcome
 
@@ -132,19 +216,47 @@ class Schedule:
             elif self.timeout and not ticket.stopping and now - (ticket.started or now) > self.timeout:
                 self._stop(ticket, f"timed out after {self.timeout:g} s")
 
+    def _watch_life(self) -> None:
+        now = self.clock()
+        for ticket in self._running():
+            if not self.launcher.has_started(ticket.key):
+                ticket.hearing.heard = ticket.hearing.progressed = now
+            elif now - ticket.listened > LISTEN_S:
+                ticket.listened = now
+                ticket.hearing.take(self.listen(ticket.key), now)
+                self._judge_life(ticket, now)
+
+    def _judge_life(self, ticket: Ticket, now: float) -> None:
+        silent, idle = now - ticket.hearing.heard, now - ticket.hearing.progressed
+        if silent > self.lost_after + GRACE_S:
+            self.launcher.forget(ticket.key)
+            self._lose(ticket, f"no sign of life for {silent:.0f} s")
+        elif silent > self.lost_after and not ticket.silenced:
+            ticket.silenced = f"no sign of life for {silent:.0f} s"
+            self.launcher.stop(ticket.key, kill=True)  # it comes back as killed, or is given up after a while
+        elif self.hung_after and idle > self.hung_after and not ticket.stopping:
+            self._stop(ticket, f"no progress for {self.hung_after:g} s")
+
     def _watch_elsewhere(self) -> None:
-        """A cell that another launcher has is waited for, and taken over if that launcher is gone."""
+        """A cell that another launcher has is waited for, and taken over if it is gone or gives no sign of life."""
         now = self.clock()
         for ticket in self.tickets:
             if ticket.place is not Place.ELSEWHERE or now - (ticket.started or now) < RETRY_CLAIM_S:
                 continue
             found = self.look(ticket.key)
             ticket.started = now
+            ticket.hearing.take(self.listen(ticket.key), now)
             if found is None or found.status is Status.INTERRUPTED:
-                ticket.place = Place.QUEUED
-                self._queue.append([ticket])
+                self._queue_again(ticket)
             elif found.status is not Status.RUNNING:
                 ticket.place, ticket.ended, ticket.outcome = Place.ENDED, now, found
+            elif now - ticket.hearing.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
+                ticket.request = {**ticket.request, "over": self.holder(ticket.key)}
+                self._queue_again(ticket)
+
+    def _queue_again(self, ticket: Ticket) -> None:
+        ticket.place = Place.QUEUED
+        self._queue.append([ticket])
 
     def _stop(self, ticket: Ticket, reason: str) -> None:
         ticket.stopping, ticket.stop_at = reason, self.clock() + GRACE_S

@@ -1,7 +1,13 @@
 """Who may write a run directory: exactly one process, for as long as it lives.
 
-The claim is an advisory lock on a file in the directory. The kernel gives it back when the process ends,
-however it ends, so a claim can never be left behind by a kill.
+The claim is an advisory lock on a file in the directory. The kernel gives it back when the process ends, however it
+ends, so a claim can never be left behind by a kill. The file holds the claim's *token*, a number that grows with every
+claim.
+
+A machine that was declared dead may live on and hold its lock. Whoever knows that the claim with a certain token is
+lost may take it over: the lock file is replaced by a new one with the next token, and so are the files that are
+appended to, so that what the old process still writes goes to files without a name. The old process finds out at its
+next write: every write asks first whether the lock file is still the one it holds.
 """
 
 from __future__ import annotations
@@ -9,11 +15,13 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import time
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from fairtrial.core.errors import Interrupted
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.record.atomic import store_errors
 
@@ -22,13 +30,40 @@ class ClaimedElsewhere(Exception):
     """Another process is writing this run."""
 
 
-class Claim:
-    """Holds a run directory for this process until `release`, or until the process ends."""
+class ClaimLost(Interrupted):
+    """This process was taken for dead and its run was given to another: it must not write any more."""
 
-    def __init__(self, paths: RunPaths) -> None:
+
+class Fence:
+    """Asks, before a write, whether a run directory is still this writer's: one look at a file."""
+
+    def __init__(self, lock: Path) -> None:
+        self._lock = os.fspath(lock)
+        found = os.stat(self._lock)  # noqa: PTH116 — asked before every line, where a path object costs a third more
+        self._device, self._file = found.st_dev, found.st_ino
+
+    def check(self) -> None:
+        try:
+            found = os.stat(self._lock)  # noqa: PTH116
+        except FileNotFoundError:
+            raise ClaimLost(f"the directory of this run is gone: {os.path.dirname(self._lock)}") from None  # noqa: PTH120
+        if found.st_ino != self._file or found.st_dev != self._device:
+            raise ClaimLost("this run was given to another process, which goes on with it")
+
+
+class Claim:
+    """Holds a run directory for this process until `release`, or until the process ends.
+
+    `over` is the token of a claim that is known to be lost; only that one is taken over.
+    """
+
+    def __init__(self, paths: RunPaths, *, over: int | None = None) -> None:
         self.paths = paths
-        self._descriptor = _lock(paths)
+        self._descriptor: int | None = _lock(paths, over)
         _held.add(self)
+        with store_errors(paths.root):
+            self.token = _count_up(self._descriptor, token_of(paths) or 0)
+        self.fence = Fence(paths.lock)
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -48,20 +83,60 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def _lock(paths: RunPaths) -> int | None:
+def _lock(paths: RunPaths, over: int | None) -> int:
+    while True:
+        descriptor = _open(paths)
+        if not _try_lock(descriptor):
+            os.close(descriptor)
+            if over is None or token_of(paths) != over:
+                raise ClaimedElsewhere(str(paths.root))
+            _replace(paths, over)
+        elif _is_current(descriptor, paths.lock):
+            return descriptor
+        else:
+            os.close(descriptor)
+
+
+def _open(paths: RunPaths) -> int:
     while True:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
-            try:
-                descriptor = os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            except FileNotFoundError:
-                continue  # archived or removed between the two calls
-        if not _try_lock(descriptor):
-            os.close(descriptor)
-            raise ClaimedElsewhere(str(paths.root))
-        if _is_current(descriptor, paths.lock):
-            return descriptor
-        os.close(descriptor)
+            with contextlib.suppress(FileNotFoundError):  # archived or removed between the two calls
+                return os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def _replace(paths: RunPaths, over: int) -> None:
+    """Put a lock file in place that nobody holds, unless somebody else has just done so."""
+    with store_errors(paths.root), paths.taking_over.open("w") as taking:
+        fcntl.flock(taking, fcntl.LOCK_EX)
+        if token_of(paths) != over:
+            return
+        fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
+        fresh.write_text(f"{over}\n")
+        os.replace(fresh, paths.lock)  # noqa: PTH105
+        for path in (paths.metrics, paths.events, paths.log):
+            _give_new_file(path)
+
+
+def _give_new_file(path: Path) -> None:
+    """The same content in another file: who has the old one open writes into the void."""
+    copy = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with contextlib.suppress(FileNotFoundError):
+        shutil.copyfile(path, copy)
+        os.replace(copy, path)  # noqa: PTH105
+
+
+def token_of(paths: RunPaths) -> int | None:
+    """The token of the last claim on a run directory."""
+    try:
+        return int(paths.lock.read_text() or 0)
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _count_up(descriptor: int, last: int) -> int:
+    os.pwrite(descriptor, f"{last + 1}\n".encode(), 0)
+    return last + 1
 
 
 def _try_lock(descriptor: int) -> bool:

@@ -28,7 +28,7 @@ from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Clock
 from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from fairtrial.record.claims import Claim
+from fairtrial.record.claims import Claim, Fence
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
 from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines, spell, write_columns
@@ -48,6 +48,8 @@ class Recorder:
         self.paths = paths
         self.metadata = metadata
         self._claim = claim
+        self._fence = claim.fence if claim else Fence(paths.lock)
+        self.step, self.saved = 0, 0
         self._clock = clock
         self._pid = os.getpid()
         self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
@@ -70,7 +72,7 @@ class Recorder:
                 paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
         write_metadata(paths, metadata)
-        recorder.event("run_resumed" if previous else "run_started", pid=os.getpid())
+        recorder.event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
         if recorder._torn:
             recorder.event("torn_line_dropped")
         return recorder
@@ -98,7 +100,8 @@ class Recorder:
                 value = _number(name, value)
             line[name] = value if isfinite(value) else spell(value)
         if len(line) != len(values) + 2 or type(step) is not int:
-            line["step"] = _checked_step(step, values)
+            line["step"] = step = _checked_step(step, values)
+        self.step = step
         self._append(self._metrics_file, _line(line))
 
     def evaluated(
@@ -145,11 +148,13 @@ class Recorder:
         self._awaiting_state = None
         path = self.paths.step(step)
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
+        self._fence.check()
         best = self._hold_best(step)
         sha256 = write_checkpoint(path, step, state, best=best, **self._spent())
         self.event("checkpoint_saved", step=step, sha256=sha256)
         os.fsync(self._events_file)
         link_file(path, self.paths.last)
+        self.saved = step
         self._let_go_of_older_best(step)
 
     def resume(self) -> Checkpoint | None:
@@ -204,6 +209,7 @@ class Recorder:
     def update(self, *, sync: Sync = Sync.FILE, **fields: Any) -> None:
         """Change metadata of the run and put it on disk."""
         self.metadata.update(fields)
+        self._fence.check()
         write_metadata(self.paths, self.metadata, sync=sync)
 
     def refresh(self) -> None:
@@ -239,6 +245,14 @@ class Recorder:
         run = load_run(self.paths)
         assert run is not None
         return run
+
+    def check_claim(self) -> None:
+        """Raise ClaimLost where this run was given to another process."""
+        self._fence.check()
+
+    @property
+    def token(self) -> int | None:
+        return self._claim.token if self._claim else None
 
     def close(self) -> None:
         """Let go of the files and the claim without a word about how the run ended."""
@@ -287,6 +301,7 @@ class Recorder:
             "best_checkpoint_sha256": sha256,
         }
         self.update(best_pending=best)
+        self._fence.check()
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
         self.update(sync=Sync.FOLDER, **best, best_pending=None)
@@ -345,6 +360,7 @@ class Recorder:
 
     def _continue_from(self, checkpoint: Checkpoint) -> None:
         self._undecided = False
+        self.step = self.saved = checkpoint.step
         self._rewind(checkpoint.step)
         self._return_to_best_of(checkpoint)
         self._top.sweep()
@@ -367,6 +383,7 @@ class Recorder:
         """One write per line. A line that does not fit on the disk is taken back whole."""
         if self.ended:
             raise UserError("this run has ended: nothing can be added to it")
+        self._fence.check()
         try:
             written = os.write(descriptor, line)
         except OSError as error:

@@ -1,0 +1,76 @@
+"""Which launchers there are: the words behind `--on`, built in or from the entry points `fairtrial.launchers`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.options import parse_options
+from fairtrial.core.registry import require_extra
+from fairtrial.launch.contract import EngineOptions, Launcher, Order
+
+BUILT_IN = {"local": "local", "ray": "ray_cluster", "slurm": "slurm", "skypilot": "skypilot"}
+"""Word → module. A module of ours must not be named like a package that it imports."""
+_NEEDED = ("SUMMARY", "REQUIRES", "EXTRA", "Options", "open_launcher")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A launcher's module with its optional parts filled in."""
+
+    word: str
+    module: ModuleType
+
+    @property
+    def summary(self) -> str:
+        return str(self.module.SUMMARY)
+
+    @property
+    def options(self) -> type[EngineOptions]:
+        model: type[EngineOptions] = self.module.Options
+        return model
+
+    def settings(self, given: Mapping[str, Any]) -> EngineOptions:
+        """What was given as `--with key=value`, checked; all problems at once."""
+        return parse_options(self.options, given, where=f"--on {self.word}")
+
+    def require_installed(self) -> None:
+        for package in self.module.REQUIRES:
+            require_extra(self.module.EXTRA, package, what=f"--on {self.word}")
+
+    def check(self, order: Order) -> None:
+        """Whether it could be opened: refuses, before anything is written, what is known to fail."""
+        check: Callable[[Order], None] = getattr(self.module, "check", lambda _: None)
+        check(order)
+
+    def open(self, order: Order) -> Launcher:
+        launcher: Launcher = self.module.open_launcher(order)
+        return launcher
+
+
+def engine_words() -> list[str]:
+    return sorted({*BUILT_IN, *_outside()})
+
+
+def load_engine(word: str) -> Engine:
+    if word in BUILT_IN:
+        engine = Engine(word, importlib.import_module(f"fairtrial.launch.{BUILT_IN[word]}"))
+    elif word in (outside := _outside()):
+        engine = Engine(word, outside[word].load())
+    else:
+        raise UserError(unknown("launcher", word, engine_words()), hint="--on takes one of these.")
+    missing = [name for name in _NEEDED if not hasattr(engine.module, name)]
+    if missing:
+        raise UserError(f"'{word}' is not a launcher: it does not define {', '.join(missing)}")
+    engine.require_installed()
+    return engine
+
+
+def _outside() -> Mapping[str, Any]:
+    from importlib.metadata import entry_points
+
+    return {point.name: point for point in entry_points(group="fairtrial.launchers")}
