@@ -232,7 +232,8 @@ def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str, 
 def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return unknown("key" if "." in path else noun, path.rsplit(".", 1)[-1], _names_at(model, problem["loc"]))
+        parent, dot, name = path.rpartition(".")
+        return unknown("key" if dot else noun, name, _names_at(model, problem["loc"]), within=parent + dot)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "literal_error":
         message = "must be one of " + str(problem["ctx"]["expected"]).replace("'", "")
