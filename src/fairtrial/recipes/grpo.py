@@ -85,7 +85,7 @@ class PlayOptions(TorchOptions):
     policy_lag: int = option(1, "Versions that a rollout may be behind.", role=Role.TRAINING, unit="versions", ge=0)
     workers: int = option(1, "Processes that play beside the trainer, with a buffer.", role=Role.SPEED, ge=1)
     use_state_cache: bool = option(False, "Keep the positions that groups start from while they last.", role=Role.SPEED)
-    use_prefix_cache: bool = option(True, "Keep what the model made of the beginnings of prompts.", role=Role.COMPUTE)
+    use_prefix_cache: bool = option(True, "Keep what the model made of the beginnings of prompts.", role=Role.SPEED)
     eval_episodes: int = option(
         20, "Games that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
     )

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 VERSIONS_KEPT = 2
 """Versions of the policy that an engine keeps: the one that plays, and the one that is evaluated."""
 
+PREFIXES_KEPT = VERSIONS_KEPT
+"""All prompts of a game begin with the same rules, which every version reads its own way."""
+
 
 @dataclass(frozen=True)
 class Vocabulary:
@@ -53,8 +56,8 @@ def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
     return PlayTerms(
         groups=options.groups, samples=options.samples, horizon=options.horizon, compact=options.compact_prompts,
         temperature=options.temperature, batch_groups=options.batch_groups, opening_decisions=options.opening_decisions,
-        state_age=options.state_age, state_cache=options.use_state_cache, prefix_cache=options.use_prefix_cache,
-        scripted=scripted,
+        state_age=options.state_age, state_cache=options.use_state_cache,
+        prefixes=PREFIXES_KEPT if options.use_prefix_cache else 0, scripted=scripted,
     )  # fmt: skip
 
 
@@ -74,7 +77,9 @@ def make_player(
     game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], terms: PlayTerms,
     streams: Streams, learner: Learner | None,
 ) -> Player:  # fmt: skip
-    engine = Engine(blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT)
+    engine = Engine(
+        blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT, prefixes=terms.prefixes
+    )
     return Player(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
 
 
