@@ -7,7 +7,6 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -148,5 +147,5 @@ def _last_sign(paths: RunPaths) -> float:
     found = [0.0]
     for path in (paths.metrics, paths.events, paths.log):
         with contextlib.suppress(OSError):
-            found.append(Path(path).stat().st_mtime)
+            found.append(path.stat().st_mtime)
     return max(found)

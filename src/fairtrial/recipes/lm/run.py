@@ -144,7 +144,7 @@ class Run:
             str(version): {name: torch.from_numpy(value.copy()) for name, value in values.items()}
             for version, values in self._versions.items()
         }
-        counts = {"version": self.version, "generated": self.generated, "lag": self.lag}
+        counts = {"version": self.version, "generated": self.generated}
         return {"learner": self.learner.state(), "versions": versions, "counts": counts}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
