@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairtrial.core.paths import RunPaths
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Cache
 from fairtrial.recipes.lm.engine import Engine
@@ -102,7 +103,7 @@ class RemotePlayer:
     game: str
     vocabulary: Vocabulary
     blueprint: Blueprint
-    adapters: Path
+    run: RunPaths
     terms: PlayTerms
     seed: int
     learning: Terms
@@ -115,8 +116,4 @@ class RemotePlayer:
         )  # fmt: skip
 
     def _load(self, version: int) -> Values:
-        return load_adapter(version_folder(self.adapters, version))
-
-
-def version_folder(adapters: Path, version: int) -> Path:
-    return adapters / f"version-{version}"
+        return load_adapter(self.run.adapter(version))
