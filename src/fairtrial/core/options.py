@@ -149,6 +149,17 @@ class TorchOptions(LoopOptions):
     threads: int = option(1, "Threads per run.", role=Role.COMPUTE, ge=1)
 
 
+class CpuOptions(TorchOptions):
+    """For recipes that play as much as they learn: their networks are too small for another device."""
+
+    @field_validator("device")
+    @classmethod
+    def _on_the_processor(cls, device: str) -> str:
+        if device != "cpu":
+            raise ValueError("this recipe plays and learns on the CPU")
+        return device
+
+
 LOOP_OPTIONS = frozenset(TorchOptions.model_fields)
 
 

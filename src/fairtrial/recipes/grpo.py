@@ -7,12 +7,12 @@ import importlib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import INERT_OPTION, NO_GROUP_BASELINE
 from fairtrial.core.errors import UserError
-from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
 from fairtrial.recipes._hugging import hash_files
@@ -27,7 +27,7 @@ BUILT_IN = "tiny"
 MOST = 100_000
 
 
-class PlayOptions(TorchOptions):
+class PlayOptions(CpuOptions):
     """What a rollout, a training step, and `profile` take."""
 
     steps: int = option(
@@ -97,13 +97,6 @@ class PlayOptions(TorchOptions):
     @property
     def built_in(self) -> bool:
         return self.model == BUILT_IN
-
-    @field_validator("device")
-    @classmethod
-    def _on_the_processor(cls, device: str) -> str:
-        if device != "cpu":
-            raise ValueError("grpo plays and learns on the CPU")
-        return device
 
     @model_validator(mode="after")
     def _model_exists(self) -> PlayOptions:
