@@ -7,7 +7,7 @@ import importlib
 from pathlib import Path
 from typing import Literal
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import INERT_OPTION, NO_GROUP_BASELINE
@@ -15,7 +15,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
-from fairtrial.recipes._hugging import hash_files
+from fairtrial.recipes._hugging import hash_files, model_folder_or
 from fairtrial.recipes.lm.games import require_game
 
 SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
@@ -98,11 +98,7 @@ class PlayOptions(CpuOptions):
     def built_in(self) -> bool:
         return self.model == BUILT_IN
 
-    @model_validator(mode="after")
-    def _model_exists(self) -> PlayOptions:
-        if self.model != BUILT_IN and not (Path(self.model) / "config.json").is_file():
-            raise ValueError(f"model: {self.model} is neither '{BUILT_IN}' nor a folder with a config.json")
-        return self
+    _model_exists = field_validator("model")(model_folder_or(BUILT_IN))
 
     @model_validator(mode="after")
     def _game_is_installed(self) -> PlayOptions:
