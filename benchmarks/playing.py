@@ -7,9 +7,6 @@ Playing beside learning is compared with playing in between by the wall, because
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.figures import NOISE, Figure, estimated, exactly
-from benchmarks.measure import interleave, ratio_interval
+from benchmarks.measure import interleave, ratio_interval, told_by
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import compare_rounds
 from fairtrial.api.profile import ProfileTerms, profile
@@ -56,8 +53,8 @@ def measure(folder: Path) -> list[Figure]:
 
 
 def _learning(folder: Path) -> list[Figure]:
-    _told([*STUDY, "--store", str(folder / "learning")])
-    told = _told([*VERDICT, "--store", str(folder / "learning")])
+    store = ["--store", str(folder / "learning"), "--format", "json"]
+    _, told = (told_by("fairtrial", *words, *store) for words in (STUDY, VERDICT))
     [comparison] = told["comparisons"]
     effect = comparison["effect"]
     gains = ", ".join(f"{value:+.2f}" for value in effect["samples"])
@@ -68,12 +65,6 @@ def _learning(folder: Path) -> list[Figure]:
         Figure("trained − untrained", effect["value"], "", effect["low"], effect["high"], SEEDS, note=f"gains {gains}"),
         Figure("verdict of analyze is better", better, "", goal=exactly(1), note=told["sentence"]),
     ]
-
-
-def _told(words: list[str]) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "fairtrial", *words, "--format", "json"]
-    told: dict[str, Any] = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
-    return told
 
 
 def _run(store: Store, name: str, **options: Any) -> Run:
