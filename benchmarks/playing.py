@@ -166,7 +166,7 @@ def _buffer(store: Store) -> list[Figure]:
     }
 
     def step_ms(name: str) -> Callable[[], dict[str, Any]]:
-        terms = ProfileTerms(name, BUFFER_STEPS, store=store.root)
+        terms = ProfileTerms(name=name, steps=BUFFER_STEPS, store=store.root)
         return lambda: dict(profile("e2e", sides[name], terms).document)
 
     found = interleave({name: step_ms(name) for name in sides}, BUFFER_ROUNDS)
