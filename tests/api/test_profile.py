@@ -51,7 +51,13 @@ def test_every_line_of_the_plan_runs(cli: Cli, name: str) -> None:
     assert Path(document["snapshot"]).is_file() and (Path(document["trace"]) / "lanes.json").is_file()
     assert document["tokens"]["generated"] > 0
     trained = document["tokens_per_second"]["trained"]
-    assert trained is None if LINES[name].startswith("rollout") else trained > 0
+    mode = LINES[name].split()[0]
+    assert trained is None if mode == "rollout" else trained > 0
+    assert set(document["lanes"]) == {"rollout": {"generation"}, "trainer": {"training"}}.get(
+        mode, {"generation 1", "training"}
+    )
+    shown = cli("profile", "show", name).out
+    assert all((line in shown) == (mode == "e2e") for line in ("Training waited", "Policy lag", "Buffer:"))
     check = cli("profile", "check", name, "buffer_depth.configured<=3", "steps>=1")
     assert check.code == 0 and "✓" in check.out
 

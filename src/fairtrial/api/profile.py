@@ -185,6 +185,8 @@ def _both(run: Run, step: int, watch: Watch) -> Played:
 def _lanes(measured: Measured) -> list[Lane]:
     """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
     spans = spans_of_steps(measured.notes)
+    if measured.mode != "e2e":
+        return [Lane("generation" if measured.plays else "training", spans)]
     remote = [part for each in measured.played for part in each.rollout.parts if part.notes]
     if not remote:
         playing = [span for span in spans if span.phase in GENERATING]
