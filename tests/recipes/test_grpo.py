@@ -19,6 +19,7 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes import grpo
+from fairtrial.recipes.lm import crew
 from fairtrial.recipes.lm.nouns import Decision, Rollout, Trajectory
 from fairtrial.recipes.lm.rollouts import _advantages, samples_of
 from fairtrial.recipes.lm.run import Run
@@ -253,6 +254,21 @@ def test_a_player_that_is_killed_interrupts_the_run_and_says_how(with_data: Stor
         for step in range(2, 100):
             run.step(step, Watch())
     run.close()
+
+
+DEAF = "import signal, sys\nif sys.argv[0].endswith('crew.py'): signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+
+
+def test_a_player_that_does_not_want_to_end_is_ended(
+    with_data: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "WAIT_S", 0.2)
+    (tmp_path / "deaf.py").write_text(DEAF + GAME)
+    run = make(with_data, game=str(tmp_path / "deaf.py"), horizon=1, buffer_depth=1, opening_decisions=0)
+    player = run.take(1, Watch()).rollout.parts[0].player
+    run.close()
+    with pytest.raises(ProcessLookupError):
+        os.kill(player, 0)
 
 
 def test_steps_can_be_taken_back_and_depend_on_the_state_alone(with_data: Store) -> None:
