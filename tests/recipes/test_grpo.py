@@ -93,22 +93,25 @@ def test_starting_positions_are_replaced_when_the_policy_has_grown_older(with_da
 
 
 def test_samples_of_a_group_are_held_against_each_other(with_data: Store) -> None:
+    """And lie together by group, turn and prompt, each with the advantage of its own trajectory."""
     rollout = make(with_data, groups=3, samples=4).play(1, Watch())
-    samples = samples_of(rollout)
-    prompts = [sample.prompt for sample in samples]
-    assert len(samples) == len(rollout.decisions)
-    assert len(list(itertools.groupby(prompts))) <= len(set(prompts)) + 3, "samples of one prompt do not lie together"
+    wanted: dict[tuple[Any, ...], list[tuple[tuple[int, ...], float]]] = {}
     for group in range(3):
         mine = [each for each in rollout.trajectories if each.group == group]
         totals = np.array([each.total for each in mine])
-        wanted = (totals - totals.mean()) / totals.std() if totals.std() > 1e-9 else np.zeros(4)
-        given = {
-            sample.completion.tokens: sample.advantage
-            for sample in samples
-            if sample.prompt == mine[0].decisions[0].prompt
-        }
-        assert len(mine) == 4 and set(given.values()) <= {float(each) for each in wanted}
-    assert all(sample.reference is not None for sample in samples)
+        spread = totals.std() if totals.std() > 1e-9 else 1.0
+        for each, advantage in zip(mine, (totals - totals.mean()) / spread, strict=True):
+            for turn, decision in enumerate(each.decisions):
+                pack = wanted.setdefault((group, turn, decision.prompt), [])
+                pack.append((decision.completion.tokens, float(advantage)))
+    samples = samples_of(rollout)
+    assert len(samples) == len(rollout.decisions) == 3 * 4 * 2
+    left = iter(samples)
+    for (_, _, prompt), pack in sorted(wanted.items()):
+        given = list(itertools.islice(left, len(pack)))
+        assert {sample.prompt for sample in given} == {prompt}, "samples of one prompt do not lie together"
+        assert sorted((sample.completion.tokens, sample.advantage) for sample in given) == sorted(pack)
+    assert any(sample.advantage for sample in samples) and all(sample.reference is not None for sample in samples)
 
 
 @pytest.mark.parametrize("size", [2, 3, 6, 7])
