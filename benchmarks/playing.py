@@ -2,7 +2,8 @@
 
 Learning is by the command lines of docs/grpo.md, judged by Fairtrial's own analysis. Prompts are compared on identical
 positions in which units are moved, in turns; so are starting positions that are kept against such that are played anew.
-Playing beside learning is compared with playing in between by the wall, because that is all that it can gain.
+Playing beside learning is compared with playing in between by the wall, because that is all that it can gain. Equal
+processes are compared with each other, so that it is known how much of a difference between two is none.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import NOISE, Figure, estimated, exactly
+from benchmarks.figures import NOISE, Figure, at_most, estimated, exactly
 from benchmarks.measure import interleave, ratio_interval, told_by
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import compare_rounds
 from fairtrial.api.profile import ProfileTerms, profile
+from fairtrial.api.profile_diff import PROCESS_SPREAD
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes.grpo import PlayOptions
@@ -36,6 +38,7 @@ VERDICT = ["analyze", "learning"]
 ROUNDS, POSITIONS, SAMPLES = 20, 8, 8
 BUFFER_ROUNDS, BUFFER_STEPS = 4, 8
 MARGIN, ALPHA = 0.05, 0.05
+PROCESSES = 8
 AGAIN = "again"
 
 
@@ -49,6 +52,7 @@ def measure(folder: Path) -> list[Figure]:
         *(figure for game in ("orders", "diplomacy") for figure in _prompts(store, game)),
         *(figure for game in ("orders", "diplomacy") for figure in _positions(store, game)),
         *_buffer(store),
+        _processes(folder),
     ]
 
 
@@ -181,3 +185,15 @@ def _buffer(store: Store) -> list[Figure]:
             "in turns: overlap", max(each["bubbles"]["overlap_ms"] for each in found["in turns"]), "ms", goal=exactly(0)
         ),
     ]
+
+
+def _processes(folder: Path) -> Figure:
+    """How far the means of equal processes lie apart, which `profile diff` has to assume where it sees one of each."""
+    words = ["profile", "rollout", "--compact-prompts", "--store", str(folder / "processes"), "--format", "json"]
+    means = [told_by("fairtrial", *words)["step_ms"]["mean"] for _ in range(PROCESSES)]
+    spread = float(np.log(means).std(ddof=1))
+    note = f"{min(means):.1f} to {max(means):.1f} ms per step"
+    return Figure(
+        "standard deviation of the logarithms of mean times, equal processes of profile rollout", spread, "",
+        samples=PROCESSES, goal=at_most(PROCESS_SPREAD), note=note,
+    )  # fmt: skip
