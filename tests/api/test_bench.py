@@ -18,6 +18,7 @@ from fairtrial.core.registry import load_recipe, recipe_names
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
+from tests.own_recipe import PLAIN
 
 Cli = Callable[..., Answer]
 bench_runs = importlib.import_module("fairtrial.api.bench_runs")
@@ -182,48 +183,26 @@ def test_bench_takes_the_options_of_train_but_those_with_a_reason(name: str) -> 
 
 LOUD = """
 import os
-from fairtrial.core.options import LoopOptions, Role, option
-from fairtrial.core.specs import Metric
-
 print("loaded")
-SUMMARY = "Talks."
-REQUIRES = ()
-EXTRA = None
-METRIC = Metric("accuracy", "max")
 
 class Options(LoopOptions):
     leave: bool = option(False, "Ends the program.", role=Role.TRAINING)
     learning_rate: float = option(0.1, "Rate.", role=Role.TRAINING)
 
-class Loud:
-    def __init__(self, options):
-        self.options = options
-
+class Own(Plain):
     def step(self, step, watch):
         print("step", step)
         os.write(1, b"past Python\\n")
         if self.options.leave:
             raise SystemExit(3)
         return {"quality": 1.0}
-
-    def evaluate(self, split):
-        return {"accuracy": 0.5}
-
-    def state(self):
-        return {}
-
-    def load_state(self, state):
-        pass
-
-def build(options, setting):
-    return Loud(options)
 """
 
 
 @pytest.fixture
 def loud(tmp_path: Path) -> str:
     path = tmp_path / "a loud recipe.py"
-    path.write_text(LOUD)
+    path.write_text(PLAIN + LOUD)
     return str(path)
 
 
