@@ -309,7 +309,7 @@ def test_a_size_that_is_refused_does_not_prolong_the_others(store: Store, time: 
 def test_threads_do_not_keep_sizes_from_being_tried(with_data: Store) -> None:
     """A process that forks leaves its threads behind: what is tried there has one."""
     terms = BenchTerms(batches=20, store=with_data.root, batch_sizes=[100, 200], trials=False)
-    found = bench("classify", {"model": "cnn", "labels": 400, "threads": 2}, terms)
+    found = bench("classify", {"labels": 400, "threads": 2}, terms)
     assert found.sizes is not None and all(row.reason is None for row in found.sizes.rows)
 
 
@@ -393,6 +393,7 @@ def test_more_arithmetic_than_the_device_can_do_is_an_error(
         time.passes(1e-9)  # steps that take nanoseconds cannot be
         return time.now
 
+    monkeypatch.setattr("fairtrial.probe.calibration.REPEATS", 3)
     with pytest.raises(ImpossibleFigure, match="all that this device can do"):
         bench(
             "classify", {"labels": 200, "batch_size": 50}, BenchTerms(store=with_data.root, clock=clock, trials=False)

@@ -279,10 +279,10 @@ def test_steps_can_be_taken_back_and_depend_on_the_state_alone(with_data: Store)
     for options in ({}, {"buffer_depth": 1, "policy_lag": 0}):
         run = make(with_data, "back", **options)
         kept, losses = run.state(), []
-        for step in range(1, 4):
+        for step in (1, 2):
             losses.append(run.step(step, Watch())["loss"])
             run.load_state(kept)
-        assert len(losses) == 3 and run.version == 0
+        assert len(losses) == 2 and run.version == 0
         run.close()
 
 
