@@ -97,7 +97,7 @@ def _recipe(name: str) -> Check:
         recipe = load_recipe(name)
     except FairtrialError as error:
         return Check(label, False, error.message, error.hint)
-    missing = missing_packages(recipe)
+    missing = missing_packages(recipe.requires)
     if missing:
-        return Check(label, False, f"needs {', '.join(missing)}", install_command(recipe))
+        return Check(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
     return Check(label, True, recipe.summary)

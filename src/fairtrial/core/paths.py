@@ -114,6 +114,9 @@ class RunPaths:
         """Policy versions, each a folder that `peft` can read."""
         return self.root / "adapters"
 
+    def adapter(self, version: int) -> Path:
+        return self.adapters / f"version-{version}"
+
 
 @dataclass(frozen=True)
 class ProfilePaths:
