@@ -11,6 +11,7 @@ from benchmarks import (
     accuracies,
     calibration,
     choices,
+    cluster_ray,
     comparing,
     kill_lines,
     lab,
