@@ -7,6 +7,7 @@ other in one go: what is lost beyond a hundred seconds.
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import tempfile
@@ -35,9 +36,8 @@ def measure(folder: Path) -> list[Figure]:
 
 @contextmanager
 def _cluster(*cores: int) -> Iterator[Any]:
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    utilities = importlib.import_module("ray.cluster_utils")  # without its types, which say little
+    cluster = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
     try:
         for each in cores:
             cluster.add_node(num_cpus=each)
@@ -51,17 +51,19 @@ def _disturbed(folder: Path) -> list[Figure]:
     with _cluster(1, 1, 1) as cluster:
         words = ("--on", "ray", "--address", cluster.address, "--lost-after", "5")
         first = start(store, *words, log=log)
-        until(lambda: completed(store) >= 3 and len(beating(store)) == 3, "three runs, and three more on their way")
+        until(
+            lambda: completed(store) >= 3 and len(beating(store)) == 3, first, "three runs, and three more on their way"
+        )
         first.kill()
         first.wait()
         second = start(store, *words, log=log)
-        frozen = until(lambda: beating(store), "a run that goes on")
+        frozen = until(lambda: beating(store), second, "a run that goes on")
         os.kill(min(frozen.values()), signal.SIGSTOP)
-        until(lambda: completed(store) >= 9, "nine runs")
+        until(lambda: completed(store) >= 9, second, "nine runs")
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         cluster.add_node(num_cpus=1)
-        until(lambda: completed(store) >= 15, "fifteen runs")
-        job = next(iter(until(lambda: beating(store), "a run").values()))
+        until(lambda: completed(store) >= 15, second, "fifteen runs")
+        job = next(iter(until(lambda: beating(store), second, "a run").values()))
         os.kill(_parent(_parent(job)), signal.SIGSTOP)
         code = second.wait()
     if code != 0:

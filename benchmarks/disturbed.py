@@ -26,7 +26,8 @@ STUDY = "study"
 RUNS = 30
 LINE = (
     "launch", "classify", "--model", "linear", "--steps", "6000", "--checkpoint-every", "500",
-    "--variant", "slow:lr=0.002", "--variant", "fast:lr=0.01", "--seeds", "15", "--base-run-name", STUDY,
+    "--variant", "slow:learning_rate=0.002", "--variant", "fast:learning_rate=0.01", "--seeds", "15",
+    "--base-run-name", STUDY,
 )  # fmt: skip
 PATIENCE_S = 600.0
 Found = TypeVar("Found")
@@ -42,13 +43,13 @@ def start(store: Path, *words: str, log: Path) -> subprocess.Popen[bytes]:
         )  # fmt: skip
 
 
-def until(condition: Callable[[], Found], what: str) -> Found:
+def until(condition: Callable[[], Found], launcher: subprocess.Popen[bytes], what: str) -> Found:
     deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and launcher.poll() is None:
         if found := condition():
             return found
         time.sleep(0.1)
-    raise TimeoutError(f"{what} did not happen within {PATIENCE_S:g} s")
+    raise TimeoutError(f"{what}: not seen (status of the launcher: {launcher.poll()})")
 
 
 def runs_of(store: Path) -> list[RunPaths]:

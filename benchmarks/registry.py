@@ -62,4 +62,5 @@ BENCHMARKS = {
     "memory": Benchmark(memory.TITLE, memory.measure, step=6, slow=True),
     "playing": Benchmark(playing.TITLE, playing.measure, step=7, slow=True),
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
+    "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
 }

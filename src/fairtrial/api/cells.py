@@ -14,7 +14,7 @@ from fairtrial.core.canonical import content_hash, file_hash
 from fairtrial.core.errors import FairtrialError, RunsFailed, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
-from fairtrial.core.registry import LoadedRecipe, load_recipe, require_extra, require_installed
+from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.specs import Need, RunSpec
 from fairtrial.job import Request
@@ -101,7 +101,7 @@ class _Preparation:
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
         if getattr(options, "otlp", None) is not None:
-            require_extra("otlp", "opentelemetry.proto", what="--otlp")
+            require_packages("--otlp", ["opentelemetry.proto"], "otlp")
         data = recipe.data(options, self.cache)
         spec = spec.with_data(data.identity() if data else {})
         if spec.name not in self.known:

@@ -143,10 +143,6 @@ def require_installed(recipe: LoadedRecipe) -> None:
     require_packages(f"recipe '{recipe.name}'", recipe.requires, recipe.extra)
 
 
-def require_extra(extra: str, module: str, *, what: str) -> None:
-    require_packages(what, [module], extra)
-
-
 def missing_packages(packages: Sequence[str]) -> list[str]:
     return [name for name in packages if not _is_installed(name)]
 
