@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import os
 import queue
-import signal
 import socket
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
@@ -68,6 +68,7 @@ def _connect(address: str | None) -> None:
         return
     # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
         _require_answer(address)
@@ -81,6 +82,14 @@ def _connect(address: str | None) -> None:
     except (ConnectionError, TimeoutError, ValueError, OSError, RuntimeError) as error:
         raise _refusal(address, error) from error
     _connected = True
+    _hush(ray)
+
+
+def _hush(ray: Any) -> None:
+    """Ray prints pages about a node that is gone into our output, whatever it is told: we say it in a sentence."""
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
 
 
 def _leave() -> None:
@@ -168,6 +177,7 @@ class Slot:
     def __init__(self, preload: Sequence[str], fresh: bool, environment: Mapping[str, str]) -> None:
         os.environ.update(environment)
         self._launcher = LocalLauncher(1, preload, fresh=fresh)
+        self._launcher.wait_until_ready()
         self._to_stop: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
 
     def about(self) -> dict[str, Any]:
@@ -337,9 +347,9 @@ class RayLauncher:
     def _drop(self, seat: _Seat) -> None:
         ray = _ray()
         self._seats = [other for other in self._seats if other is not seat]
-        ray.kill(seat.actor)
         if seat.ready:
             _kill_on(seat.ready["node"], seat.ready["pid"])
+        ray.kill(seat.actor)
 
     def close(self) -> None:
         ray = _ray()
@@ -366,12 +376,7 @@ def _kill_on(node: str, pid: int) -> None:
     """Ray asks a process to end itself, which a frozen one cannot: its own machine ends it."""
     ray = _ray()
     there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
-    ray.remote(_kill).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(pid)
-
-
-def _kill(pid: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+    ray.remote(kill_with_children).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(pid)
 
 
 def _slot_failed(error: BaseException) -> FairtrialError:
