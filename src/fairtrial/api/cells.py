@@ -112,7 +112,7 @@ class _Preparation:
     def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
         source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
         where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
-        return Request(spec, self.store.root, {**self.environment, **source}, where)
+        return Request(spec, self.store.address, {**self.environment, **source}, where)
 
 
 def _need_spec(need: Need) -> RunSpec:

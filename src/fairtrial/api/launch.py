@@ -16,7 +16,7 @@ from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete,
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
-from fairtrial.core.paths import default_store, store_words
+from fairtrial.core.paths import NEEDS_STUDY, store_words
 from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
@@ -27,7 +27,7 @@ from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.series import unspell
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
 
 FEW = 3
@@ -38,7 +38,7 @@ class Launched:
     """How a study stands after a launch."""
 
     study: str
-    store: Path
+    store: str
     metric: str | None
     direction: str
     runs: Sequence[Run]
@@ -82,8 +82,9 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
         what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     devices = _devices(terms)
-    place = Store(default_store(store))
+    place = Store.at(store)
     place.check_writable()
+    place.pull(study.study, NEEDS_STUDY)
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     save_plan(place, study.to_dict())
@@ -157,7 +158,7 @@ def stand(
     kept = [cell.existing for cell in cells if cell.existing and cell.key not in made]
     return Launched(
         study=study.study,
-        store=store.root,
+        store=store.address,
         metric=metric,
         direction=direction,
         runs=runs,
@@ -204,7 +205,7 @@ def _cautions(
 
 
 def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
-    place = store_words(store.root)
+    place = store_words(store.address)
     name = shlex.quote(study)
     failed = [run for run in runs if run.status is Status.FAILED]
     shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]
@@ -228,7 +229,7 @@ class PlannedRun:
 def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[PlannedRun]:
     """Every cell of a study. Starts nothing and writes nothing."""
     recipe = load_checked_recipe(study.recipe)
-    place = Store(default_store(store))
+    place = open_store(store, study.study)
     planned = []
     for spec in plan_study(study, recipe):
         there = place.run(spec.study, spec.run_id)
@@ -268,6 +269,6 @@ def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list
 
 def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:
     """`<recipe>-<date>-<n>`, with the first n that is free."""
-    place = Store(default_store(store))
+    place = open_store(store)
     stem = f"{Path(recipe).stem}-{time.strftime('%Y%m%d')}"
     return next(f"{stem}-{n}" for n in range(1, 10_000) if load_plan(place, f"{stem}-{n}") is None)

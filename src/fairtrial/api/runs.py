@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UsageError, UserError, unknown
-from fairtrial.core.paths import default_store
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import REWIND, last_row, read_lines, read_series, unspell
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 
 Place = str | os.PathLike[str] | None
 Row = Mapping[str, Any]
@@ -64,7 +63,7 @@ def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, s
 
 
 def _existing(store: Place) -> Store:
-    place = Store(default_store(store))
+    place = open_store(store)
     if place.root.exists() and not place.root.is_dir():
         place.studies()  # says that it is a file
     return place

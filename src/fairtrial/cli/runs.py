@@ -98,9 +98,9 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     from collections import Counter
 
     if not rows:
-        from fairtrial.core.paths import default_store
+        from fairtrial.core.paths import store_address
 
-        out.say("No run matches." if filtered else f"No runs yet in {default_store(out.store)}.")
+        out.say("No run matches." if filtered else f"No runs yet in {store_address(out.store)}.")
         return
     counts = Counter(row["status"] for row in rows)
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())

@@ -11,7 +11,7 @@ import fcntl
 import os
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fairtrial.core.paths import RunPaths, StorePaths
@@ -27,10 +27,16 @@ class Claim:
 
     def __init__(self, paths: RunPaths) -> None:
         self.paths = paths
+        self.afterwards: Callable[[], None] = lambda: None
         self._descriptor = _lock(paths)
         _held.add(self)
 
     def release(self) -> None:
+        if self._descriptor is not None:
+            self.let_go()
+            self.afterwards()
+
+    def let_go(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -42,7 +48,7 @@ _held: weakref.WeakSet[Claim] = weakref.WeakSet()
 def _let_go_in_child() -> None:
     """A forked child, such as a worker that loads data, must not hold its parent's runs when the parent is gone."""
     for claim in list(_held):
-        claim.release()
+        claim.let_go()
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
