@@ -6,17 +6,19 @@ resolve data and needs → sort out what is done → run the needs → run the r
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import content_hash, file_hash
-from fairtrial.core.errors import FairtrialError, RunsFailed, UserError
+from fairtrial.core.errors import FairtrialError, RunsFailed, StoreError, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_extra, require_installed
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.specs import Need, RunSpec
+from fairtrial.core.words import counted
 from fairtrial.job import Request
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import Schedule, Ticket
@@ -150,7 +152,19 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
             _run(list(needs.values()), store, launcher, terms)
         for cell in missing:
             require_needs(cell, store)
-        return _run(missing, store, launcher, terms)
+        tickets = _run(missing, store, launcher, terms)
+    _push_rest(store, terms)
+    return tickets
+
+
+def _push_rest(store: Store, terms: Terms) -> None:
+    """What killed jobs, or jobs that could not reach a shared store, have left on this machine."""
+    left = store.push()
+    if left:
+        terms.tell(
+            f"{counted(len(left), 'run')} of this machine did not reach {store.url} completely; nothing is lost. "
+            f"Push them with: fairtrial runs sync --store {shlex.quote(store.address)}"
+        )
 
 
 def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
@@ -158,6 +172,8 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
 
     def look(key: str) -> Outcome | None:
         spec = by_key[key].spec
+        with contextlib.suppress(StoreError):  # a shared store that is out of reach is asked again
+            store.pull(spec.study)
         run = load_run(store.paths.run(spec.study, spec.run_id))
         if run and run.metadata["fingerprint"] != spec.fingerprint:
             return Outcome(Status.FAILED, "another launcher made this cell with other options")

@@ -119,19 +119,21 @@ def _run_missing(
     slots = min(terms.jobs or terms.gpus or len(os.sched_getaffinity(0)), len(missing))
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
     how = Terms(terms.timeout, terms.retries, terms.retry_failed, terms.watch, terms.tell, terms.stack)
-    with closing(LocalLauncher(slots, _preload(missing, recipe), fresh=several_threads, devices=devices)) as launcher:
+    with closing(
+        LocalLauncher(slots, _preload(missing, recipe, store), fresh=several_threads, devices=devices)
+    ) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
 
 
-def _preload(missing: Sequence[Cell], recipe: LoadedRecipe) -> list[str]:
+def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> list[str]:
     """What the process that jobs are forked from loads once for all of them."""
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
     words = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs.values())}
     counted = [cell for cell in (*missing, *needs.values()) if cell.stack_key is None]
     # Counting the operations of a step brings this in; runs that are made for stacks count their own.
     counting = ["torch._dynamo"] if counted and "torch" in recipe.requires else []
-    return [*sorted(words), *counting, "pyarrow.parquet"]
+    return [*sorted(words), *counting, "pyarrow.parquet", *store.modules]
 
 
 def stand(

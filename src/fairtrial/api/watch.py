@@ -11,9 +11,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairtrial.api.runs import Place, last_step
+from fairtrial.api.runs import last_step
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import RunPaths, run_id
+from fairtrial.core.paths import Place, RunPaths, run_id
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows

@@ -137,10 +137,14 @@ class Lease:
                 hint="What was recorded here is kept; the other machine goes on.",
             )
 
+    @property
+    def beat_due(self) -> float:
+        return self._beaten + self._lease_s / BEATS
+
     def beat(self) -> None:
         """Give a sign of life when one is due, and see whether somebody has taken over."""
         now = time.monotonic()
-        if self.lost or now - self._beaten < self._lease_s / BEATS:
+        if self.lost or now < self.beat_due:
             return
         self._beats += 1
         self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._beats, "at": time.time()})})

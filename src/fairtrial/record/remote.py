@@ -207,6 +207,12 @@ def _open(url: str, _pid: int) -> Remote:
     return Remote(url)
 
 
+def module_of(url: str) -> str:
+    """What speaks to such a store."""
+    _, module = _EXTRAS.get(url.partition("://")[0], ("", "fsspec"))
+    return f"{module}.core"
+
+
 def _file_system(scheme: str, url: str) -> Any:
     extra, module = _EXTRAS.get(scheme, ("s3", "fsspec"))
     if importlib.util.find_spec(module) is None:

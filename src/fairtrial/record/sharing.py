@@ -118,7 +118,7 @@ def pull(
         objects = remote.list(study)
         wanted = {names: store.paths.run(names.study, names.run) for names in _runs(store, study, objects)}
         stands = look(remote, wanted, objects)
-        waiting = [stand for stand in stands if _is_to_be_brought(store, stand)]
+        waiting = [stand for stand in stands if _is_to_be_brought(store, stand, checkpoints)]
         for start in range(0, len(waiting), AT_ONCE):
             some = waiting[start : start + AT_ONCE]
             if len(waiting) > AT_ONCE:
@@ -136,7 +136,7 @@ def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
     return {SharedPaths(*pair) for pair in there | here if not any(part.startswith(".") for part in pair)}
 
 
-def _is_to_be_brought(store: Store, stand: Stand) -> bool:
+def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
     """Whether a run has changed there. What was overtaken or removed there is set aside here."""
     if is_claimed(stand.paths):
         return False
@@ -149,6 +149,8 @@ def _is_to_be_brought(store: Store, stand: Stand) -> bool:
     if stand.source is None:
         return False
     if known is None or stand.source != PLAIN or known.source != PLAIN or known.is_ahead:
+        return True
+    if any(map(checkpoints, known.absent)):
         return True
     tags = {name.removeprefix(f"{stand.names.root}/"): entry.tag for name, entry in stand.objects.items()}
     plain = {name: tag for name, tag in tags.items() if not name.startswith(".")}

@@ -65,6 +65,15 @@ class Store:
 
         return StoreCache(self.paths.cache)
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What a process that writes this store will import."""
+        if not self.url:
+            return ()
+        from fairtrial.record.remote import module_of
+
+        return ("fairtrial.record.sharing", module_of(self.url))
+
     def check_writable(self) -> None:
         """Say at once, before any work, when this cannot be a store."""
         if self.url:

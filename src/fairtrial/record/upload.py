@@ -28,7 +28,9 @@ from fairtrial.record.leases import Lease
 from fairtrial.record.remote import Remote, Unreachable
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
 
-FIRST_LOOK_S, LOOK_S, LONGEST_LOOK_S = 2.0, 5.0, 60.0
+LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
+LOOKS = 20
+"""A run is looked at again when it is older by such a part: a long run must not become a million objects."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 MOST_BYTES = 4 << 20
 """What goes up in one piece with others; larger files go up one by one."""
@@ -91,7 +93,7 @@ class Shipment:
     trouble: FairtrialError | None = None
     progress: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)
-    looked: float = field(default_factory=lambda: time.monotonic() - LOOK_S + FIRST_LOOK_S)
+    looked: float = field(default_factory=time.monotonic)
     _manifest: bytes = b""
     _hashes: dict[tuple[int, int, int], str] = field(default_factory=dict)
 
@@ -105,17 +107,26 @@ class Shipment:
 
     @property
     def due(self) -> float:
-        """When to look again: the longer it has run, the less often, so that a long run is not a million objects."""
-        age = time.monotonic() - self.began
-        return 0.0 if self.ending else self.looked + min(LONGEST_LOOK_S, max(LOOK_S, age / 60))
+        """When something has to be done for it."""
+        return 0.0 if self.ending else min(self._look_due, self.lease.beat_due)
+
+    @property
+    def _look_due(self) -> float:
+        return self.looked + min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
+
+    def tend(self) -> None:
+        """Do what is due."""
+        if time.monotonic() >= self._look_due:
+            self.bring()
+        else:
+            self.lease.beat()
 
     def bring(self) -> Manifest | None:
         """Send what is new; gives what is there now, or None where nothing could be told yet."""
         self.lease.beat()
         self._moved()
-        if self.lease.lost:
-            return None
-        moment = self._moment()
+        self.looked = time.monotonic()
+        moment = None if self.lease.lost else self._moment()
         if moment is None:
             return None
         pieces, lengths = self._pieces(moment.appended)
@@ -127,7 +138,6 @@ class Shipment:
         if content != self._manifest:
             self._send({self.names.manifest(self.lease.token): content})
             self._manifest = content
-        self.looked = time.monotonic()
         return manifest
 
     def close(self) -> None:
@@ -304,7 +314,7 @@ def _ship(shipment: Shipment) -> bool:
         if is_ending:
             shipment.close()
         else:
-            shipment.bring()
+            shipment.tend()
     except Unreachable as error:
         shipment.trouble = error
         return False
@@ -316,7 +326,6 @@ def _ship(shipment: Shipment) -> bool:
         shipment.trouble = FairtrialError(f"{type(error).__name__}: {error}")
     else:
         shipment.trouble = None
-    shipment.looked = time.monotonic()
     if is_ending or shipment.lease.lost:
         shipment.over.set()
     return True
