@@ -257,7 +257,7 @@ class _Attempt:
     def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
         spec, store = self.request.spec, self.store
         for need in self.request.needs.values():
-            store.fetch(*need)
+            store.fetch(*need, steps=False)
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
         data = recipe.data(options, store.cache)

@@ -190,7 +190,7 @@ def test_a_server_that_is_away_delays_the_upload_and_nothing_else(
         assert process.poll() is None, "it waits for what is on its way"
     _, told = process.communicate(timeout=60)
     assert process.returncode == 0, told
-    make(store, "fake", **FAKE, step_time=0.02)
+    make(store, "fake", **FAKE)
     other = at(url, tmp_path / "there", monkeypatch)
     assert series_of(other) == series_of(store) and ".live" not in " ".join(names_below(url))
 
@@ -208,7 +208,7 @@ def test_what_could_not_be_brought_in_time_is_pushed_later(
     assert claims(url) == ["claim"]
     synced = cli("runs", "sync", "--store", url, "--format", "json")
     assert synced.code == 0 and synced.json["pushed"] == 1 and synced.json["left"] == [], synced.err
-    make(store, "fake", **FAKE, step_time=0.02)
+    make(store, "fake", **FAKE)
     assert series_of(at(url, tmp_path / "there", monkeypatch)) == series_of(store)
     assert claims(url) == ["claim", "end"]
 
@@ -237,7 +237,7 @@ def test_a_frozen_machine_is_overtaken_and_can_change_nothing_when_it_wakes(
     assert frozen.returncode == 4 and "taken over by another machine" in words_of_frozen
     after = {n: e.tag for n, e in open_remote(url).list("s/v.seed1").items() if "/.live/" not in n}
     assert after == before, "whoever was overtaken writes where nobody looks"
-    make(store, "fake", **FAKE, step_time=0.1)
+    make(store, "fake", **FAKE)
     here.pull()
     assert series_of(here) == series_of(store)
     run = here.run("s", "v.seed1")
@@ -285,7 +285,7 @@ def test_a_killed_run_is_resumed_at_once_by_its_own_machine(url: str, store: Sto
     again = train(url, "--step-time", "0.05")
     _, told = again.communicate(timeout=60)
     assert again.returncode == 0, told
-    make(store, "fake", **FAKE, step_time=0.05)
+    make(store, "fake", **FAKE)
     assert series_of(here) == series_of(store)
     assert claims(url) == ["claim", "claim", "end"]
 
@@ -420,7 +420,7 @@ def test_runs_sync_makes_an_ordinary_store(url: str, cli: Cli, tmp_path: Path) -
 def test_an_address_that_cannot_be_a_store_is_one_sentence_and_a_hint(
     url: str, cli: Cli, tmp_path: Path, address: str, said: str
 ) -> None:
-    answer = cli("launch", "fake", "--seeds", "1", "--store", address)
+    answer = cli("launch", "fake", "--seeds", "1", "--base-run-name", "s", "--store", address)
     assert answer.code == 1 and said in answer.err and "Hint" in answer.err
     assert "Traceback" not in answer.err and not (tmp_path / "here").exists()
 

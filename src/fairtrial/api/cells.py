@@ -153,13 +153,13 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
         for cell in missing:
             require_needs(cell, store)
         tickets = _run(missing, store, launcher, terms)
-    _push_rest(store, terms)
+    _push_rest(store, sorted({cell.spec.study for cell in (*missing, *needs.values())}), terms)
     return tickets
 
 
-def _push_rest(store: Store, terms: Terms) -> None:
+def _push_rest(store: Store, studies: Sequence[str], terms: Terms) -> None:
     """What killed jobs, or jobs that could not reach a shared store, have left on this machine."""
-    left = store.push()
+    left = store.push(studies)
     if left:
         terms.tell(
             f"{counted(len(left), 'run')} of this machine did not reach {store.url} completely; nothing is lost. "

@@ -58,7 +58,7 @@ def sync_store(
     if to is not None:
         _copy_out(place, studies or known, Path(to).expanduser().absolute())
     folder = place.root if to is None else Path(to)
-    return SyncedStore(place.url, folder, moved.runs, moved.received, pushed.pushed, left_here(place))
+    return SyncedStore(place.url, folder, moved.runs, moved.received, pushed.pushed, left_here(place, studies))
 
 
 def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:

@@ -260,7 +260,7 @@ def watch_command(out: Output, study: str, once: bool) -> int:
 def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str | None) -> int:
     """Bring a shared store up to date here, and push to it what this machine still holds.
 
-    Ends with 4 if something is still here alone, such as a run that is being made.
+    Ends with 4 if something of a run that has ended is still here alone.
     """
     from fairtrial.api.stores import sync_store
 

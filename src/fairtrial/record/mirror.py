@@ -278,11 +278,15 @@ class Pull:
             self._tags[name] = self.files[name][1]
 
 
+def not_of_a_step(name: str) -> bool:
+    return f"/{STEP}" not in name
+
+
 def needed_to_resume(files: Iterable[str]) -> Chosen:
     """Of the checkpoints that a run goes on from, the newest is enough; whatever else there is, is needed too."""
     steps = [int(name.rpartition(STEP)[2].removesuffix(".pt")) for name in files if f"/{STEP}" in name]
     newest = f"/{STEP}{max(steps)}.pt" if steps else ""
-    return lambda name: f"/{STEP}" not in name or name.endswith(newest)
+    return lambda name: not_of_a_step(name) or name.endswith(newest)
 
 
 def set_aside(paths: RunPaths, folder: Path) -> None:

@@ -172,7 +172,8 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
     """Bring a run with its checkpoints, unless they are here."""
     paths = store.paths.run(study, run)
     known = read_tracking(paths)
-    if known and (known.is_ahead or (not known.absent and (known.mine or known.source == PLAIN))):
+    is_here = known and not any(map(checkpoints, known.absent)) and (known.mine or known.source == PLAIN)
+    if is_here or (known and known.is_ahead):
         return
     remote, _ = reach(store)
     [stand] = _look_at(remote, SharedPaths(study, run), paths)
@@ -287,12 +288,13 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
     return done
 
 
-def left_here(store: Store) -> list[str]:
-    """The runs of which this machine holds what the store does not have."""
-    found = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in store.directories()]
+def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
+    """The runs of which this machine holds what the store does not have, and that nobody is making any more."""
+    where = [found for study in studies or store.studies() for found in store.directories(study)]
+    found = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in where]
     return [
         f"{study}/{run}" for study, run, paths in found
-        if (known := read_tracking(paths)) and known.is_ahead and paths.metadata.exists()
+        if (known := read_tracking(paths)) and known.is_ahead and paths.metadata.exists() and not is_claimed(paths)
     ]  # fmt: skip
 
 

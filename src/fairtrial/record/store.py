@@ -98,12 +98,13 @@ class Store:
 
             pull_fresh(self, studies)
 
-    def fetch(self, study: str, run: str) -> None:
-        """Bring a run with its checkpoints here, unless they are."""
+    def fetch(self, study: str, run: str, *, steps: bool = True) -> None:
+        """Bring a run with its checkpoints here, unless they are; without `steps` only the best and the last."""
         if self.url:
+            from fairtrial.record.mirror import everything, not_of_a_step
             from fairtrial.record.sharing import fetch
 
-            fetch(self, study, run)
+            fetch(self, study, run, everything if steps else not_of_a_step)
 
     def push_events(self, study: str, run: str) -> None:
         """Something was added to the events of a run that has ended."""
@@ -120,7 +121,7 @@ class Store:
 
         with contextlib.suppress(StoreError):
             push(self, studies)
-        return left_here(self)
+        return left_here(self, studies)
 
     def studies(self) -> list[str]:
         return sorted(entry.name for entry in _folders(self.root))
