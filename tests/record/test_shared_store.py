@@ -276,6 +276,33 @@ def test_a_kill_after_the_end_leaves_a_run_that_others_complete(
     assert run_cell(request).already_done
 
 
+def test_a_run_that_ends_while_another_machine_looks_at_it_is_not_made_again(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Store.at(url)
+    request = request_for(here, "fake", **FAKE)
+
+    def end_without_plain_names() -> None:
+        upload.publish_run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+        run_cell(request)
+
+    assert wait(forked(end_without_plain_names)) == -signal.SIGKILL
+    read_many = Remote.read_many
+
+    def read_too_late(self: Remote, names: Any) -> dict[str, bytes]:
+        wanted = list(names)
+        if any(name.endswith("manifest.json") for name in wanted):
+            monkeypatch.setattr(Remote, "read_many", read_many)
+            assert here.push() == [] and not [name for name in names_below(url) if name.startswith(".live")]
+        return read_many(self, wanted)
+
+    monkeypatch.setattr(Remote, "read_many", read_too_late)
+    with monkeypatch.context() as machine:
+        machine.setenv("FAIRTRIAL_MIRRORS", str(tmp_path / "there"))
+        assert run_cell(request).already_done
+    assert claims(url) == ["claim", "end"]
+
+
 def test_a_killed_run_is_resumed_at_once_by_its_own_machine(url: str, store: Store) -> None:
     here = Store.at(url)
     process = train(url, "--step-time", "0.05")

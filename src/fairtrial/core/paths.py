@@ -269,8 +269,13 @@ class SharedPaths:
     def segment(self, token: int, file: str, offset: int) -> str:
         return f"{self.live}/{token:08d}/{file}/{offset:015d}"
 
-    def blob(self, sha256: str) -> str:
-        return f"{self.live}/blobs/{sha256}"
+    def blob(self, token: int, sha256: str) -> str:
+        return f"{self.live}/{token:08d}/files/{sha256}"
+
+    def token_of(self, name: str) -> int | None:
+        """The token below which an object lies; None where it is no part of a run that is being made."""
+        below = name.removeprefix(f"{self.live}/")
+        return None if below == name else int(below.partition("/")[0])
 
 
 SHARED_MARKER = ".fairtrial.json"

@@ -83,14 +83,16 @@ PLAIN = "plain"
 
 def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: Link | None) -> str | None:
     """Where the files of the run are: `plain`, or below a token; None where there are none."""
+    plain = PLAIN if names.metadata in objects else None
     if top is None or top.kind == "gone":
-        return PLAIN if top is None and names.metadata in objects else None
+        return plain if top is None else None
     token = top.token if top.is_claim else top.of
     if names.manifest(token) in objects:
         return str(token)
-    if top.is_claim:
-        return top.prior
-    return PLAIN if top.publish else parse_link(remote.read(names.claim(top.of))).prior
+    if not top.is_claim and top.publish:
+        return plain
+    prior = top.prior if top.is_claim else parse_link(remote.read(names.claim(top.of))).prior
+    return prior if prior not in (None, PLAIN) and names.manifest(int(prior or 0)) in objects else plain
 
 
 def note_pulse(
@@ -149,11 +151,7 @@ class Lease:
         self._beats += 1
         self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._beats, "at": time.time()})})
         self._beaten = now
-        try:
-            self.remote.read(self.names.claim(self.token + 1))
-        except FileNotFoundError:
-            return
-        self.lost = True
+        self.lost = self.remote.exists(self.names.claim(self.token + 1))
 
     def end(self, kind: str, *, status: str | None = None, publish: bool = False) -> bool:
         """Leave the claim, and say how the run stands; False where it was lost before."""

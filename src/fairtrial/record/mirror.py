@@ -11,7 +11,7 @@ import functools
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairtrial.core.canonical import file_hash
@@ -109,8 +109,16 @@ def everything(_name: str) -> bool:
     return True
 
 
-def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False) -> int:
-    """Make the files here those that are there; returns how many bytes were read.
+@dataclass
+class Brought:
+    """How many bytes were read, and the runs that changed their place while they were read."""
+
+    size: int = 0
+    moved: list[Stand] = field(default_factory=list)
+
+
+def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False) -> Brought:
+    """Make the files here those that are there.
 
     `checkpoints` chooses among the files below folders. Those that are not chosen stay there, and are noted. A run that
     a process of this machine is making is left alone, unless the caller is that process and has it `held`.
@@ -120,11 +128,17 @@ def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothi
         live[name].manifest = Manifest.from_bytes(content)
     pulls = [Pull(stand, checkpoints) for stand in stands if stand.source == PLAIN or stand.manifest]
     contents = remote.read_many(name for pull in pulls for name in pull.small())
-    size = sum(map(len, contents.values()))
+    found = Brought(sum(map(len, contents.values())), [s for s in live.values() if s.manifest is None])
     for pull in pulls:
+        if not contents.keys() >= set(pull.small()):
+            found.moved.append(pull.stand)
+            continue
         with contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
-            size += pull.apply(remote, contents) if held or mine else 0
-    return size
+            try:
+                found.size += pull.apply(remote, contents) if held or mine else 0
+            except FileNotFoundError:
+                found.moved.append(pull.stand)
+    return found
 
 
 @contextlib.contextmanager
@@ -157,7 +171,7 @@ class Pull:
         """Every whole file: name here → name there, tag, size."""
         if self.stand.manifest:
             return {
-                name: (self.names.blob(facts["sha256"]), facts["sha256"], facts["size"])
+                name: (self.names.blob(facts["token"], facts["sha256"]), facts["sha256"], facts["size"])
                 for name, facts in self.stand.manifest.files.items()
             }
         skip = len(self.names.root) + 1
@@ -213,8 +227,8 @@ class Pull:
         self._write_metadata(contents)
         known = self.stand.tracking
         token = self.stand.manifest.token if self.stand.manifest else known.token
-        absent = {name: {"sha256": tag, "size": bytes_} for name, (_, tag, bytes_) in self.files.items()
-                  if not (self.paths.root / name).is_file()}  # fmt: skip
+        facts = self.stand.manifest.files if self.stand.manifest else {}
+        absent = {name: facts.get(name, {}) for name in self.files if not (self.paths.root / name).is_file()}
         source = self.stand.source or ""
         write_tracking(self.paths, replace(
             known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent

@@ -95,6 +95,13 @@ class Remote:
                     raise content
         return {wanted[name]: content for name, content in found.items() if isinstance(content, bytes)}
 
+    def exists(self, name: str) -> bool:
+        try:
+            self.read(name)
+        except FileNotFoundError:
+            return False
+        return True
+
     def download(self, name: str, path: Path) -> None:
         with self._errors(missing_is_fine=True):
             self._files.get_file(self._at(name), str(path))

@@ -123,10 +123,22 @@ def pull(
             some = waiting[start : start + AT_ONCE]
             if len(waiting) > AT_ONCE:
                 tell(f"Bringing runs {start + 1} to {start + len(some)} of {len(waiting)} …")
-            found += Synced(len(some), bring(remote, some, checkpoints))
+            found += Synced(len(some), _bring_all(remote, some, checkpoints))
         for each in {name.partition("/")[0] for name in objects if "/" in name}:
             _bring_plan(store, remote, each, objects)
     return found
+
+
+def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen) -> int:
+    """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
+    size = 0
+    for _ in range(3):
+        brought = bring(remote, stands, checkpoints)
+        size += brought.size
+        stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths)]
+        if not stands:
+            break
+    return size
 
 
 def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
@@ -176,8 +188,7 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
     if is_here or (known and known.is_ahead):
         return
     remote, _ = reach(store)
-    [stand] = _look_at(remote, SharedPaths(study, run), paths)
-    bring(remote, [stand], checkpoints)
+    _bring_all(remote, _look_at(remote, SharedPaths(study, run), paths), checkpoints)
 
 
 def _look_at(remote: Remote, names: SharedPaths, paths: RunPaths) -> list[Stand]:
@@ -213,12 +224,17 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
     if stand.is_overtaken:
         set_aside(paths, store.paths.archive(names.study))
         stand.tracking, stand.before = Tracking(), None
+    has_ended = stand.top is None or not stand.top.is_claim
     if stand.tracking.is_ahead:
-        if _is_result(paths) or not (stand.top and stand.top.is_claim):
+        if _is_result(paths) or has_ended:
             _push_run(remote, mirror, stand)
             return None if _is_result(paths) else _join(store, paths)
-    elif not (stand.top and stand.top.is_claim) and stand.source:
-        bring(remote, [stand], held=True)
+    elif has_ended and stand.source:
+        if bring(remote, [stand], held=True).moved:
+            return _join(store, paths)
+        if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
+            _push_run(remote, mirror, replace(stand, tracking=read_tracking(paths) or Tracking()))
+            return _join(store, paths)
         if _is_result(paths):
             return None
     lease = Lease.take(
@@ -228,16 +244,18 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     if stand.source and not stand.tracking.is_ahead:
         [now] = _look_at(remote, names, paths)  # what the last one had written before it was overtaken
-        stand.objects, stand.tracking = {**stand.objects, **now.objects}, read_tracking(paths) or Tracking()
-        bring(remote, [stand], _for_resume(remote, stand), held=True)
-    return start_shipment(lease, paths, read_tracking(paths))
+        stand.objects, stand.tracking = now.objects, read_tracking(paths) or Tracking()
+        _bring_to_resume(remote, stand)
+    return start_shipment(lease, paths, stand.manifest)
 
 
-def _for_resume(remote: Remote, stand: Stand) -> Chosen:
-    if stand.source == PLAIN:  # its checkpoints have no other home than the plain names, which are to be replaced
-        return everything
-    manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
-    return needed_to_resume(manifest.files)
+def _bring_to_resume(remote: Remote, stand: Stand) -> None:
+    chosen: Chosen = everything  # plain files have no other home, and are to be replaced
+    if stand.source != PLAIN:
+        manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+        chosen = needed_to_resume(manifest.files)
+    if bring(remote, [stand], chosen, held=True).moved:
+        raise StoreError(f"{stand.names.root} changed in {remote.url} while it was claimed", hint="Try again.")
 
 
 def _is_result(paths: RunPaths) -> bool:

@@ -10,6 +10,7 @@ leaves the manifest: whoever comes next repeats what is missing.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -21,7 +22,7 @@ from typing import Any
 import orjson
 
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.errors import FairtrialError
+from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
 from fairtrial.core.runs import Status
 from fairtrial.record.leases import Lease
@@ -86,7 +87,7 @@ class Shipment:
     paths: RunPaths
     absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
-    blobs: set[str] = field(default_factory=set)
+    blobs: dict[str, int] = field(default_factory=dict)
     over: threading.Event = field(default_factory=threading.Event)
     ending: bool = False
     arrived: bool = False
@@ -133,7 +134,8 @@ class Shipment:
         self._send_files(moment.files, pieces)
         self._send(pieces)
         self.sent |= lengths
-        manifest = replace(moment, appended=lengths)
+        files = {name: {**facts, "token": self._token_of(name, facts)} for name, facts in moment.files.items()}
+        manifest = replace(moment, appended=lengths, files=files)
         content = manifest.to_bytes()
         if content != self._manifest:
             self._send({self.names.manifest(self.lease.token): content})
@@ -203,21 +205,27 @@ class Shipment:
             try:
                 if file_hash(staged) != facts["sha256"]:
                     raise FileNotFoundError(name)
+                there = self.names.blob(self.lease.token, facts["sha256"])
                 if facts["size"] < MOST_BYTES:
-                    pieces[self.names.blob(facts["sha256"])] = staged.read_bytes()
+                    pieces[there] = staged.read_bytes()
                 else:
-                    self.remote.upload(staged, self.names.blob(facts["sha256"]), self._moved)
+                    self.remote.upload(staged, there, self._moved)
                     self._moved()
                     self.lease.beat()
             finally:
                 staged.unlink(missing_ok=True)
-            self.blobs.add(facts["sha256"])
+            self.blobs[facts["sha256"]] = self.lease.token
+
+    def _token_of(self, name: str, facts: Mapping[str, Any]) -> int:
+        """The claim under which a file was brought; it is not brought again by the next one."""
+        return int(facts["token"] if name in self.absent else self.blobs[facts["sha256"]])
 
     def _send(self, pieces: dict[str, bytes]) -> None:
         try:
             self.remote.write(pieces)
         except BaseException:
-            self.blobs -= {name.rpartition("/")[2] for name in pieces}
+            for name in pieces:
+                self.blobs.pop(name.rpartition("/")[2], None)
             raise
         self._moved()
 
@@ -240,21 +248,28 @@ def _read(path: Path, start: int, end: int) -> bytes:
 def publish_run(remote: Remote, names: SharedPaths, manifest: Manifest, paths: RunPaths) -> dict[str, str]:
     """Give the files of a run that has ended their plain names; returns the tags of the objects.
 
-    The manifest goes when everything else is in place: from then on the plain names count.
+    The manifest goes when everything else is in place: from then on the plain names count. Two may do this at once, and
+    do the same; but what somebody made after this end must not be changed.
     """
+    if remote.exists(names.claim(manifest.token + 2)):
+        return {}
     shown = {name: facts for name, facts in manifest.files.items() if not Path(name).name.startswith(".")}
     grown = {path.name: path for path in paths.appended if manifest.appended.get(path.name)}
     small = {name for name in grown if manifest.appended[name] < MOST_BYTES}
     remote.write({names.plain(name): _read(grown[name], 0, manifest.appended[name]) for name in small})
     for name in grown.keys() - small:
         remote.upload(grown[name], names.plain(name))
-    remote.copy([(names.blob(facts["sha256"]), names.plain(name)) for name, facts in shown.items()])
+    with contextlib.suppress(FileNotFoundError):  # another has done it, and cleaned up
+        remote.copy([(names.blob(facts["token"], facts["sha256"]), names.plain(n)) for n, facts in shown.items()])
     remote.write({names.metadata: manifest.metadata.encode()})
     objects = remote.list(names.root)
     plain = {names.plain(name) for name in (*shown, *grown, paths.metadata.name)}
-    remote.delete([names.manifest(manifest.token)])
-    remote.delete([n for n in objects if n not in plain and not n.startswith(f"{names.claims}/")
-                   and n != names.manifest(manifest.token)])  # fmt: skip
+    if not plain <= objects.keys():
+        lost = ", ".join(sorted(plain - objects.keys()))
+        raise StoreError(f"{remote.url} lost {lost}", hint="What is here is kept: fairtrial runs sync tries again.")
+    stale = [name for name in objects if name not in plain and not name.startswith(f"{names.root}/.")]
+    remote.delete([names.manifest(manifest.token), *stale])
+    remote.delete([name for name in objects if (names.token_of(name) or manifest.token + 1) <= manifest.token])
     return {name[len(names.root) + 1 :]: entry.tag for name, entry in objects.items() if name in plain}
 
 
@@ -339,13 +354,12 @@ def uploader() -> Uploader:
     return _uploaders.setdefault(os.getpid(), Uploader())
 
 
-def start_shipment(lease: Lease, paths: RunPaths, known: Tracking | None) -> Shipment:
-    write_tracking(paths, Tracking(lease.token, mine=True, absent=known.absent if known else {}))
-    shipment = Shipment(lease, paths, absent=read_absent(paths))
+def start_shipment(lease: Lease, paths: RunPaths, there: Manifest | None) -> Shipment:
+    """`there`: what the last claim has left, of which nothing has to be brought again."""
+    known = read_tracking(paths)
+    absent = known.absent if known else {}
+    write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
+    blobs = {facts["sha256"]: facts["token"] for facts in there.files.values()} if there else {}
+    shipment = Shipment(lease, paths, absent=absent, blobs=blobs)
     uploader().add(shipment)
     return shipment
-
-
-def read_absent(paths: RunPaths) -> Mapping[str, Mapping[str, Any]]:
-    known = read_tracking(paths)
-    return known.absent if known else {}
