@@ -20,7 +20,7 @@ from fairtrial.api.profile_figures import Measured, Played, document_of
 from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
-from fairtrial.core.paths import ProfilePaths, RunPaths, default_store
+from fairtrial.core.paths import ProfilePaths, RunPaths
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Setting, Watch
@@ -83,7 +83,7 @@ def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: Profile
     if mode not in MODES:
         raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
     name = check_profile_name(terms.name or mode)
-    store = Store(default_store(terms.store))
+    store = Store.at(terms.store)
     store.check_writable()
     chosen = _options(options or {}, terms)
     with _running(chosen, store, terms, scripted=mode == "rollout") as run:

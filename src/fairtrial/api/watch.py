@@ -11,14 +11,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairtrial.api.runs import Place, last_step
+from fairtrial.api.runs import last_step
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import default_store, run_id
+from fairtrial.core.paths import Place, run_id
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows
 from fairtrial.record.pulse import read_pulse
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
 QUEUED = "queued"
@@ -112,12 +112,12 @@ def _left(cell: CellState, typical: float) -> float:
 
 def watch_study(study: str, *, store: Place = None) -> StudyState:
     """How the cells of a study stand now: those that were planned, and those that are there."""
-    place = Store(default_store(store))
+    place = open_store(store, study)
     plan = load_plan(place, study)
     rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
     if plan is None and not rows and study not in (known := place.studies()):
         raise UserError(
-            unknown("study", study, known) if known else f"there are no studies in {place.root} yet",
+            unknown("study", study, known) if known else f"there are no studies in {place.address} yet",
             hint="List runs with: fairtrial runs list",
         )
     planned = _planned(plan or {})
