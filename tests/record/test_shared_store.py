@@ -166,13 +166,13 @@ def test_of_many_who_claim_a_cell_at_once_one_gets_it(url: str) -> None:
 
 
 def test_two_launchers_on_two_machines_make_each_cell_once(url: str, elsewhere: dict[str, str]) -> None:
-    words = ("launch", "fake", "--variant", "a:effect=0", "--variant", "b:effect=0.1", "--seeds", "3", "--steps", "20")
+    words = ("launch", "fake", "--variant", "a:effect=0", "--variant", "b:effect=0.1", "--seeds", "2", "--steps", "20")
     common = (*words, "--base-run-name", "s", "--store", url, "--format", "json", "--quiet", "--jobs", "1")
     both = [start(*common), start(*common, env=elsewhere)]
     answers = [json.loads(process.communicate(timeout=120)[0]) for process in both]
-    assert [len(answer["runs"]) for answer in answers] == [6, 6], "both see the whole study"
+    assert [len(answer["runs"]) for answer in answers] == [4, 4], "both see the whole study"
     made = [set(answer["made"]) for answer in answers]
-    assert not made[0] & made[1] and len(made[0] | made[1]) == 6
+    assert not made[0] & made[1] and len(made[0] | made[1]) == 4
     for name in made[0] | made[1]:
         assert claims(url, name) == ["claim", "end"]
     assert answers[0]["arms"] == answers[1]["arms"]
