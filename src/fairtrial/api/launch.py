@@ -107,7 +107,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Orde
     engine = load_engine(terms.on)
     order = Order(
         study=study.study,
-        store=str(store.root),
+        store=store.address,
         home=str(store.paths.launcher(study.study)),
         options=engine.settings(terms.settings),
         jobs=terms.jobs,
