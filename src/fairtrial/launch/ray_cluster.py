@@ -24,6 +24,7 @@ from typing import Any
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__
@@ -68,7 +69,6 @@ def _connect(address: str | None) -> None:
         return
     # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
         _require_answer(address)
@@ -147,19 +147,29 @@ def _refusal(address: str | None, error: BaseException) -> UserError:
 
 def _require_room(resources: Resources) -> None:
     """Ray waits for ever for a machine that nobody has; say at once that there is none."""
-    ray = _ray()
-    wanted = _wanted(resources)
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    fits = [node for node in nodes if all(node.get(name, 0) >= amount for name, amount in wanted.items())]
-    if not fits:
-        has = "; ".join(", ".join(f"{node.get(n, 0):g} {w}" for n, w in _WORDS.items()) for node in nodes[:4])
-        needs = ", ".join(f"{amount:g} {_WORDS[name]}" for name, amount in wanted.items())
+    wanted, machines = _wanted(resources), _machines()
+    if not any(_fit(machine, wanted) for machine in machines):
+        largest = max(machines, key=lambda machine: machine.get("CPU", 0), default={})
         raise UserError(
-            f"no machine of the Ray cluster has what a run needs: {needs}", hint=f"The largest have: {has}."
+            f"no machine of the Ray cluster has what a run needs: {_spelled(wanted)}",
+            hint=f"The largest has {_spelled(largest)}." if largest else "The cluster has no machine yet.",
         )
 
 
-_WORDS = {"CPU": "cores", "GPU": "cards", "memory": "bytes of memory"}
+def _machines() -> list[dict[str, float]]:
+    return [node["Resources"] for node in _ray().nodes() if node["Alive"]]
+
+
+def _fit(machine: Mapping[str, float], wanted: Mapping[str, float]) -> int:
+    """How many runs fit on a machine at once."""
+    return int(min(machine.get(name, 0) // amount for name, amount in wanted.items()))
+
+
+def _spelled(amounts: Mapping[str, float]) -> str:
+    words = [counted(int(amounts["CPU"]), "core")] if "CPU" in amounts else []
+    words += [counted(int(amounts["GPU"]), "card")] if "GPU" in amounts else []
+    words += [f"{amounts['memory'] / 1e9:.0f} GB of memory"] if "memory" in amounts else []
+    return ", ".join(words)
 
 
 def _wanted(resources: Resources) -> dict[str, float]:
@@ -236,7 +246,9 @@ class RayLauncher:
         if self._order.jobs:
             return self._order.jobs
         if time.monotonic() - self._counted > COUNT_S:
-            self._counted, self._capacity = time.monotonic(), _capacity(_wanted(self._order.resources))
+            self._counted = time.monotonic()
+            wanted = _wanted(self._order.resources)
+            self._capacity = sum(_fit(machine, wanted) for machine in _machines())
         return max(1, min(self._capacity, self._order.cells))
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors end with their launcher
@@ -359,12 +371,6 @@ class RayLauncher:
             ray.kill(seat.actor)
         self._seats = []
         _leave()
-
-
-def _capacity(wanted: Mapping[str, float]) -> int:
-    ray = _ray()
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(int(min(node.get(name, 0) // amount for name, amount in wanted.items())) for node in nodes)
 
 
 def _environment() -> dict[str, str]:
