@@ -21,7 +21,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.runs import Outcome
 
@@ -79,7 +78,9 @@ class Folder:
 def open_notes(where: str) -> Notes:
     """The notes at a place, as launcher and job are told of it."""
     if "://" in where:
-        raise UserError(f"errands cannot be left at {where}", hint="Use a folder that all machines share.")
+        from fairtrial.core.note_objects import Objects  # brings fsspec
+
+        return Objects(where)
     return Folder(Path(where))
 
 
