@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from fairtrial.core.errors import MissingExtra, StoreError
 
@@ -14,6 +15,7 @@ PATIENCE_S = 600.0
 LONGEST_PAUSE_S = 10.0
 _EXTRAS = {"s3": ("s3", "s3fs"), "gs": ("gcs", "gcsfs")}
 _AWAY = {"HTTPClientError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "TimeoutError"}
+_AWAY_NUMBERS = {errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.EPIPE}
 Found = TypeVar("Found")
 
 
@@ -86,8 +88,7 @@ class Objects:
         return StoreError(f"notes cannot be kept at {self.url}: {type(error).__name__}: {error}")
 
 
-def _is_away(error: Any) -> bool:
+def _is_away(error: Exception) -> bool:
     """Whether it is about the way to the server and not about what was asked of it."""
-    if isinstance(error, PermissionError | FileNotFoundError):
-        return False
-    return isinstance(error, OSError) or any(kind.__name__ in _AWAY for kind in type(error).__mro__)
+    named = any(kind.__name__ in _AWAY for kind in type(error).__mro__)
+    return named or (isinstance(error, OSError) and error.errno in _AWAY_NUMBERS)

@@ -95,6 +95,6 @@ def this_fairtrial(extras: Sequence[str]) -> str:
 
 def packages_of(recipes: Iterable[LoadedRecipe]) -> list[str]:
     """The packages of recipes that are files: each by the name it is installed under here."""
-    known = importlib.metadata.packages_distributions()
     wanted = {name.partition(".")[0] for recipe in recipes if not recipe.extra for name in recipe.requires}
+    known = importlib.metadata.packages_distributions() if wanted else {}  # looks at every package there is
     return sorted({known.get(name, [name])[0] for name in wanted})

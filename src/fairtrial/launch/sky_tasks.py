@@ -10,9 +10,9 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StringConstraints
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.processes import VISIBLE_DEVICES
@@ -32,6 +32,7 @@ def _words(value: Any) -> Any:
 
 
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 
 
 class Options(EngineOptions):
@@ -45,7 +46,7 @@ class Options(EngineOptions):
     image_id: str | None = None
     disk_size: str | None = None
     disk_tier: str | None = None
-    job_recovery: str | None = None
+    job_recovery: Literal["EAGER_NEXT_REGION", "FAILOVER"] | None = None
     spot: bool = False
     group: int | None = Field(None, ge=1)
     at_once: int = Field(1, ge=1)
@@ -54,7 +55,7 @@ class Options(EngineOptions):
     install: str | None = None
     extras: Words = ()
     python: str | None = None
-    secrets: Words = ()
+    secrets: Annotated[tuple[Variable, ...], BeforeValidator(_words)] = ()
 
 
 PASSED_ON = (
@@ -173,8 +174,8 @@ def _run(order: Order, project: Project, errands: Mapping[str, Sequence[str]], n
     lines.append("failed=0")
     lanes = [list(errands)[lane :: options.at_once] for lane in range(min(options.at_once, len(errands)))]
     for lane, names in enumerate(lanes):
-        command = f"{_cards(order, lane)}{python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
-        work = [f"setsid --wait {command} {shlex.quote(name)} || failed=1  # {_told(errands[name])}" for name in names]
+        command = f"{_cards(order, lane)}setsid --wait {python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
+        work = [f"{command} {shlex.quote(name)} || failed=1  # {_told(errands[name])}" for name in names]
         lines += work if len(lanes) == 1 else ["(", *(f"  {line}" for line in [*work, "exit $failed"]), ") &"]
     if len(lanes) > 1:
         lines.append("for lane in $(jobs -p); do wait $lane || failed=1; done")

@@ -48,7 +48,7 @@ def check(order: Order) -> None:
     if unset:
         raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
     [*_, task] = tasks_for(order, [["run"]])
-    judged = _require_accepted(sky.judge([task]))
+    judged = require_accepted(sky.judge([task]))
     for text in judged.not_checked:
         order.tell(f"Not checked: {text}.")
     _require_access(sky, options.cloud)
@@ -62,7 +62,7 @@ def _no_way_to(store: str) -> str:
     return f"machines of a cloud cannot reach the store {store}"
 
 
-def _require_accepted(judged: Judgement) -> Judgement:
+def require_accepted(judged: Judgement) -> Judgement:
     version = re.match(r"(\d+)\.(\d+)", judged.version or "")
     if version and (int(version[1]), int(version[2])) < OLDEST:
         raise UserError(
@@ -108,7 +108,7 @@ def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
     files = [f"{task['name']}.yaml" for task in tasks]
     commands = [shlex.join(["sky", *launch_words(order, file)]) for file in files]
     sky = Sky.find()
-    judged = _require_accepted(sky.judge(tasks)) if sky else None
+    judged = require_accepted(sky.judge(tasks)) if sky else None
     said = [f"The program sky is not on $PATH, so SkyPilot has not seen {_counted(tasks)}."]
     if judged:
         said = [f"SkyPilot {judged.version} accepts {_counted(tasks)}."] if judged.version else []
