@@ -197,10 +197,12 @@ class Server:
     def _fork(self) -> Child:
         (command_read, command_write), (outcome_read, outcome_write) = os.pipe(), os.pipe()
         server = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # or a child that is stopped at once misses it
         pid = os.fork()
         if pid == 0:
             os.close(command_write)
             self._be_child(command_read, outcome_write, server)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(command_read)
         os.close(outcome_write)
         return Child(pid, command_write, outcome_read)
@@ -211,6 +213,7 @@ class Server:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             os.setsid()
             os.close(self.answers)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

@@ -19,7 +19,7 @@ from fairtrial.launch.contract import Exit
 from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
-from fairtrial.testing import LAUNCHER_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.harness import eventually, make, request_for, series_of
 
 
@@ -93,7 +93,7 @@ def claims(home: Path) -> list[Path]:
     return list(home.glob("*.claim-*.json"))
 
 
-@pytest.mark.parametrize("check", LAUNCHER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", LAUNCHER_CHECKS + PROCESS_CHECKS, ids=lambda check: check.__name__)
 def test_a_queue_of_processes_keeps_the_contract(check: Callable[..., None], queue: Processes, tmp_path: Path) -> None:
     check(lambda: launcher(queue), tmp_path / "store")
 

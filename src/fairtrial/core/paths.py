@@ -115,6 +115,10 @@ class RunPaths:
         return self.root / "adapters"
 
 
+SUBMITTED = "submitit"
+"""The folder beside a study's errands where submitit keeps what it hands to Slurm."""
+
+
 @dataclass(frozen=True)
 class ErrandNames:
     """The notes of one errand; they lie side by side with those of others, so that one look shows them all."""

@@ -21,7 +21,6 @@ from fairtrial.core.paths import ErrandNames
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.launch.contract import Exit
 
-ASK_S = 1.0
 SETTLE_S = 2.0
 """A job that is gone may have left notes that are not to be seen here yet."""
 SETTLE_WELL_S = 60.0
@@ -41,13 +40,13 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True)
 class JobState:
-    """What the engine says of a job. Of one that is gone: whether it ended well, else why it is gone.
+    """What the engine says of a job. Of one that is gone: why, and its exit status where it ended by itself.
 
     `failed` is for a job that would end the same way anywhere, such as one that needs more memory than it asked for.
     """
 
     stage: Stage
-    well: bool = False
+    code: int | None = None
     why: str = "the engine no longer knows its job"
     failed: bool = False
     hint: str | None = None
@@ -217,18 +216,19 @@ class ErrandLauncher:
             return task.stopping is not None  # it was stopped before it was handed over
         if task.gone_since is None or task.state is None:
             return False
-        return now - task.gone_since >= (SETTLE_WELL_S if task.state.well else SETTLE_S)
+        return now - task.gone_since >= (SETTLE_WELL_S if task.state.code == 0 else SETTLE_S)
 
     def _without_a_word(self, task: _Task, key: str) -> Exit:
         self._release(task, key)
         if task.stopping:
             return Exit(key, -task.stopping, None)
-        state = task.state or UNKNOWN
-        why = state.why
-        if task.errand.files.started not in self._names and task.job and (words := self._queue.last_words(task.job)):
-            why = f"{why}, and had said: {words}"
-        if state.failed:
+        state, started = task.state or UNKNOWN, task.errand.files.started in self._names
+        words = self._queue.last_words(task.job) if task.job and not started else ""
+        why = f"{state.why}, having said: {words}" if words else state.why
+        if state.failed or (state.code and not started):
             return Exit(key, 1, Outcome(Status.FAILED, why, state.hint))
+        if state.code and task.errand.left is None:
+            return Exit(key, state.code, None)  # its process came to an end of its own
         return Exit(key, 1, None, lost=why)
 
     def _release(self, task: _Task, key: str) -> None:
