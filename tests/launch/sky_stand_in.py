@@ -155,13 +155,12 @@ def _ignored(folder: str, names: list[str]) -> list[str]:
 
 
 def carry_out(job: int, task: dict[str, Any], home: Path, environment: dict[str, str]) -> str | None:
-    """How the task ended; None where its machine was lost."""
+    """How the task ended; None where its machine was lost. SkyPilot calls a task running while it is being set up."""
+    note(job, status="RUNNING", start_at=time.time())
     for section, failed in (("setup", "FAILED_SETUP"), ("run", "FAILED")):
         if (folder_of(job) / "cancelled").exists():
             return "CANCELLED"
         with (folder_of(job) / "log.txt").open("ab") as log:
-            if section == "run" and read(job)["status"] == "STARTING":
-                note(job, status="RUNNING", start_at=time.time())
             bash = subprocess.Popen(
                 ["bash", "-c", task.get(section, "")], cwd=home / "sky_workdir", env=environment, stdout=log,
                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,

@@ -16,6 +16,7 @@ import pytest
 from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
 
 from fairtrial.api.cells import Terms, complete, prepare
+from fairtrial.core.errands import Folder
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
@@ -28,7 +29,7 @@ from fairtrial.launch.sky_queue import SkyLauncher
 from fairtrial.launch.skypilot import check, open_launcher
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.store import Store
-from fairtrial.testing import LAUNCHER_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import Answer
 from tests.harness import eventually, forked, make, series_of, wait
 from tests.launch import sky_stand_in
@@ -67,6 +68,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Ite
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
     monkeypatch.setattr(sky_queue.SkyQueue, "ask_s", 0.2)
     monkeypatch.setattr(errands, "SETTLE_S", 0.3)
+    monkeypatch.setattr(Folder, "look_s", 0.1)
     yield
     for job in sky_stand_in.all_jobs():
         sky_stand_in.cancel(["--name", sky_stand_in.read(job)["job_name"]])
@@ -168,7 +170,7 @@ def test_the_python_of_sky_is_found_in_either_form_of_its_first_lines(tmp_path: 
 # On machines.
 
 
-@pytest.mark.parametrize("check", LAUNCHER_CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", (*LAUNCHER_CHECKS, *PROCESS_CHECKS), ids=lambda check: check.__name__)
 @pytest.mark.usefixtures("cloud")
 def test_it_keeps_the_contract(check: Callable[..., None], store: Store) -> None:
     """Two runs at once on a machine, each with a card of its own; three runs for each machine."""
@@ -189,20 +191,29 @@ def run_of(store: Store, seed: int) -> Run:
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine(store: Store, project: Path) -> None:
+def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine(store: Store, tmp_path: Path) -> None:
     """The recipe is a file of the project, with a module beside it; a second run waits behind it on the machine."""
-    make(store, "fake", study="alone", steps=40)
-    cells = cells_of(store, [1, 2], "./mine.py", steps=40, step_time=0.03, checkpoint_every=5)
-    watched: list[bool] = []
+    make(store, "fake", study="alone", steps=60)
+    slow = cells_of(store, [1], "./mine.py", steps=60, step_time=0.02, checkpoint_every=5)
+    cells = [*slow, *cells_of(store, [2], "./mine.py", steps=5)]
+    key, ready = cells[0].key, tmp_path / "ready"
+    wait_for_it = f"case $HOME in *machine-1) until test -e {ready}; do sleep 0.05; done;; esac"
+    launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_for_it))
+    phases = ["lose it", "look", "done"]
 
     def lose_once(tickets: Sequence[Ticket]) -> None:
-        if not watched and store.paths.run("s", "v.seed1").last.exists():
-            watched.append(True)
+        if phases[0] == "lose it" and launcher.has_started(key) and store.paths.run("s", "v.seed1").last.exists():
+            phases.pop(0)
             sky_stand_in.lose(1)
+        elif phases[0] == "look" and records()[0]["recovery_count"] and records()[0]["status"] == "RUNNING":
+            phases.pop(0)
+            eventually(lambda: launcher.poll(0.05) or not launcher.has_started(key), what="the news of the loss")
+            assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
+            ready.touch()
 
-    launcher = open_launcher(order_on(store, cells=2, group=2))
     tickets = complete(cells, store, launcher, Terms(watch=lose_once))
     launcher.close()
+    assert phases == ["done"]
     assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
     [record] = records()
     assert record["recovery_count"] == 1 and record["status"] == "SUCCEEDED"

@@ -222,7 +222,7 @@ def _stage(row: Mapping[str, Any]) -> JobState:
         return JobState(Stage.RUNNING)
     told = f": {row['failure_reason']}" if row.get("failure_reason") else ""
     return JobState(
-        Stage.GONE, well=status == "SUCCEEDED", why=f"its job is {status} in SkyPilot{told}",
+        Stage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{told}",
         failed=status in _SAME_ANYWHERE, hint=f"See what it printed: sky jobs logs {row['job_id']}",
     )  # fmt: skip
 
