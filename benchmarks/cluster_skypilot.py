@@ -3,30 +3,42 @@
 SkyPilot's own parser is asked, in its own environment (`make sky`). Task files of launches of many kinds must all be
 accepted; of the mistyped settings, each alone in a launch that is fine otherwise, each must be named before anything is
 started. Cards, regions and machine types are looked up in catalogues that SkyPilot fetches from the network, so they
-are no part of this. No cloud was used: nothing here shows that a machine starts.
+are no part of this.
+
+Last, a task is really carried out, set-up and all, with nothing but what it ships and what pip brings: on a stand-in
+for the cloud (tests/launch/sky_stand_in.py), which is this machine. No cloud was used: nothing shows that one starts.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import chdir
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import chdir, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, exactly, less_than
 from benchmarks.measure import ROOT
+from fairtrial.api.cells import Terms, complete, prepare
 from fairtrial.core.errors import FairtrialError
+from fairtrial.core.registry import load_recipe
+from fairtrial.core.runs import Status
 from fairtrial.launch.contract import Order, Resources
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.sky_program import Sky
 from fairtrial.launch.sky_tasks import as_yaml
 from fairtrial.launch.skypilot import require_accepted, tasks_for
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.store import Store
 
 TITLE = "SkyPilot: task files"
 SKY = ROOT / ".venv-sky/bin/sky"
 GOAL_S = 60
+RUNS = 2
+STAND_IN = ROOT / "tests/launch/sky_stand_in.py"
 
 
 @dataclass(frozen=True)
@@ -117,7 +129,51 @@ def measure(folder: Path) -> list[Figure]:
         Figure("mistyped settings that are named before anything is started", len(caught), "settings",
                goal=exactly(len(TYPOS)), note="; ".join([*caught, *missed])),
         Figure("asking SkyPilot's parser about all task files", took, "s", goal=less_than(GOAL_S)),
+        *_carried_out(folder / "machine"),
     ]  # fmt: skip
+
+
+def _carried_out(folder: Path) -> list[Figure]:
+    """Runs of a study on a machine that had nothing before its set-up."""
+    program = folder / "bin/sky"
+    (folder / "project").mkdir(parents=True)
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n" + STAND_IN.read_text())
+    program.chmod(0o755)
+    store = Store(folder / "store")
+    recipe = load_recipe("fake")
+    specs = [spec_of(recipe, resolve(recipe, {}, where=TITLE), study="s", variant="v", seed=n) for n in range(RUNS)]
+    order = Order(
+        "s", str(store.root), str(store.paths.launcher("s")), load_engine("skypilot").settings({"group": RUNS}),
+        cells=RUNS, preload=["fake"],
+    )  # fmt: skip
+    began = time.perf_counter()
+    with (
+        chdir(folder / "project"),
+        _surroundings(program.parent, folder / "cloud"),
+        closing(load_engine("skypilot").open(order)) as launcher,
+    ):
+        tickets = complete(prepare(specs, store, {}), store, launcher, Terms())
+    done = sum(bool(ticket.outcome and ticket.outcome.status is Status.COMPLETED) for ticket in tickets)
+    took = time.perf_counter() - began
+    return [
+        Figure("runs made on a machine that its set-up alone had prepared", done, "runs", goal=exactly(RUNS),
+               note="a stand-in for the cloud on this machine; Fairtrial installed by pip from its shipped sources"),
+        Figure("of that, from launch to end", took, "s"),
+    ]  # fmt: skip
+
+
+@contextmanager
+def _surroundings(programs: Path, cloud: Path) -> Iterator[None]:
+    """The stand-in is found as `sky`; its machines find no Fairtrial but the one that is installed there."""
+    kept = dict(os.environ)
+    os.environ.update(PATH=f"{programs}:{kept['PATH']}", SKY_STAND_IN=str(cloud))
+    os.environ.pop("PYTHONPATH", None)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(kept)
 
 
 def accepts(sky: Sky, task: Mapping[str, Any]) -> bool:
