@@ -137,7 +137,8 @@ class LaunchProgress:
         running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is Place.RUNNING}
         ended = sum(ticket.place is Place.ENDED for ticket in tickets)
         assert self._total is not None
-        progress.update(self._total, completed=ended + sum(done / steps for done, steps in running.values() if steps))
+        done = ended + sum(done / steps for done, steps in running.values() if steps)
+        progress.update(self._total, completed=done, description=f"[bold]{_counts(tickets)}")
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
     def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
@@ -153,6 +154,20 @@ class LaunchProgress:
             if name not in self._bars:
                 self._bars[name] = progress.add_task(name, total=steps, unit="steps" if steps else "")
             progress.update(self._bars[name], completed=done)
+
+
+def _counts(tickets: Sequence[Ticket]) -> str:
+    """How many wait, run, are done and are not: `3 queued, 2 running, 4 done, 1 failed`."""
+    bad = [ticket for ticket in tickets if ticket.outcome and ticket.outcome.status is not Status.COMPLETED]
+    places = [ticket.place for ticket in tickets]
+    counts = {
+        "queued": places.count(Place.QUEUED),
+        "running": places.count(Place.RUNNING),
+        "elsewhere": places.count(Place.ELSEWHERE),
+        "done": places.count(Place.ENDED) - len(bad),
+        "failed": len(bad),
+    }
+    return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
 
 
 def _steps(ticket: Ticket) -> tuple[int, int | None]:

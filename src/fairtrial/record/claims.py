@@ -18,7 +18,7 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fairtrial.core.errors import Interrupted
@@ -59,6 +59,7 @@ class Claim:
 
     def __init__(self, paths: RunPaths, *, over: int | None = None) -> None:
         self.paths = paths
+        self.afterwards: Callable[[], None] = lambda: None
         self._descriptor: int | None = _lock(paths, over)
         _held.add(self)
         with store_errors(paths.root):
@@ -66,6 +67,11 @@ class Claim:
         self.fence = Fence(paths.lock)
 
     def release(self) -> None:
+        if self._descriptor is not None:
+            self.let_go()
+            self.afterwards()
+
+    def let_go(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -77,7 +83,7 @@ _held: weakref.WeakSet[Claim] = weakref.WeakSet()
 def _let_go_in_child() -> None:
     """A forked child, such as a worker that loads data, must not hold its parent's runs when the parent is gone."""
     for claim in list(_held):
-        claim.release()
+        claim.let_go()
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
@@ -114,7 +120,7 @@ def _replace(paths: RunPaths, over: int) -> None:
         fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
         fresh.write_text(f"{over}\n")
         os.replace(fresh, paths.lock)  # noqa: PTH105
-        for path in (paths.metrics, paths.events, paths.log):
+        for path in paths.appended:
             _give_new_file(path)
 
 
