@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
 
+from fairtrial import LaunchTerms, Study, launch
 from fairtrial.api.cells import Terms, complete, prepare
-from fairtrial.core.errands import Folder
+from fairtrial.core.errands import Folder, open_notes
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
@@ -30,7 +31,7 @@ from fairtrial.launch.skypilot import check, open_launcher
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
-from tests.conftest import Answer
+from tests.conftest import Answer, Moto
 from tests.harness import eventually, forked, make, series_of, wait
 from tests.launch import sky_stand_in
 
@@ -291,3 +292,30 @@ def test_what_would_fail_anywhere_is_told_with_its_reason(
     launcher.close()
     expected = "no machine of this kind is left" if how == "refused" else "no such package"
     assert end.outcome and end.outcome.status is Status.FAILED and expected in (end.outcome.reason or "")
+
+
+@pytest.mark.usefixtures("cloud")
+def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
+    moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines have mirrors of their own; all that they have in common with us is the object store."""
+    surroundings = {**moto.surroundings, "FAIRTRIAL_LEASE": "4"}
+    for name, value in {**surroundings, "FAIRTRIAL_MIRRORS": str(tmp_path / "here")}.items():
+        monkeypatch.setenv(name, value)
+    options = {"steps": 60, "step_time": 0.03, "checkpoint_every": 10, "jitter": 0.1, "eval_every": 20}
+    study = Study.model_validate({"study": "s", "recipe": "./mine.py", "seeds": [1, 2], "options": options})
+    settings = {"python": sys.executable, "secrets": ",".join(surroundings), "group": 1}
+    url, lost = f"s3://{moto.bucket()}/lab", []
+
+    def lose_once(tickets: Sequence[Ticket]) -> None:
+        marks = [ticket for ticket in tickets if ticket.hearing.sign and ticket.hearing.sign.saved]
+        if marks and not lost:
+            lost.append(True)
+            sky_stand_in.lose(1)
+
+    done = launch(study, store=url, terms=LaunchTerms(on="skypilot", settings=settings, watch=lose_once))
+    assert lost and [run.status for run in done.runs] == [Status.COMPLETED] * 2
+    local = launch(study, store=tmp_path / "local")
+    for run in local.runs:
+        assert series_of(Store.at(url), "s", run.run_id) == series_of(Store(tmp_path / "local"), "s", run.run_id)
+    assert not open_notes(f"{url}/s/.launcher").names(), "nothing is left of the errands"

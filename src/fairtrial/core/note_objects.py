@@ -14,7 +14,7 @@ PATIENCE_S = 600.0
 """A server that does not answer is waited for: an errand must not take notes that it cannot see for none."""
 LONGEST_PAUSE_S = 10.0
 _EXTRAS = {"s3": ("s3", "s3fs"), "gs": ("gcs", "gcsfs")}
-_LIMITS: dict[str, dict[str, Any]] = {
+LIMITS: dict[str, dict[str, Any]] = {
     "s3": {"config_kwargs": {"connect_timeout": 5.0, "read_timeout": 15.0, "retries": {"max_attempts": 0}}},
     "gs": {"requests_timeout": 15.0},
 }
@@ -39,7 +39,7 @@ class Objects:
         import fsspec
 
         self.url = url
-        self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **_LIMITS.get(scheme, {}))
+        self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **LIMITS.get(scheme, {}))
         if scheme == "s3":
             self._files.retries = 1  # whoever asks knows whether it can wait
         self._root = str(root).rstrip("/")
