@@ -35,7 +35,7 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
-from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost
 from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.part import Part
@@ -275,8 +275,7 @@ class _Attempt:
         self._leaving = leaving
         leaving.callback(self.claim.release)
         claimed(request.spec, self.claim.token)
-        self._part = Part(self.store, self.paths, should_stop)
-        leaving.callback(self._part.leave)
+        leaving.callback(Part(self.store, self.claim, should_stop).leave)
         self.done = _already_done(self.paths, request.spec)
 
     def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
@@ -291,7 +290,7 @@ class _Attempt:
         recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
         teller = _Teller(recorder)
-        setting = replace(_setting(self.request, store, data, self._part.checked(should_stop)), tell=teller)
+        setting = replace(_setting(self.request, store, data, should_stop), tell=teller)
         if recipe.synthetic:
             setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
         receiver: str | None = getattr(options, "otlp", None)
@@ -480,7 +479,7 @@ class _Work:
             return Outcome(Status.COMPLETED)
         if isinstance(error, Diverged):
             return Outcome(Status.DIVERGED, str(error))
-        if isinstance(error, (Interrupted, StoreError)):
+        if isinstance(error, (Interrupted, StoreError, ClaimLost)):
             return Outcome(Status.INTERRUPTED, error.message, error.hint)
         if isinstance(error, KeyboardInterrupt):
             return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,12 +26,15 @@ from fairtrial.launch.schedule import LOST_AFTER_S, Schedule, Sign, Ticket
 from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
-from fairtrial.record.claims import Claim, ClaimedElsewhere, launching, token_of
+from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed, launching, token_of
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
 from fairtrial.record.pulse import read_pulse
+from fairtrial.record.recorder import saved_checkpoints
+from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
+from fairtrial.record.tracking import read_tracking
 
 Watcher = Callable[[Sequence[Ticket]], None]
 
@@ -186,8 +190,7 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         settle_run(store, by_key[key].spec, status, reason)
 
     def listen(key: str) -> Sign | None:
-        beat = read_pulse(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
-        return Sign(beat.at, beat.step, beat.saved, beat.host) if beat else None
+        return _sign_of_life(store, by_key[key].spec)
 
     def holder(key: str) -> int | None:
         return token_of(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
@@ -205,6 +208,21 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     if schedule.interrupted:
         raise KeyboardInterrupt
     return tickets
+
+
+def _sign_of_life(store: Store, spec: RunSpec) -> Sign | None:
+    """The last that was heard of a run: from its process on this machine, or through the shared store."""
+    paths = store.paths.run(spec.study, spec.run_id)
+    beat = read_pulse(paths)
+    if not store.url or is_claimed(paths):
+        return Sign(f"{beat.at}", beat.step, beat.saved) if beat else None
+    try:
+        store.pull(spec.study)
+    except StoreError:
+        return Sign(f"out of reach at {time.monotonic()}", 0, 0)  # nobody is lost because nothing can be heard
+    known = read_tracking(paths)
+    saved = max(saved_checkpoints(paths), default=0)
+    return Sign(known.pulse, last_step(paths.metrics) or 0, saved) if known and known.pulse else None
 
 
 def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None:

@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UsageError, UserError, unknown
@@ -15,7 +14,7 @@ from fairtrial.core.paths import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run
-from fairtrial.record.series import REWIND, last_row, read_lines, read_series, unspell
+from fairtrial.record.series import REWIND, read_lines, read_series, unspell
 from fairtrial.record.store import Store, open_store
 
 Row = Mapping[str, Any]
@@ -175,12 +174,6 @@ def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> lis
 
 def _metric_rows(run: Run) -> list[Row]:
     return [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
-
-
-def last_step(path: Path) -> int | None:
-    """The newest step that a run has logged."""
-    row = last_row(path)
-    return None if row is None else max(0, int(row.get("step", row.get(REWIND, 0))))
 
 
 def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:

@@ -131,7 +131,7 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     except ClaimedElsewhere:
         raise UserError(f"run {spec.name} is being written by another process") from None
     try:
-        claim.afterwards = Part(store, paths).leave
+        claim.afterwards = Part(store, claim).leave
         _refuse_finished(load_run(paths), spec)
     except ClaimedElsewhere:
         claim.release()

@@ -11,13 +11,13 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairtrial.api.runs import last_step
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import Place, run_id
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows
 from fairtrial.record.pulse import read_pulse
+from fairtrial.record.series import last_step
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
@@ -145,7 +145,7 @@ def _cell(store: Store, study: str, name: str, variant: str, seed: int, row: Row
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
     now, beat = time.time(), read_pulse(paths)
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
-    heard = min(silent, max(0.0, now - _last_change(paths.pulse)))
+    heard = min(silent, max(0.0, now - _last_change(paths.pulse, paths.tracking)))
     return CellState(
         name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps, now - row["created"],
         silent, heard, beat.host if beat else None,

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.api.cells import Cell
-from fairtrial.api.runs import last_step
 from fairtrial.cli._output import Output
-from fairtrial.core.paths import StorePaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.core.words import counted
 from fairtrial.launch.schedule import Place, Ticket
+from fairtrial.record.series import last_step
+from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -173,7 +172,7 @@ def _counts(tickets: Sequence[Ticket]) -> str:
 def _steps(ticket: Ticket) -> tuple[int, int | None]:
     """How far a run is, by its own log, and how far it has to go."""
     spec = RunSpec.from_dict(ticket.request["spec"])
-    metrics = StorePaths(Path(ticket.request["store"])).run(spec.study, spec.run_id).metrics
+    metrics = Store.at(ticket.request["store"]).paths.run(spec.study, spec.run_id).metrics
     return last_step(metrics) or 0, spec.options.get("steps")
 
 

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fairtrial.core.errors import Interrupted
+from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.record.atomic import store_errors
 
@@ -30,12 +30,17 @@ class ClaimedElsewhere(Exception):
     """Another process is writing this run."""
 
 
-class ClaimLost(Interrupted):
+class ClaimLost(RunsFailed):
     """This process was taken for dead and its run was given to another: it must not write any more."""
 
 
 class Fence:
-    """Asks, before a write, whether a run directory is still this writer's: one look at a file."""
+    """Asks, before a write, whether a run directory is still this writer's: one look at a file.
+
+    `also` is asked first, where the run is claimed in a second place too.
+    """
+
+    also: Callable[[], None] | None = None
 
     def __init__(self, lock: Path) -> None:
         self._lock = os.fspath(lock)
@@ -43,6 +48,8 @@ class Fence:
         self._device, self._file = found.st_dev, found.st_ino
 
     def check(self) -> None:
+        if self.also is not None:
+            self.also()
         try:
             found = os.stat(self._lock)  # noqa: PTH116
         except FileNotFoundError:

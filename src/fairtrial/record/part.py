@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fairtrial.core.paths import RunPaths
+from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
@@ -14,35 +14,25 @@ if TYPE_CHECKING:
 
 
 class Part:
-    """A claim on a run, on top of the one on its directory, which the caller holds. It is brought up while it is made.
+    """A claim on a run in the shared store, on top of the one on its directory, which the caller holds.
 
-    Raises ClaimedElsewhere where another machine makes the run.
+    What is recorded is brought there while it is made, and no write passes once the claim is lost. Raises
+    ClaimedElsewhere where another machine makes the run.
     """
 
-    def __init__(
-        self, store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda: False
-    ) -> None:  # fmt: skip
+    def __init__(self, store: Store, claim: Claim, should_stop: Callable[[], bool] = lambda: False) -> None:
         self._store = store
         self._shipment: Shipment | None = None
         if store.url:
             from fairtrial.record.sharing import join
 
-            self._shipment = join(store, paths, should_stop)
+            self._shipment = join(store, claim.paths, should_stop)
+            claim.fence.also = self.check
 
     def check(self) -> None:
         """Raises ClaimLost where another machine makes the run by now."""
         if self._shipment:
             self._shipment.lease.check()
-
-    def checked(self, should_stop: Callable[[], bool]) -> Callable[[], bool]:
-        if self._shipment is None:
-            return should_stop
-
-        def stop() -> bool:
-            self.check()
-            return should_stop()
-
-        return stop
 
     def leave(self) -> None:
         """The work is over: wait for what is on its way, and say so where not all of it arrived."""
