@@ -276,6 +276,7 @@ class ErrandLauncher:
             self._end(task)
 
     def close(self) -> None:
+        self._let_finish()
         jobs = []
         for task in list(self._tasks.values()):
             if not task.left:
@@ -286,3 +287,10 @@ class ErrandLauncher:
         if jobs:
             self._queue.cancel(jobs)  # their notes are cleared by the next launcher of the study
         self._queue.close()
+
+    def _let_finish(self) -> None:
+        """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
+        deadline = time.monotonic() + SETTLE_S
+        answered = {task.errand.files.done for task in self._tasks.values() if not task.left}
+        while answered - self._notes.names() and time.monotonic() < deadline:
+            time.sleep(0.05)

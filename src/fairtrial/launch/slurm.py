@@ -236,6 +236,9 @@ class SlurmQueue:
         if not list(self._folder.glob(f"{array}_*.pkl")):
             for path in self._folder.glob(f"{array}_*"):
                 path.unlink(missing_ok=True)
+        for link in self._folder.glob(".*"):
+            if not link.exists():  # submitit gives each script a second name
+                link.unlink(missing_ok=True)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # others may have something there
