@@ -101,10 +101,10 @@ class Cluster:
         self.cut_off(node)
         self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
 
-    def preempt(self, node: str) -> None:
-        """A job that goes before all others takes the whole node for a moment."""
+    def preempt(self, node: str, cpus: int = 2) -> None:
+        """A job that goes before all others takes the node, or a part of it, for a moment."""
         self.call(
-            "sbatch", "--partition=high", f"--nodelist={node}", "--cpus-per-task=2", "--output=/dev/null",
+            "sbatch", "--partition=high", f"--nodelist={node}", f"--cpus-per-task={cpus}", "--output=/dev/null",
             "--wrap=sleep 1",
         )  # fmt: skip
 
