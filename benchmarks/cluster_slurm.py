@@ -59,15 +59,18 @@ def measure(folder: Path) -> list[Figure]:
     home = folder / "slurm"
     home.mkdir(mode=0o755)
     cluster = Cluster(home)
-    cluster.start()
+    synthetic, trained = (_Apart(cluster, study, folder / "apart") for study in (SYNTHETIC, TRAINED))
     try:
-        return _synthetic(cluster, folder) + _trained(cluster, folder)
+        cluster.start()
+        return _synthetic(synthetic, folder) + _trained(trained, folder)
     finally:
+        synthetic.end()
+        trained.end()
         cluster.stop()
 
 
-def _synthetic(cluster: Cluster, folder: Path) -> list[Figure]:
-    apart = _Apart(cluster, SYNTHETIC, folder / "apart")
+def _synthetic(apart: _Apart, folder: Path) -> list[Figure]:
+    cluster = apart.cluster
     started = time.monotonic()
     first = apart.start("--jobs", str(AT_ONCE))
     at_work = apart.await_runs(AT_ONCE)
@@ -108,12 +111,11 @@ def _spared(at_work: Mapping[str, Beat], nodes: Mapping[str, str], node: str) ->
     return alive[0] if len(alive) == 1 else None
 
 
-def _trained(cluster: Cluster, folder: Path) -> list[Figure]:
+def _trained(apart: _Apart, folder: Path) -> list[Figure]:
     alone = _alone(TRAINED, folder / "alone")
-    apart = _Apart(cluster, TRAINED, folder / "apart")
     launcher = apart.start()
     at_work = apart.await_runs(1)
-    cluster.preempt(_node_of(next(iter(at_work.values()))))
+    apart.cluster.preempt(_node_of(next(iter(at_work.values()))))
     apart.finish(launcher)
     again = sum((token_of(apart.store.paths.run(apart.name, run)) or 0) > 1 for run in at_work)
     return [
@@ -146,6 +148,7 @@ class _Apart:
         self.cluster = cluster
         self.name = str(study["study"])
         self.store = Store(store)
+        self._launchers: list[subprocess.Popen[bytes]] = []
         self._log = store.with_name(f"{self.name}.log")
         self._file = store.with_name(f"{self.name}.yaml")
         self._file.write_text(json.dumps(study))
@@ -154,10 +157,17 @@ class _Apart:
         argv = [sys.executable, "-m", "fairtrial", "launch", str(self._file), "--store", str(self.store.root)]
         argv += ["--on", "slurm", "--with", "ask=0.5", "--with", "time=10", *more]
         with self._log.open("ab") as log:
-            return subprocess.Popen(
+            launcher = subprocess.Popen(
                 argv, cwd=ROOT, env={**os.environ, **self.cluster.variables, "FAIRTRIAL_PULSE_S": "0.5"},
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
             )  # fmt: skip
+        self._launchers.append(launcher)
+        return launcher
+
+    def end(self) -> None:
+        for launcher in self._launchers:
+            launcher.kill()
+            launcher.wait()
 
     def kill(self, launcher: subprocess.Popen[bytes]) -> dict[str, Beat]:
         """What was at work when the launcher was killed."""
@@ -192,7 +202,8 @@ class _Apart:
     def release(self, waiting: Sequence[str]) -> None:
         self.cluster.call("scontrol", "release", *waiting)
         array = waiting[0].partition("_")[0]
-        self.cluster.call("scontrol", "update", f"jobid={array}", "ArrayTaskThrottle=6")
+        # It says that the task which has ended cannot be changed, and changes the others.
+        self.cluster.call("scontrol", "update", f"jobid={array}", "ArrayTaskThrottle=6", check=False)
 
     def cut_short(self, run: str) -> None:
         job = _variable(self.holders()[run].pid, "SLURM_JOB_ID")

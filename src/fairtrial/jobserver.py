@@ -18,6 +18,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -36,6 +37,7 @@ from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.job import Claimed, Ending, Request, refused, run_cell, run_stack
 from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.version import __version__
 
 GRACE_S = 5.0
 EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
@@ -335,6 +337,8 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
         return 0  # nobody wants it any more
     restarted = errand.started is not None
     errand.start(job)
+    if task["version"] != __version__:
+        return _refuse_version(errand, task)
     cells = {key: cell for cell, key in enumerate(task["requests"]) if errand.answer(cell) is None}
     requests = {key: Request.from_dict(task["requests"][key]) for key in cells}
     if restarted:
@@ -342,10 +346,17 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
     with _Watching(errand) as stop:
         _do_errand(errand, cells, requests, stop)
     if stop.asked_by_engine:
-        errand.leave("asked to leave by SIGTERM")
         return EXIT_ASKED_TO_LEAVE
     errand.finish()
     return 0
+
+
+def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:
+    reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
+    for cell in range(len(task["requests"])):
+        errand.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
+    errand.finish()
+    return 1
 
 
 def _over_earlier_start(request: Request, errand: Errand, cell: int) -> Request:

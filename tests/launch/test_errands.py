@@ -154,7 +154,7 @@ def test_a_job_that_its_engine_asks_to_leave_saves_and_gives_no_answer(
     eventually(lambda: claims(home), what="the claim")
     queue.cancel([job])
     assert queue.ours[job].wait(60) == 128 + signal.SIGTERM
-    assert errand.answer(0) is None and errand.left is not None
+    assert errand.answer(0) is None
     run = store.run("s", "v.seed1")
     assert run is not None and run.status is Status.INTERRUPTED and run.paths.last.exists()
 
@@ -187,3 +187,36 @@ def test_a_successor_adopts_what_runs_and_clears_what_is_gone(queue: Processes, 
     assert end.key == "cell 2" and end.outcome and end.outcome.status is Status.COMPLETED
     second.close()
     assert not list(home.iterdir())
+
+
+def test_what_one_of_two_launchers_stops_is_lost_to_the_other(queue: Processes, home: Path, store: Store) -> None:
+    first, second = launcher(queue), launcher(Processes(home))
+    first.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
+    eventually(lambda: first.poll(0.05) or claims(home), what="the claim")
+    assert second.adopt(["cell"]) == [["cell"]]
+    first.stop("cell", kill=False)
+    [end] = next_exits(second)
+    assert end.lost == "another launcher stopped it"
+
+
+def test_a_machine_with_another_version_says_so(
+    queue: Processes, home: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairtrial.core.errands.__version__", "99")
+    ours = launcher(queue)
+    ours.submit({"cell": request_for(store, "fake").to_dict()})
+    [end] = next_exits(ours)
+    assert end.outcome and end.outcome.status is Status.FAILED and "launcher 99" in (end.outcome.reason or "")
+    ours.close()
+
+
+def test_an_engine_that_cannot_be_reached_is_asked_again(
+    queue: Processes, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals, reach = [None, None], queue.hand_over
+    monkeypatch.setattr(queue, "hand_over", lambda errands: refusals.pop() if refusals else reach(errands))
+    ours = launcher(queue)
+    ours.submit({"cell": request_for(store, "fake", steps=5).to_dict()})
+    [end] = next_exits(ours)
+    assert end.outcome and end.outcome.status is Status.COMPLETED
+    ours.close()
