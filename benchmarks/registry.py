@@ -13,6 +13,7 @@ from benchmarks import (
     choices,
     cluster_ray,
     cluster_skypilot,
+    cluster_slurm,
     comparing,
     kill_lines,
     lab,
@@ -65,4 +66,5 @@ BENCHMARKS = {
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
     "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
     "cluster_skypilot": Benchmark(cluster_skypilot.TITLE, cluster_skypilot.measure, step=8, slow=True),
+    "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
 }

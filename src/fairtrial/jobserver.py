@@ -18,6 +18,7 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
 import threading
 import time
@@ -29,15 +30,18 @@ from typing import Any, NoReturn, Self
 
 from fairtrial.core.errands import Errand, open_notes
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.paths import RunPaths, is_url
 from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.job import Claimed, Ending, Request, refused, run_cell, run_stack
 from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.record.leases import lease_seconds
+from fairtrial.version import __version__
 
 GRACE_S = 5.0
+TRY_AGAIN_S = 1.0
 EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 _PR_SET_PDEATHSIG = 1
 _LONGEST_TEXT = 400
@@ -335,17 +339,27 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
         return 0  # nobody wants it any more
     restarted = errand.started is not None
     errand.start(job)
+    if task["version"] != __version__:
+        return _refuse_version(errand, task)
     cells = {key: cell for cell, key in enumerate(task["requests"]) if errand.answer(cell) is None}
     requests = {key: Request.from_dict(task["requests"][key]) for key in cells}
     if restarted:
         requests = {key: _over_earlier_start(request, errand, cells[key]) for key, request in requests.items()}
     with _Watching(errand) as stop:
-        _do_errand(errand, cells, requests, stop)
+        patience = lease_seconds() + GRACE_S if restarted else 0.0
+        _do_errand(errand, cells, requests, stop, time.monotonic() + patience)
     if stop.asked_by_engine:
-        errand.leave("asked to leave by SIGTERM")
         return EXIT_ASKED_TO_LEAVE
     errand.finish()
     return 0
+
+
+def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:
+    reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
+    for cell in range(len(task["requests"])):
+        errand.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
+    errand.finish()
+    return 1
 
 
 def _over_earlier_start(request: Request, errand: Errand, cell: int) -> Request:
@@ -354,16 +368,29 @@ def _over_earlier_start(request: Request, errand: Errand, cell: int) -> Request:
     return request if token is None else replace(request, over=token)
 
 
-def _do_errand(errand: Errand, cells: Mapping[str, int], requests: Mapping[str, Request], stop: _Watching) -> None:
+def _do_errand(
+    errand: Errand, cells: Mapping[str, int], requests: Mapping[str, Request], stop: _Watching, deadline: float
+) -> None:
+    """Until the deadline a cell of a shared store that somebody has is tried again.
+
+    It is most likely held by the earlier start of this errand, whose machine is gone: its claim runs out by itself.
+    """
     by_name = {request.spec.name: cells[key] for key, request in requests.items()}
+    held: dict[str, Request] = {}
 
     def ended(key: str, code: int, outcome: Outcome | None) -> None:
         if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
             return  # that is no end: the engine starts this errand again, or says that it will not
+        if code == EXIT_CLAIMED and is_url(str(requests[key].store)) and time.monotonic() < deadline and not stop():
+            held[key] = requests[key]
+            return
         errand.tell(cells[key], code, outcome)
 
     if requests:
         do_job(requests, ended, stop, lambda spec, token: errand.note_claim(by_name[spec.name], token))
+    if held:
+        time.sleep(TRY_AGAIN_S)
+        _do_errand(errand, cells, held, stop, deadline)
 
 
 class _Watching(StopFlag):

@@ -33,7 +33,7 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
     with moto.out_of_reach():
         assert len(impatient.names()) == 3, "what was last seen"
         with pytest.raises(StoreError, match="cannot be kept at"):
-            impatient.write("more", b"")
+            impatient.read("one.errand.json")
 
 
 JOB = """

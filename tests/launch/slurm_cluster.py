@@ -90,11 +90,23 @@ class Cluster:
     def start_node(self, node: str) -> None:
         self._daemon(node, "slurmd", "-D", "-N", node)
 
-    def kill_node(self, node: str) -> None:
-        """Its daemon alone: what runs on the node lives on, as it does where only the network is gone."""
+    def cut_off(self, node: str) -> None:
+        """End its daemon alone: what runs on the node lives on, as it does where only the network is gone."""
         daemon = self._daemons.pop(node)
         daemon.kill()
         daemon.wait()
+
+    def lose_node(self, node: str) -> None:
+        """Cut it off, and have Slurm take it for dead at once instead of after a while."""
+        self.cut_off(node)
+        self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=test")
+
+    def preempt(self, node: str, cpus: int = 2) -> None:
+        """A job that goes before all others takes the node, or a part of it, for a moment."""
+        self.call(
+            "sbatch", "--partition=high", f"--nodelist={node}", f"--cpus-per-task={cpus}", "--output=/dev/null",
+            "--wrap=sleep 1",
+        )  # fmt: skip
 
     def node_states(self) -> dict[str, str]:
         listed = self.call("sinfo", "--Node", "--noheader", "--partition=main", "--format=%N %t", check=False)

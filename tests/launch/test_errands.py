@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,11 @@ class Processes:
 
     def close(self) -> None: ...
 
+    def end(self) -> None:
+        for process in self.ours.values():
+            process.kill()
+            process.wait()
+
 
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
@@ -75,9 +81,7 @@ def home(tmp_path: Path) -> Path:
 def queue(home: Path) -> Iterator[Processes]:
     queue = Processes(home)
     yield queue
-    for process in queue.ours.values():
-        process.kill()
-        process.wait()
+    queue.end()
 
 
 def launcher(queue: Processes) -> ErrandLauncher:
@@ -93,9 +97,22 @@ def claims(home: Path) -> list[Path]:
     return list(home.glob("*.claim-*.json"))
 
 
-@pytest.mark.parametrize("check", LAUNCHER_CHECKS + PROCESS_CHECKS, ids=lambda check: check.__name__)
-def test_a_queue_of_processes_keeps_the_contract(check: Callable[..., None], queue: Processes, tmp_path: Path) -> None:
-    check(lambda: launcher(queue), tmp_path / "store")
+def keep(check: Callable[..., None], folder: Path) -> None:
+    queue = Processes(folder / "home")
+    try:
+        check(lambda: launcher(queue), folder / "store")
+    finally:
+        queue.end()
+
+
+def test_a_queue_of_processes_keeps_the_contract(tmp_path: Path) -> None:
+    """All checks at once, each with a store of its own: they wait far longer than they compute."""
+    with ThreadPoolExecutor(16) as pool:
+        kept = {
+            check: pool.submit(keep, check, tmp_path / check.__name__) for check in LAUNCHER_CHECKS + PROCESS_CHECKS
+        }
+    broken = {check.__name__: error for check, done in kept.items() if (error := done.exception())}
+    assert not broken
 
 
 def test_an_errand_that_is_started_again_takes_its_cell_over_from_the_start_before(
@@ -137,7 +154,7 @@ def test_a_job_that_its_engine_asks_to_leave_saves_and_gives_no_answer(
     eventually(lambda: claims(home), what="the claim")
     queue.cancel([job])
     assert queue.ours[job].wait(60) == 128 + signal.SIGTERM
-    assert errand.answer(0) is None and errand.left is not None
+    assert errand.answer(0) is None
     run = store.run("s", "v.seed1")
     assert run is not None and run.status is Status.INTERRUPTED and run.paths.last.exists()
 
@@ -170,3 +187,36 @@ def test_a_successor_adopts_what_runs_and_clears_what_is_gone(queue: Processes, 
     assert end.key == "cell 2" and end.outcome and end.outcome.status is Status.COMPLETED
     second.close()
     assert not list(home.iterdir())
+
+
+def test_what_one_of_two_launchers_stops_is_lost_to_the_other(queue: Processes, home: Path, store: Store) -> None:
+    first, second = launcher(queue), launcher(Processes(home))
+    first.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
+    eventually(lambda: first.poll(0.05) or claims(home), what="the claim")
+    assert second.adopt(["cell"]) == [["cell"]]
+    first.stop("cell", kill=False)
+    [end] = next_exits(second)
+    assert end.lost == "another launcher stopped it"
+
+
+def test_a_machine_with_another_version_says_so(
+    queue: Processes, home: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairtrial.core.errands.__version__", "99")
+    ours = launcher(queue)
+    ours.submit({"cell": request_for(store, "fake").to_dict()})
+    [end] = next_exits(ours)
+    assert end.outcome and end.outcome.status is Status.FAILED and "launcher 99" in (end.outcome.reason or "")
+    ours.close()
+
+
+def test_an_engine_that_cannot_be_reached_is_asked_again(
+    queue: Processes, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusals, reach = [None, None], queue.hand_over
+    monkeypatch.setattr(queue, "hand_over", lambda errands: refusals.pop() if refusals else reach(errands))
+    ours = launcher(queue)
+    ours.submit({"cell": request_for(store, "fake", steps=5).to_dict()})
+    [end] = next_exits(ours)
+    assert end.outcome and end.outcome.status is Status.COMPLETED
+    ours.close()

@@ -23,8 +23,7 @@ from typing import Any, Protocol
 
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.runs import Outcome
-
-SCHEMA = 1
+from fairtrial.version import __version__
 
 
 class Notes(Protocol):
@@ -96,8 +95,8 @@ class Errand:
 
     def post(self, engine: str, requests: Mapping[str, Mapping[str, Any]], job: str | None = None) -> None:
         """What to do; written once more when the engine has given its job a name."""
-        task = {"schema": SCHEMA, "engine": engine, "job": job, "at": time.time(), "requests": dict(requests)}
-        self._write(self.files.task, task)
+        task = {"engine": engine, "job": job, "at": time.time(), "requests": dict(requests)}
+        self._write(self.files.task, {"version": __version__, **task})
 
     def ask_to_stop(self, *, kill: bool) -> None:
         self._write(self.files.stop, {"kill": kill})
@@ -117,10 +116,6 @@ class Errand:
     @property
     def started(self) -> dict[str, Any] | None:
         return self._read(self.files.started)
-
-    @property
-    def left(self) -> dict[str, Any] | None:
-        return self._read(self.files.left)
 
     @property
     def stop(self) -> dict[str, Any] | None:
@@ -144,7 +139,6 @@ class Errand:
         return {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
 
     def start(self, job: str | None) -> None:
-        self.notes.remove(self.files.left)
         self._write(self.files.started, {**self._signature, "job": job})
 
     @property
@@ -158,9 +152,6 @@ class Errand:
 
     def tell(self, cell: int, code: int, outcome: Outcome | None) -> None:
         self._say(self.files.answer(cell), {"exit": code, "outcome": outcome.to_dict() if outcome else None})
-
-    def leave(self, why: str) -> None:
-        self._say(self.files.left, {"why": why, "at": time.time()})
 
     def finish(self) -> None:
         self._say(self.files.done, {"at": time.time()})

@@ -193,11 +193,6 @@ class ErrandNames:
         return f"{self.errand}.started.json"
 
     @property
-    def left(self) -> str:
-        """The engine asked the job to leave, and it did."""
-        return f"{self.errand}.left.json"
-
-    @property
     def done(self) -> str:
         return f"{self.errand}.done.json"
 

@@ -64,8 +64,8 @@ class Queue(Protocol):
     @property
     def ask_s(self) -> float: ...
 
-    def hand_over(self, errands: Sequence[str]) -> list[str]:
-        """Start a job for each of these errands; returns what the engine calls them."""
+    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
+        """Start a job for each of these errands; returns what the engine calls them. None: it cannot be asked now."""
         ...
 
     def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
@@ -110,7 +110,7 @@ class ErrandLauncher:
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._names: set[str] = set()
-        self._looked = self._asked = float("-inf")
+        self._looked = self._asked = self._again_at = float("-inf")
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
         """Errands of an earlier launcher whose jobs are queued or running; those whose jobs are gone are cleared."""
@@ -155,10 +155,16 @@ class ErrandLauncher:
         self._watch(task)
 
     def _hand_over(self) -> None:
-        tasks, self._waiting = [task for task in self._waiting if not task.stopping], []
-        for task in tasks:
+        self._waiting = [task for task in self._waiting if task.left and not task.stopping]
+        if not self._waiting or time.monotonic() < self._again_at:
+            return
+        for task in self._waiting:
             task.errand.post(self._queue.word, task.requests)
-        jobs = self._queue.hand_over([task.errand.name for task in tasks]) if tasks else []
+        jobs = self._queue.hand_over([task.errand.name for task in self._waiting])
+        if jobs is None:
+            self._again_at = time.monotonic() + self._queue.ask_s
+            return
+        tasks, self._waiting = self._waiting, []
         for task, job in zip(tasks, jobs, strict=True):
             task.job = job
             task.errand.post(self._queue.word, task.requests, job)
@@ -209,7 +215,10 @@ class ErrandLauncher:
         if answer is None:
             return None
         self._release(task, key)
-        return Exit(key, *answer)
+        code, outcome = answer
+        if outcome and outcome.status is Status.INTERRUPTED and not task.stopping and task.errand.stop is not None:
+            return Exit(key, code, None, lost="another launcher stopped it")
+        return Exit(key, code, outcome)
 
     def _is_gone(self, task: _Task, now: float) -> bool:
         if task.job is None:
@@ -225,10 +234,11 @@ class ErrandLauncher:
         state, started = task.state or UNKNOWN, task.errand.files.started in self._names
         words = self._queue.last_words(task.job) if task.job and not started else ""
         why = f"{state.why}, having said: {words}" if words else state.why
-        if state.failed or (state.code and not started):
+        by_itself = state.code not in (None, 0, -signal.SIGTERM)
+        if state.failed or (by_itself and not started):
             return Exit(key, 1, Outcome(Status.FAILED, why, state.hint))
-        if state.code and task.errand.left is None:
-            return Exit(key, state.code, None)  # its process came to an end of its own
+        if by_itself and state.code:
+            return Exit(key, state.code, None)
         return Exit(key, 1, None, lost=why)
 
     def _release(self, task: _Task, key: str) -> None:
@@ -276,13 +286,21 @@ class ErrandLauncher:
             self._end(task)
 
     def close(self) -> None:
+        self._let_finish()
         jobs = []
         for task in list(self._tasks.values()):
-            if not task.left:
+            if not task.left or not task.job:
                 self._end(task)
-            elif task.job:
+            else:
                 task.errand.ask_to_stop(kill=False)
                 jobs.append(task.job)
         if jobs:
             self._queue.cancel(jobs)  # their notes are cleared by the next launcher of the study
         self._queue.close()
+
+    def _let_finish(self) -> None:
+        """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
+        deadline = time.monotonic() + SETTLE_S
+        answered = {task.errand.files.done for task in self._tasks.values() if not task.left}
+        while answered - self._notes.names() and time.monotonic() < deadline:
+            time.sleep(0.05)

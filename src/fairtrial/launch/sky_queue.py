@@ -56,7 +56,8 @@ class SkyQueue:
         self._to_launch: list[_Job] = []
         self._asking: Call | None = None
         self._cancelled: dict[str, float] = {}
-        self._cancelling: list[Call] = []
+        self._to_cancel: list[_Job] = []
+        self._cancelling: dict[str, Call] = {}
         self._words: dict[str, str] = {}
 
     def hand_over(self, errands: Sequence[str]) -> list[str]:
@@ -96,6 +97,7 @@ class SkyQueue:
         for label in jobs:
             self._jobs.setdefault(_name(label), _Job(_name(label), set())).open.add(label)  # of an earlier launcher
         self._launch_some()
+        self._cancel_some()
         if not self._listen(wait=any(self._is_foreign(_name(label)) for label in jobs)):
             return None
         return {label: state for label in jobs if (state := self._state(label))}
@@ -152,15 +154,20 @@ class SkyQueue:
             job = self._jobs.get(_name(label))
             if job and not job.cancelled and job.open <= set(self._cancelled):
                 job.cancelled = True
-                self._cancel(job)
+                self._to_cancel.append(job)
+        self._cancel_some()
 
-    def _cancel(self, job: _Job) -> None:
-        if job in self._to_launch:
-            self._to_launch.remove(job)
-            return
-        _wait_for(lambda: job.call is None or job.call.is_over, LEAVE_S)  # what is not known yet cannot be cancelled
-        log = self._folder / f"{job.name}.cancel.log"
-        self._cancelling.append(self._sky.start(["jobs", "cancel", "--yes", "--name", job.name], log))
+    def _cancel_some(self) -> None:
+        """What SkyPilot does not know yet cannot be cancelled: that waits until its launch is over."""
+        for job in list(self._to_cancel):
+            if job in self._to_launch:
+                self._to_launch.remove(job)
+            elif job.call is None or job.call.is_over:
+                log = self._folder / f"{job.name}.cancel.log"
+                self._cancelling[job.name] = self._sky.start(["jobs", "cancel", "--yes", "--name", job.name], log)
+            else:
+                continue
+            self._to_cancel.remove(job)
 
     def last_words(self, job: str) -> str:
         row = self._jobs[_name(job)].row if _name(job) in self._jobs else None
@@ -177,9 +184,20 @@ class SkyQueue:
                 self._file(found).unlink(missing_ok=True)
 
     def close(self) -> None:
-        calls = [*self._cancelling, *([self._asking] if self._asking else [])]
-        _wait_for(lambda: all(call.is_over for call in calls), LEAVE_S)
+        """Waits until SkyPilot has heard what is to end; a job that may go on costs money, so it is named."""
+        _wait_for(self._has_cancelled_all, LEAVE_S)
+        left = [job.name for job in self._to_cancel]
+        left += [name for name, call in self._cancelling.items() if not call.went_well]
+        for name in left:
+            self._order.tell(f"SkyPilot did not confirm the end of a job. See to it: sky jobs cancel --name {name}")
+        if self._asking:
+            self._asking.process.kill()
+            self._asking.process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _has_cancelled_all(self) -> bool:
+        self._cancel_some()
+        return not self._to_cancel and all(call.is_over for call in self._cancelling.values())
 
 
 class SkyLauncher(ErrandLauncher):

@@ -117,7 +117,7 @@ class SlurmQueue:
         self._hurried: dict[str, float] = {}
         self.ask_s = self._options.ask
 
-    def hand_over(self, errands: Sequence[str]) -> list[str]:
+    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -129,6 +129,8 @@ class SlurmQueue:
                 names = errands[first : first + LARGEST_ARRAY]
                 jobs += executor.map_array(become_errand, [self._order.home] * len(names), names)
         except (FailedJobError, FailedSubmissionError) as error:
+            if not jobs and "Unable to contact" in str(error):
+                return None
             raise FairtrialError(
                 f"Slurm took no more jobs: {str(error).strip().splitlines()[-1]}",
                 hint="Finished runs are kept; launch again to fill in the rest.",
@@ -223,9 +225,10 @@ class SlurmQueue:
         from submitit.core.utils import JobPaths
 
         with contextlib.suppress(OSError):
-            said = JobPaths(self._folder, job, 0).stderr.read_text(errors="replace").split("\n")
-            lines = [line.strip() for line in said if line.strip() and not line.startswith(("submitit", "srun:"))]
-            return " … ".join(lines[-2:])[-WORDS:]
+            said = JobPaths(self._folder, job, 0).stderr.read_text(errors="replace").splitlines()
+            lines = [line.strip() for line in said if line.strip()]
+            own = [line for line in lines if not line.startswith(("submitit ", "srun: "))]
+            return " … ".join((own or lines)[-2:])[-WORDS:]
         return ""
 
     def clear(self, job: str) -> None:
@@ -236,6 +239,9 @@ class SlurmQueue:
         if not list(self._folder.glob(f"{array}_*.pkl")):
             for path in self._folder.glob(f"{array}_*"):
                 path.unlink(missing_ok=True)
+        for link in self._folder.glob(".*"):
+            if not link.exists():  # submitit gives each script a second name
+                link.unlink(missing_ok=True)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):  # others may have something there
