@@ -12,6 +12,8 @@ from benchmarks import (
     calibration,
     choices,
     cluster_ray,
+    cluster_skypilot,
+    cluster_slurm,
     comparing,
     kill_lines,
     lab,
@@ -63,4 +65,6 @@ BENCHMARKS = {
     "playing": Benchmark(playing.TITLE, playing.measure, step=7, slow=True),
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
     "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
+    "cluster_skypilot": Benchmark(cluster_skypilot.TITLE, cluster_skypilot.measure, step=8, slow=True),
+    "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
 }

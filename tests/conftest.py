@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 from fairtrial.core.events import NAMES, check_event
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
+from tests.harness import eventually
 
 # The same examples every time, so that a submission does not fail by luck; HYPOTHESIS_EXPLORE=1 looks for new ones.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -153,3 +158,57 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("mounting a file system needs rights that this process does not have")
     yield path
     subprocess.run(["umount", "-l", str(path)], check=True)
+
+
+@dataclass
+class Moto:
+    """An S3 server in a process of its own, which can be stopped for a while. All tests of a worker share it."""
+
+    process: subprocess.Popen[bytes]
+    endpoint: str
+    buckets: int = field(default=0)
+
+    @property
+    def surroundings(self) -> dict[str, str]:
+        """Its address and credentials, as a person has them in the environment."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
+            "AWS_DEFAULT_REGION": "us-east-1",
+        }  # fmt: skip
+
+    def bucket(self) -> str:
+        self.buckets += 1
+        name = f"lab-{self.buckets}"
+        urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")).read()
+        return name
+
+    @contextlib.contextmanager
+    def out_of_reach(self) -> Iterator[None]:
+        self.process.send_signal(signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self.process.send_signal(signal.SIGCONT)
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[Moto]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    found = Moto(process, f"http://127.0.0.1:{port}")
+    try:
+        eventually(lambda: _answers(found.endpoint), what="the start of the S3 server")
+        yield found
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _answers(endpoint: str) -> bool:
+    with contextlib.suppress(OSError):
+        urllib.request.urlopen(endpoint).read()
+        return True
+    return False

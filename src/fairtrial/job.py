@@ -78,6 +78,8 @@ ALONE = "Try again with --no-stack: then each run fails or completes by itself."
 ToLog = Callable[[RunPaths], contextlib.AbstractContextManager[Any]]
 Ending = Callable[[RunSpec, int, Outcome | None], None]
 """Told how a cell ended: the exit status that stands for it, and its outcome unless another process has the cell."""
+Claimed = Callable[[RunSpec, int], None]
+"""Told the token of the claim that was made on a cell."""
 
 
 def run_cell(
@@ -86,10 +88,11 @@ def run_cell(
     observers: Sequence[Observer] = (),
     should_stop: Callable[[], bool] = lambda: False,
     to_log: ToLog = lambda _: contextlib.nullcontext(),
+    claimed: Claimed = lambda *_: None,
 ) -> Outcome:
     """Make one run, or continue it, or find that it is done. Raises ClaimedElsewhere when another makes it."""
     with contextlib.ExitStack() as leaving:
-        attempt = _Attempt(request, leaving, should_stop)
+        attempt = _Attempt(request, leaving, should_stop, claimed)
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
@@ -191,10 +194,11 @@ def run_stack(
     *,
     should_stop: Callable[[], bool] = lambda: False,
     to_log: ToLog = lambda _: contextlib.nullcontext(),
+    claimed: Claimed = lambda *_: None,
 ) -> None:
     """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
     with contextlib.ExitStack() as leaving:
-        attempts = [found for request in requests if (found := _attempt(request, leaving, ended))]
+        attempts = [found for request in requests if (found := _attempt(request, leaving, ended, claimed))]
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
@@ -227,10 +231,10 @@ def _conclude(work: _Work, outcome: Outcome) -> Outcome:
         return refused(error)
 
 
-def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending) -> _Attempt | None:
+def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed) -> _Attempt | None:
     """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
-        attempt = _Attempt(request, leaving)
+        attempt = _Attempt(request, leaving, claimed=claimed)
     except ClaimedElsewhere:
         ended(request.spec, EXIT_CLAIMED, None)
         return None
@@ -258,7 +262,11 @@ class _Attempt:
     """A claim on a cell, and whether there is anything left to do."""
 
     def __init__(
-        self, request: Request, leaving: contextlib.ExitStack, should_stop: Callable[[], bool] = lambda: False
+        self,
+        request: Request,
+        leaving: contextlib.ExitStack,
+        should_stop: Callable[[], bool] = lambda: False,
+        claimed: Claimed = lambda *_: None,
     ) -> None:
         self.request = request
         self.store = Store.at(request.store)
@@ -266,6 +274,7 @@ class _Attempt:
         self.claim = Claim(self.paths, over=request.over)
         self._leaving = leaving
         leaving.callback(self.claim.release)
+        claimed(request.spec, self.claim.token)
         leaving.callback(Part(self.store, self.claim, should_stop).leave)
         self.done = _already_done(self.paths, request.spec)
 

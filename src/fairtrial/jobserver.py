@@ -4,6 +4,8 @@
 milliseconds instead of seconds. Requests come as JSON lines on standard input, answers leave on standard
 output. When standard input closes, because the launcher ended in any way, a kill included, every job is asked
 to save and stop: none outlives its launcher unnoticed.
+
+`python -m fairtrial.jobserver errand PLACE NAME` does an errand (core/errands.py), where some engine started it.
 """
 
 from __future__ import annotations
@@ -16,24 +18,31 @@ import json
 import os
 import select
 import signal
+import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Self
 
+from fairtrial.core.errands import Errand, open_notes
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.paths import RunPaths, is_url
 from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.job import Ending, Request, refused, run_cell, run_stack
+from fairtrial.job import Claimed, Ending, Request, refused, run_cell, run_stack
 from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.record.leases import lease_seconds
+from fairtrial.version import __version__
 
 GRACE_S = 5.0
+TRY_AGAIN_S = 1.0
+EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 _PR_SET_PDEATHSIG = 1
 _LONGEST_TEXT = 400
 
@@ -70,22 +79,38 @@ def printed_to_log(paths: RunPaths) -> Iterator[None]:
         sys.stderr.flush()
 
 
-def do_job(requests: Sequence[Request], ended: Ending, should_stop: Callable[[], bool]) -> None:
-    """Run the cells of a job; the launcher must hear of whatever goes wrong."""
+def do_job(
+    requests: Mapping[str, Request],
+    ended: Callable[[str, int, Outcome | None], None],
+    should_stop: Callable[[], bool],
+    claimed: Claimed = lambda *_: None,
+) -> None:
+    """Run the cells of a job; the launcher must hear of whatever goes wrong, and of every cell once."""
+    keys = {request.spec.name: key for key, request in requests.items()}
+
+    def tell_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
+        key = keys.pop(spec.name, None)
+        if key is not None:
+            ended(key, code, outcome)
+
+    _do_all(list(requests.values()), tell_once, should_stop, claimed)
+
+
+def _do_all(requests: Sequence[Request], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
     try:
         if len(requests) > 1:
-            run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log)
+            run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
             return
-        ended(requests[0].spec, *_do_one(requests[0], should_stop))
+        ended(requests[0].spec, *_do_one(requests[0], should_stop, claimed))
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
         for request in requests:  # those that have been heard of already stay as they were told
             ended(request.spec, 1, refused(error))
 
 
-def _do_one(request: Request, should_stop: Callable[[], bool]) -> tuple[int, Outcome | None]:
+def _do_one(request: Request, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
     try:
-        return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log)
+        return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
     except ClaimedElsewhere:
         return EXIT_CLAIMED, None
     except FairtrialError as error:
@@ -176,10 +201,12 @@ class Server:
     def _fork(self) -> Child:
         (command_read, command_write), (outcome_read, outcome_write) = os.pipe(), os.pipe()
         server = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # or a child that is stopped at once misses it
         pid = os.fork()
         if pid == 0:
             os.close(command_write)
             self._be_child(command_read, outcome_write, server)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(command_read)
         os.close(outcome_write)
         return Child(pid, command_write, outcome_read)
@@ -190,6 +217,7 @@ class Server:
             signal.set_wakeup_fd(-1)
             for number in (signal.SIGCHLD, signal.SIGTERM):
                 signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
             os.setsid()
             os.close(self.answers)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -264,15 +292,7 @@ def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
     stop = StopFlag()
     stop.listen()
     requests = {key: Request.from_dict(request) for key, request in command["requests"].items()}
-    keys = {request.spec.name: key for key, request in requests.items()}
-    told: set[str] = set()
-
-    def ended(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
-        if spec.name not in told:
-            told.add(spec.name)
-            tell(write_end, keys[spec.name], code, outcome)
-
-    do_job(list(requests.values()), ended, stop)
+    do_job(requests, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
     tell(write_end, None, 0, None)
     return 0
 
@@ -311,8 +331,103 @@ def _call_all(functions: Sequence[Callable[[], None]]) -> None:
         function()
 
 
+def run_errand(where: str, name: str, job: str | None = None) -> int:
+    """Do an errand, or go on with one that was begun. `job` is what the engine calls this process's job."""
+    errand = Errand(open_notes(where), name)
+    task = errand.task
+    if task is None:
+        return 0  # nobody wants it any more
+    restarted = errand.started is not None
+    errand.start(job)
+    if task["version"] != __version__:
+        return _refuse_version(errand, task)
+    cells = {key: cell for cell, key in enumerate(task["requests"]) if errand.answer(cell) is None}
+    requests = {key: Request.from_dict(task["requests"][key]) for key in cells}
+    if restarted:
+        requests = {key: _over_earlier_start(request, errand, cells[key]) for key, request in requests.items()}
+    with _Watching(errand) as stop:
+        patience = lease_seconds() + GRACE_S if restarted else 0.0
+        _do_errand(errand, cells, requests, stop, time.monotonic() + patience)
+    if stop.asked_by_engine:
+        return EXIT_ASKED_TO_LEAVE
+    errand.finish()
+    return 0
+
+
+def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:
+    reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
+    for cell in range(len(task["requests"])):
+        errand.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
+    errand.finish()
+    return 1
+
+
+def _over_earlier_start(request: Request, errand: Errand, cell: int) -> Request:
+    """An engine starts an errand again only when it has given the earlier start up: its claim may be taken over."""
+    token = errand.claim(cell)
+    return request if token is None else replace(request, over=token)
+
+
+def _do_errand(
+    errand: Errand, cells: Mapping[str, int], requests: Mapping[str, Request], stop: _Watching, deadline: float
+) -> None:
+    """Until the deadline a cell of a shared store that somebody has is tried again.
+
+    It is most likely held by the earlier start of this errand, whose machine is gone: its claim runs out by itself.
+    """
+    by_name = {request.spec.name: cells[key] for key, request in requests.items()}
+    held: dict[str, Request] = {}
+
+    def ended(key: str, code: int, outcome: Outcome | None) -> None:
+        if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
+            return  # that is no end: the engine starts this errand again, or says that it will not
+        if code == EXIT_CLAIMED and is_url(str(requests[key].store)) and time.monotonic() < deadline and not stop():
+            held[key] = requests[key]
+            return
+        errand.tell(cells[key], code, outcome)
+
+    if requests:
+        do_job(requests, ended, stop, lambda spec, token: errand.note_claim(by_name[spec.name], token))
+    if held:
+        time.sleep(TRY_AGAIN_S)
+        _do_errand(errand, cells, held, stop, deadline)
+
+
+class _Watching(StopFlag):
+    """Looks for the launcher's word to stop, besides the signals by which an engine asks a job to leave."""
+
+    def __init__(self, errand: Errand) -> None:
+        super().__init__()
+        self._errand = errand
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, name="fairtrial errand", daemon=True)
+
+    @property
+    def asked_by_engine(self) -> bool:
+        return self.raised and self._errand.stop is None
+
+    def __enter__(self) -> Self:
+        self.listen()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look_on(self) -> None:
+        while not self._over.wait(self._errand.notes.look_s):
+            with contextlib.suppress(Exception):  # a place that cannot be reached now is looked at again
+                if asked := self._errand.stop:
+                    self.raised = True
+                    if asked["kill"]:
+                        kill_session(os.getpid())
+
+
 def main(arguments: Sequence[str]) -> int:
     mode, *rest = arguments
+    if mode == "errand":
+        return run_errand(*rest)
     if mode == "serve":
         answers = os.dup(1)
         os.dup2(2, 1)  # a recipe that prints while it is imported must not speak to the launcher

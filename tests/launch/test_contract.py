@@ -14,7 +14,7 @@ from fairtrial.launch.contract import Launcher
 from fairtrial.launch.inline import InlineLauncher
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.record.claims import ClaimedElsewhere
-from fairtrial.testing import LAUNCHER_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 
 
 def perform(request: Mapping[str, Any]) -> Outcome | None:
@@ -34,6 +34,14 @@ LAUNCHERS: dict[str, Callable[[], Launcher]] = {
 @pytest.mark.parametrize("make", LAUNCHERS.values(), ids=LAUNCHERS)
 @pytest.mark.parametrize("check", LAUNCHER_CHECKS, ids=lambda check: check.__name__)
 def test_launchers_keep_their_contract(
+    check: Callable[..., None], make: Callable[[], Launcher], tmp_path: Path
+) -> None:
+    check(make, tmp_path / "store")
+
+
+@pytest.mark.parametrize("make", [LAUNCHERS["local"]], ids=["local"])
+@pytest.mark.parametrize("check", PROCESS_CHECKS, ids=lambda check: check.__name__)
+def test_launchers_with_processes_keep_the_rest_of_it(
     check: Callable[..., None], make: Callable[[], Launcher], tmp_path: Path
 ) -> None:
     check(make, tmp_path / "store")

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
-import urllib.request
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +24,7 @@ from fairtrial.record.remote import Remote, open_remote
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
-from tests.conftest import Answer, start
+from tests.conftest import Answer, Moto, start
 from tests.harness import eventually, fill_up, forked, make, request_for, series_of, wait
 
 Cli = Callable[..., Answer]
@@ -36,59 +32,11 @@ FAKE: dict[str, Any] = {"steps": 40, "eval_every": 10, "log_every": 1, "checkpoi
 WORDS = [part for name, value in FAKE.items() for part in (f"--{name.replace('_', '-')}", str(value))]
 
 
-@dataclass
-class Moto:
-    """An S3 server in a process of its own, which can be stopped for a while."""
-
-    process: subprocess.Popen[bytes]
-    endpoint: str
-    buckets: int = field(default=0)
-
-    def bucket(self) -> str:
-        self.buckets += 1
-        name = f"lab-{self.buckets}"
-        urllib.request.urlopen(urllib.request.Request(f"{self.endpoint}/{name}", method="PUT")).read()
-        return name
-
-    @contextlib.contextmanager
-    def out_of_reach(self) -> Iterator[None]:
-        self.process.send_signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.process.send_signal(signal.SIGCONT)
-
-
-@pytest.fixture(scope="session")
-def moto() -> Iterator[Moto]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    found = Moto(process, f"http://127.0.0.1:{port}")
-    try:
-        eventually(lambda: _answers(found.endpoint), what="the start of the S3 server")
-        yield found
-    finally:
-        process.kill()
-        process.wait()
-
-
-def _answers(endpoint: str) -> bool:
-    with contextlib.suppress(OSError):
-        urllib.request.urlopen(endpoint).read()
-        return True
-    return False
-
-
 @pytest.fixture
 def url(moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A store that this test has alone, with its server and credentials in the environment, as a person has them."""
-    monkeypatch.setenv("AWS_ENDPOINT_URL", moto.endpoint)
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name, value in moto.surroundings.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(tmp_path / "here"))
     monkeypatch.setattr(sharing, "FRESH_S", 0.0)
     return f"s3://{moto.bucket()}/team"

@@ -15,13 +15,13 @@ from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_
 from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
-from fairtrial.core.options import describe_options
+from fairtrial.core.options import describe_options, parse_options
 from fairtrial.core.paths import NEEDS_STUDY, store_words
 from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import RunSpec
-from fairtrial.launch.contract import Order, Resources
+from fairtrial.launch.contract import Described, Order, Resources
 from fairtrial.launch.engines import Engine, load_engine
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
@@ -110,6 +110,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Orde
         store=store.address,
         home=str(store.paths.launcher(study.study)),
         options=engine.settings(terms.settings),
+        preload=[study.recipe],
         jobs=terms.jobs,
         resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
         devices=_devices(terms),
@@ -263,6 +264,21 @@ def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> lis
         there = place.run(spec.study, spec.run_id)
         planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
     return planned
+
+
+def describe(
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
+) -> Described | None:
+    """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
+    engine, order = _order(study, Store.at(store), terms)
+    missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
+    if not missing:
+        return None
+    recipe = load_checked_recipe(study.recipe)
+    options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]
+    needs = {need.recipe for each in options for need in recipe.needs(each).values()}
+    order = replace(order, cells=len(missing), preload=sorted({study.recipe, *needs}))
+    return engine.describe(order, [[spec.name] for spec in missing])
 
 
 def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from fairtrial.api.launch import Launched, LaunchTerms, PlannedRun
     from fairtrial.core.runs import Run
+    from fairtrial.launch.contract import Described
     from fairtrial.plan.study import Study
 
 ENGINES = ("local", "ray", "slurm", "skypilot")
@@ -158,10 +159,11 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.launch import dry_run, launch
+    from fairtrial.api.launch import describe, dry_run, launch
 
     if flags["dry_run"]:
-        _give_dry_run(out, dry_run(study, store=out.store))
+        planned = dry_run(study, store=out.store)
+        _give_dry_run(out, planned, describe(study, planned, store=out.store, terms=_terms(flags)))
         return EXIT_OK
     out.name_store()
     if flags["detach"]:
@@ -203,18 +205,23 @@ def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     return EXIT_OK
 
 
-def _give_dry_run(out: Output, planned: Sequence[PlannedRun]) -> None:
+def _give_dry_run(out: Output, planned: Sequence[PlannedRun], described: Described | None) -> None:
     rows = [
         {"run": p.spec.name, "seed": p.spec.seed, "variant": p.spec.variant, "status": p.status, "command": p.command}
         for p in planned
     ]
 
     def show(console: Console) -> None:
+        if described:
+            console.print(described.text, markup=False, highlight=False, soft_wrap=True)
+            return
         for row in rows:
             note = f"  # {row['status']}" if row["status"] else ""
             console.print(f"{row['command']}{note}", markup=False, soft_wrap=True)
 
-    out.give({"runs": rows}, rows, show)
+    out.give({"runs": rows, **({"launcher": described.document} if described else {})}, rows, show)
+    for remark in described.remarks if described else ():
+        out.say(remark)
     there = sum(row["status"] is not None for row in rows)
     out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
 

@@ -174,6 +174,46 @@ class RunPaths:
         return self.adapters / f"version-{version}"
 
 
+SUBMITTED = "submitit"
+"""The folder beside a study's errands where submitit keeps what it hands to Slurm."""
+
+
+@dataclass(frozen=True)
+class ErrandNames:
+    """The notes of one errand; they lie side by side with those of others, so that one look shows them all."""
+
+    errand: str
+
+    @property
+    def task(self) -> str:
+        return f"{self.errand}.errand.json"
+
+    @property
+    def started(self) -> str:
+        return f"{self.errand}.started.json"
+
+    @property
+    def done(self) -> str:
+        return f"{self.errand}.done.json"
+
+    @property
+    def stop(self) -> str:
+        return f"{self.errand}.stop.json"
+
+    def claim(self, cell: int) -> str:
+        """Under which token the job holds a cell."""
+        return f"{self.errand}.claim-{cell}.json"
+
+    def answer(self, cell: int) -> str:
+        return f"{self.errand}.answer-{cell}.json"
+
+    @staticmethod
+    def errand_of(name: str) -> str | None:
+        """The errand that a note belongs to."""
+        errand, dot, rest = name.partition(".")
+        return errand if dot and errand and rest.endswith("json") else None
+
+
 @dataclass(frozen=True)
 class ProfilePaths:
     """The files of one snapshot of a profile."""

@@ -9,7 +9,7 @@ would end.
 
 A launcher never decides what to run, never retries and never reads the store: `schedule.py` does the first two and its
 caller the third. A launcher's module is a plug-in: it declares SUMMARY, REQUIRES (packages), EXTRA, its own Options,
-and `open_launcher(order)`.
+and `open_launcher(order)`. `check(order)` and `describe(order, runs)`, which write nothing, may be there too.
 """
 
 from __future__ import annotations
@@ -68,6 +68,15 @@ class Order:
     preload: Sequence[str] = ()
     fresh: bool = False
     tell: Callable[[str], None] = lambda _: None
+
+
+@dataclass(frozen=True)
+class Described:
+    """What a launch would do, as the module of a launcher tells it: for people, and as a document."""
+
+    text: str
+    document: Mapping[str, Any]
+    remarks: Sequence[str] = ()
 
 
 class Launcher(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import require_packages
-from fairtrial.launch.contract import EngineOptions, Launcher, Order
+from fairtrial.launch.contract import Described, EngineOptions, Launcher, Order
 
 BUILT_IN = {"local": "local", "ray": "ray_cluster", "slurm": "slurm", "skypilot": "skypilot"}
 """Word → module. A module of ours must not be named like a package that it imports."""
@@ -45,6 +45,11 @@ class Engine:
         """Whether it could be opened: refuses, before anything is written, what is known to fail."""
         check: Callable[[Order], None] = getattr(self.module, "check", lambda _: None)
         check(order)
+
+    def describe(self, order: Order, runs: Sequence[Sequence[str]]) -> Described | None:
+        """What a launch of these runs, grouped as they share a process, would hand over; None where that is plain."""
+        describe: Callable[[Order, Sequence[Sequence[str]]], Described] | None = getattr(self.module, "describe", None)
+        return describe(order, runs) if describe else None
 
     def open(self, order: Order) -> Launcher:
         launcher: Launcher = self.module.open_launcher(order)

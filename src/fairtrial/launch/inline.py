@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ class InlineLauncher:
     def __init__(self, perform: Perform) -> None:
         self._perform = perform
         self._waiting: list[tuple[str, Mapping[str, Any]]] = []
+        self._stopped: list[Exit] = []
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — what ran here ended with its process
         return []
@@ -27,18 +29,20 @@ class InlineLauncher:
         self._waiting.extend(requests.items())
 
     def poll(self, timeout: float) -> list[Exit]:  # noqa: ARG002 — it never waits: it works
-        exits = []
+        exits, self._stopped = self._stopped, []
         while self._waiting:
             key, request = self._waiting.pop(0)
             outcome = self._perform(request)
             exits.append(Exit(key, EXIT_CLAIMED if outcome is None else 0, outcome))
         return exits
 
-    def stop(self, key: str, *, kill: bool) -> None:  # noqa: ARG002 — a running cell holds this very thread
-        self._waiting = [item for item in self._waiting if item[0] != key]
+    def stop(self, key: str, *, kill: bool) -> None:  # a running cell holds this very thread
+        if not self.has_started(key):
+            self.forget(key)
+            self._stopped.append(Exit(key, -(signal.SIGKILL if kill else signal.SIGTERM), None))
 
     def forget(self, key: str) -> None:
-        self.stop(key, kill=True)
+        self._waiting = [item for item in self._waiting if item[0] != key]
 
     def has_started(self, key: str) -> bool:
         return all(waiting != key for waiting, _ in self._waiting)

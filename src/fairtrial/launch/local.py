@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.processes import kill_session
+from fairtrial.core.processes import kill_session, one_thread
 from fairtrial.core.runs import Outcome
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 
@@ -65,7 +65,7 @@ class LocalLauncher:
         self._ready = False
         argv = [sys.executable, "-m", "fairtrial.jobserver", "serve", *([] if fresh else preload)]
         self._server = subprocess.Popen(
-            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=_one_thread(), start_new_session=True
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=one_thread(), start_new_session=True
         )
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — no job outlives its launcher
@@ -182,8 +182,3 @@ class LocalLauncher:
             f"the process that starts jobs ended (status {code})",
             hint="Finished runs are kept; launch again to fill in the rest.",
         )
-
-
-def _one_thread() -> dict[str, str]:
-    """Small models run several times slower when their threads fight for cores: one each, unless asked."""
-    return {**os.environ, "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}

@@ -178,6 +178,8 @@ class Schedule:
             outcome = Outcome(Status.INTERRUPTED, ticket.stopping)
         if outcome.status is Status.INTERRUPTED and (end.outcome is None or ticket.stopping):
             self.settle(ticket.key, outcome.status, outcome.reason or "")
+        elif outcome.status is Status.FAILED and (found := self.look(ticket.key)) and found.status is not Status.FAILED:
+            self.settle(ticket.key, outcome.status, outcome.reason or "")  # its engine says so, not the run itself
         self._end_or_retry(ticket, outcome)
 
     def _lose(self, ticket: Ticket, why: str) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from fairtrial.core.options import parse_options, result_options
+from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.job import Request
 from fairtrial.launch.contract import Exit, Launcher
-from fairtrial.record.claims import Claim
+from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.store import Store
 
 MakeLauncher = Callable[[], Launcher]
@@ -76,9 +78,109 @@ def check_a_finished_cell_is_not_run_again(make: MakeLauncher, store: Path) -> N
     assert end.outcome and end.outcome.already_done
 
 
+def check_a_task_of_several_cells_tells_of_each(make: MakeLauncher, store: Path) -> None:
+    with closing(make()) as launcher:
+        launcher.submit({f"cell {seed}": _request(store, seed).to_dict() for seed in (1, 2, 3)})
+        exits = _collect(launcher, 3)
+    assert all(end.outcome and end.outcome.status is Status.COMPLETED for end in exits.values())
+
+
+def check_a_cell_that_is_stopped_before_it_starts_comes_back(make: MakeLauncher, store: Path) -> None:
+    with closing(make()) as launcher:
+        launcher.submit({"cell": _long_request(store).to_dict()})
+        launcher.stop("cell", kill=False)
+        end = _collect(launcher, 1)["cell"]
+    assert end.outcome is None or end.outcome.status is Status.INTERRUPTED
+
+
+def check_nothing_is_adopted_that_nobody_left(make: MakeLauncher, store: Path) -> None:  # noqa: ARG001
+    with closing(make()) as launcher:
+        assert launcher.adopt(["cell"]) == []
+
+
+def check_a_stopped_run_saves_and_is_interrupted(make: MakeLauncher, store: Path) -> None:
+    with closing(make()) as launcher:
+        run = _running(launcher, store)
+        launcher.stop("cell", kill=False)
+        end = _collect(launcher, 1)["cell"]
+    assert end.lost is None and end.outcome and end.outcome.status is Status.INTERRUPTED
+    assert run.last.exists(), "it left without saving"
+
+
+def check_a_killed_run_comes_back(make: MakeLauncher, store: Path) -> None:
+    """Without a word, unless its engine asks before it kills and the run was quick to leave."""
+    with closing(make()) as launcher:
+        _running(launcher, store)
+        launcher.stop("cell", kill=True)
+        end = _collect(launcher, 1)["cell"]
+    assert end.lost is None
+    assert end.outcome.status is Status.INTERRUPTED if end.outcome else end.code != 0
+
+
+def check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere(make: MakeLauncher, store: Path) -> None:
+    with closing(make()) as launcher:
+        run = _running(launcher, store)
+        lost = token_of(run)
+        launcher.forget("cell")
+        assert not launcher.has_started("cell")
+        launcher.submit({"other": _request(store, 2).to_dict()})
+        assert list(_collect(launcher, 1)) == ["other"]
+        launcher.submit({"cell": replace(_long_request(store), over=lost).to_dict()})
+        _until(launcher, lambda: launcher.has_started("cell") and (token_of(run) or 0) > (lost or 0))
+        launcher.stop("cell", kill=False)
+        end = _collect(launcher, 1)["cell"]
+    assert end.outcome and end.outcome.status is Status.INTERRUPTED
+
+
+def check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it(make: MakeLauncher, store: Path) -> None:
+    """The first is not closed while the second looks: as if it had been killed, as far as that one can tell."""
+    with closing(make()) as first:
+        _running(first, store)
+        with closing(make()) as second:
+            adopted = second.adopt(["cell", "other"])
+            assert adopted in ([], [["cell"]])
+            if adopted:
+                _until(second, lambda: second.has_started("cell"))
+                second.stop("cell", kill=False)
+                end = _collect(second, 1)["cell"]
+                assert end.outcome and end.outcome.status is Status.INTERRUPTED
+
+
+def _long_request(store: Path) -> Request:
+    return _request(store, 1, steps=100_000, step_time=0.02, checkpoint_every=100_000)
+
+
+def _running(launcher: Launcher, store: Path) -> RunPaths:
+    """A cell that will not end by itself, when its process is at work on it."""
+    request = _long_request(store)
+    launcher.submit({"cell": request.to_dict()})
+    paths = Store(store).paths.run("adhoc", request.spec.run_id)
+    _until(launcher, lambda: launcher.has_started("cell") and paths.metrics.exists() and paths.metrics.stat().st_size)
+    return paths
+
+
+def _until(launcher: Launcher, condition: Callable[[], object]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        ended = launcher.poll(0.05)
+        assert not ended, f"{ended[0]} came back too soon"
+        assert time.monotonic() < deadline, "a cell never started"
+
+
 LAUNCHER_CHECKS: tuple[Callable[[MakeLauncher, Path], None], ...] = (
     check_every_cell_comes_back_once,
     check_a_failure_carries_its_reason,
     check_a_claimed_cell_is_said_to_be_claimed,
     check_a_finished_cell_is_not_run_again,
+    check_a_task_of_several_cells_tells_of_each,
+    check_a_cell_that_is_stopped_before_it_starts_comes_back,
+    check_nothing_is_adopted_that_nobody_left,
 )
+
+PROCESS_CHECKS: tuple[Callable[[MakeLauncher, Path], None], ...] = (
+    check_a_stopped_run_saves_and_is_interrupted,
+    check_a_killed_run_comes_back,
+    check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere,
+    check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it,
+)
+"""For launchers whose cells have processes of their own."""

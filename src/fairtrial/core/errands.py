@@ -1,0 +1,170 @@
+"""An errand: a task that runs without a pipe to its launcher, and outlives it.
+
+Launcher and job speak through notes, small files that are written whole and never appended to, so that a folder serves
+as well as an object store. The launcher writes what to do, and whether to stop. The job writes that it has started,
+which claims it holds, how every cell ended, and that it is done.
+
+An engine may start an errand again, after a pre-emption or when it takes a machine for dead. It does so only when it
+has given the earlier start up: the new one takes the claims over that the earlier one noted, leaves the cells alone
+that were answered, and whatever the earlier one still wants to say is not written any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+from fairtrial.core.paths import ErrandNames
+from fairtrial.core.runs import Outcome
+from fairtrial.version import __version__
+
+
+class Notes(Protocol):
+    """Small files at one place. `look_s` is how often it is fine to look there.
+
+    `write` puts the whole content there or nothing; `read` gives None for a note that is not there.
+    """
+
+    @property
+    def look_s(self) -> float: ...
+
+    def write(self, name: str, content: bytes) -> None: ...
+
+    def read(self, name: str) -> bytes | None: ...
+
+    def names(self) -> set[str]: ...
+
+    def remove(self, name: str) -> None: ...
+
+
+class Folder:
+    """Notes in a folder that launcher and jobs share."""
+
+    look_s = 0.5
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write(self, name: str, content: bytes) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        temporary = self.path / f".{name}.{socket.gethostname()}.{os.getpid()}.tmp"
+        temporary.write_bytes(content)
+        temporary.replace(self.path / name)
+
+    def read(self, name: str) -> bytes | None:
+        try:
+            return (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def names(self) -> set[str]:
+        try:
+            return {name for name in os.listdir(self.path) if not name.startswith(".")}  # noqa: PTH208 — names alone
+        except FileNotFoundError:
+            return set()
+
+    def remove(self, name: str) -> None:
+        (self.path / name).unlink(missing_ok=True)
+
+
+def open_notes(where: str) -> Notes:
+    """The notes at a place, as launcher and job are told of it."""
+    if "://" in where:
+        from fairtrial.core.note_objects import Objects  # brings fsspec
+
+        return Objects(where)
+    return Folder(Path(where))
+
+
+class Errand:
+    """One errand's notes, as both sides read and write them. Its cells are numbered in the order of its requests."""
+
+    def __init__(self, notes: Notes, name: str) -> None:
+        self.notes = notes
+        self.name = name
+        self.files = ErrandNames(name)
+
+    # What a launcher says.
+
+    def post(self, engine: str, requests: Mapping[str, Mapping[str, Any]], job: str | None = None) -> None:
+        """What to do; written once more when the engine has given its job a name."""
+        task = {"engine": engine, "job": job, "at": time.time(), "requests": dict(requests)}
+        self._write(self.files.task, {"version": __version__, **task})
+
+    def ask_to_stop(self, *, kill: bool) -> None:
+        self._write(self.files.stop, {"kill": kill})
+
+    def remove(self) -> None:
+        """A job that has not started yet finds nothing to do."""
+        for name in sorted(self.notes.names()):
+            if ErrandNames.errand_of(name) == self.name:
+                self.notes.remove(name)
+
+    # What both read.
+
+    @property
+    def task(self) -> dict[str, Any] | None:
+        return self._read(self.files.task)
+
+    @property
+    def started(self) -> dict[str, Any] | None:
+        return self._read(self.files.started)
+
+    @property
+    def stop(self) -> dict[str, Any] | None:
+        return self._read(self.files.stop)
+
+    def answer(self, cell: int) -> tuple[int, Outcome | None] | None:
+        """How a cell ended: the exit status that stands for it, and its outcome."""
+        note = self._read(self.files.answer(cell))
+        if note is None:
+            return None
+        return int(note["exit"]), Outcome.from_dict(note["outcome"]) if note["outcome"] else None
+
+    def claim(self, cell: int) -> int | None:
+        note = self._read(self.files.claim(cell))
+        return None if note is None else int(note["token"])
+
+    # What a job says. It speaks only as long as it was not started again.
+
+    @cached_property
+    def _signature(self) -> dict[str, Any]:
+        return {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
+
+    def start(self, job: str | None) -> None:
+        self._write(self.files.started, {**self._signature, "job": job})
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether no later start has taken this errand over from this process."""
+        started = self.started or {}
+        return all(started.get(key) == value for key, value in self._signature.items())
+
+    def note_claim(self, cell: int, token: int) -> None:
+        self._say(self.files.claim(cell), {"token": token})
+
+    def tell(self, cell: int, code: int, outcome: Outcome | None) -> None:
+        self._say(self.files.answer(cell), {"exit": code, "outcome": outcome.to_dict() if outcome else None})
+
+    def finish(self) -> None:
+        self._say(self.files.done, {"at": time.time()})
+
+    def _say(self, name: str, values: Mapping[str, Any]) -> None:
+        if self.is_ours:
+            self._write(name, values)
+
+    def _write(self, name: str, values: Mapping[str, Any]) -> None:
+        self.notes.write(name, json.dumps(values, ensure_ascii=False).encode(errors="replace"))
+
+    def _read(self, name: str) -> dict[str, Any] | None:
+        content = self.notes.read(name)
+        with contextlib.suppress(json.JSONDecodeError):
+            return dict(json.loads(content)) if content else None
+        return None

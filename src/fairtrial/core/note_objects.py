@@ -1,0 +1,100 @@
+"""Notes of errands in an object store, for machines that share no disk with their launcher."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from fairtrial.core.errors import MissingExtra, StoreError
+
+PATIENCE_S = 600.0
+"""A server that does not answer is waited for: an errand must not take notes that it cannot see for none."""
+LONGEST_PAUSE_S = 10.0
+_EXTRAS = {"s3": ("s3", "s3fs"), "gs": ("gcs", "gcsfs")}
+LIMITS: dict[str, dict[str, Any]] = {
+    "s3": {"config_kwargs": {"connect_timeout": 5.0, "read_timeout": 15.0, "retries": {"max_attempts": 0}}},
+    "gs": {"requests_timeout": 15.0},
+}
+_AWAY = {"HTTPClientError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "TimeoutError"}
+_AWAY_NUMBERS = {errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.EPIPE}
+Found = TypeVar("Found")
+
+
+class Objects:
+    """Small objects below a URL. An object is replaced as a whole, or not at all."""
+
+    look_s = 2.0
+
+    def __init__(self, url: str) -> None:
+        scheme = url.partition("://")[0]
+        extra, module = _EXTRAS.get(scheme, ("s3", "fsspec"))
+        if importlib.util.find_spec(module) is None:
+            raise MissingExtra(
+                f"notes at {scheme}:// need {module}, which is not installed",
+                hint=f"Install it with: pip install 'fairtrial[{extra}]'",
+            )
+        import fsspec
+
+        self.url = url
+        self._files, root = fsspec.core.url_to_fs(url, use_listings_cache=False, **LIMITS.get(scheme, {}))
+        if scheme == "s3":
+            self._files.retries = 1  # whoever asks knows whether it can wait
+        self._root = str(root).rstrip("/")
+        self._seen: set[str] = set()
+
+    def write(self, name: str, content: bytes) -> None:
+        self._patiently(lambda: self._files.pipe_file(f"{self._root}/{name}", content))
+
+    def read(self, name: str) -> bytes | None:
+        def read() -> bytes | None:
+            try:
+                content: bytes = self._files.cat_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return None
+            return content
+
+        return self._patiently(read)
+
+    def names(self) -> set[str]:
+        """While the server is away, what was there when it last answered."""
+        try:
+            found = self._files.ls(self._root, detail=False)
+            self._seen = {str(path).rpartition("/")[2] for path in found} - {""}
+        except FileNotFoundError:
+            self._seen = set()
+        except Exception as error:
+            if not _is_away(error):
+                raise self._told(error) from error
+        return set(self._seen)
+
+    def remove(self, name: str) -> None:
+        def remove() -> None:
+            try:
+                self._files.rm_file(f"{self._root}/{name}")
+            except FileNotFoundError:
+                return
+
+        self._patiently(remove)
+
+    def _patiently(self, function: Callable[[], Found]) -> Found:
+        deadline, pause = time.monotonic() + PATIENCE_S, 0.5
+        while True:
+            try:
+                return function()
+            except Exception as error:
+                if not _is_away(error) or time.monotonic() > deadline:
+                    raise self._told(error) from error
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_S)
+
+    def _told(self, error: Exception) -> StoreError:
+        return StoreError(f"notes cannot be kept at {self.url}: {type(error).__name__}: {error}")
+
+
+def _is_away(error: Exception) -> bool:
+    """Whether it is about the way to the server and not about what was asked of it."""
+    named = any(kind.__name__ in _AWAY for kind in type(error).__mro__)
+    return named or (isinstance(error, OSError) and error.errno in _AWAY_NUMBERS)

@@ -1,0 +1,188 @@
+"""The program `sky`: where it is, what it thinks of a task, which clouds it may use, what its jobs are doing.
+
+SkyPilot cannot be a dependency, because it needs older packages than ours. It is a program that is called, and its
+parser is asked in its own interpreter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError
+from fairtrial.launch import sky_parser
+
+OLDEST = (0, 14)
+"""Earlier ones do not tell the queue of managed jobs as JSON in the form that is read here."""
+PARSER_S = 120.0
+CHECK_S = 180.0
+"""`sky check` starts a server on this machine first, and asks every cloud."""
+QUEUE_S = 60.0
+INSTALL = 'pipx install "skypilot[aws]"'
+QUEUE = ("jobs", "queue", "--all", "--verbose", "--output", "json")
+_NOBODY = "No in-progress managed jobs"
+_COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\r")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What SkyPilot's parser says of some tasks. `not_checked` is what it could not look up."""
+
+    version: str | None
+    problems: Sequence[str] = ()
+    not_checked: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Sky:
+    """The program at a path."""
+
+    path: str
+
+    @classmethod
+    def find(cls) -> Sky | None:
+        path = shutil.which("sky")
+        return cls(path) if path else None
+
+    @classmethod
+    def require(cls) -> Sky:
+        found = cls.find()
+        if found is None:
+            raise UserError(
+                "--on skypilot needs the program sky, which is not on $PATH",
+                hint=f"Install it as a tool of its own, with the clouds you use: {INSTALL}",
+            )
+        return found
+
+    # What it says at once.
+
+    def judge(self, tasks: Sequence[Mapping[str, Any]]) -> Judgement:
+        """Ask SkyPilot's own parser; needs neither a cloud nor credentials."""
+        python = interpreter_of(Path(self.path))
+        if python is None:
+            return Judgement(None, not_checked=[f"{self.path} does not say which Python it runs in"])
+        try:
+            asked = subprocess.run(
+                [python, sky_parser.__file__], input=json.dumps(tasks), capture_output=True, text=True, check=False,
+                timeout=PARSER_S, env=environment(),
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be asked: {error}"])
+        if asked.returncode != 0:
+            return Judgement(None, not_checked=[f"SkyPilot's parser cannot be asked: {last_line(asked.stderr)}"])
+        return Judgement(**json.loads(asked.stdout))
+
+    def clouds(self, cloud: str | None) -> list[str]:
+        """Which clouds SkyPilot has access to; only the one, where one is named."""
+        command = ["check", *([cloud] if cloud else []), "--output", "json"]
+        shown = f"sky {shlex.join(command[:-2])}"
+        try:
+            asked = self._run(command, CHECK_S)
+        except subprocess.TimeoutExpired:
+            raise UserError(f"`{shown}` gave no answer within {CHECK_S:.0f} s", hint=f"See: {shown}") from None
+        found = read_json(asked.stdout)
+        if asked.returncode != 0 or not isinstance(found, Mapping):
+            raise UserError(
+                f"`{shown}` failed: {last_line(asked.stderr + asked.stdout)}", hint=f"See what it says: {shown}"
+            )
+        return sorted({name for workspace in found.values() for name in workspace})
+
+    def last_words(self, job: int) -> str:
+        """What a job printed last, as far as SkyPilot still has it."""
+        try:
+            asked = self._run(["jobs", "logs", "--no-follow", "--tail", "20", str(job)], QUEUE_S)
+        except subprocess.TimeoutExpired:
+            return ""
+        return last_line(asked.stdout) if asked.returncode == 0 else ""
+
+    def _run(self, command: Sequence[str], timeout: float) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [self.path, *command], capture_output=True, text=True, check=False, timeout=timeout, env=environment(),
+            stdin=subprocess.DEVNULL, errors="replace",
+        )  # fmt: skip
+
+    # What takes its time.
+
+    def start(self, command: Sequence[str], log: Path) -> Call:
+        """Begin a command and do not wait for it. It goes on when the one who began it is killed."""
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [self.path, *command], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+                env=environment(), start_new_session=True,
+            )  # fmt: skip
+        return Call(process, log)
+
+
+@dataclass
+class Call:
+    """A command that is under way."""
+
+    process: subprocess.Popen[bytes]
+    log: Path
+    begun: float = field(default_factory=time.monotonic)
+    seen_over: float | None = None
+
+    @property
+    def is_over(self) -> bool:
+        if self.seen_over is None and self.process.poll() is not None:
+            self.seen_over = time.monotonic()
+        return self.seen_over is not None
+
+    @property
+    def went_well(self) -> bool:
+        return self.process.poll() == 0
+
+    @property
+    def printed(self) -> str:
+        return _COLOURS.sub("", self.log.read_text(errors="replace")) if self.log.exists() else ""
+
+
+def read_queue(call: Call) -> dict[str, Mapping[str, Any]] | None:
+    """Managed jobs by name, of which only one of each is known; None where SkyPilot could not be asked."""
+    if not call.went_well:
+        return {} if _NOBODY in call.printed else None
+    rows = read_json(call.printed)
+    return {str(row["job_name"]): row for row in rows} if isinstance(rows, list) else None
+
+
+def interpreter_of(program: Path) -> str | None:
+    """The Python that a program is run by, from its first lines: pip writes them in one of two forms."""
+    with program.open("rb") as file:
+        first, second = file.readline(), file.readline()
+    words = shlex.split(first.decode(errors="replace").removeprefix("#!")) if first.startswith(b"#!") else []
+    if words and Path(words[0]).name == "sh":  # the path was too long for a first line
+        words = shlex.split(second.decode(errors="replace"))[1:]
+    if words and Path(words[0]).name == "env":
+        return shutil.which(words[-1])
+    return words[0] if words and Path(words[0]).name.startswith("python") else None
+
+
+def environment() -> dict[str, str]:
+    """SkyPilot reports its use to its makers unless it is told not to; runs of a study are nobody's business."""
+    return {**os.environ, "SKYPILOT_DISABLE_USAGE_COLLECTION": "1"}
+
+
+def read_json(printed: str) -> Any:
+    """The JSON document in what a command printed, which may begin with lines for people."""
+    lines = _COLOURS.sub("", printed).splitlines()
+    for number, line in enumerate(lines):
+        if line[:1] in ("{", "["):
+            try:
+                return json.loads("\n".join(lines[number:]))
+            except json.JSONDecodeError:
+                continue
+    return None
+
+
+def last_line(printed: str) -> str:
+    lines = [line.strip() for line in _COLOURS.sub("", printed).splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it said nothing"

@@ -1,0 +1,256 @@
+"""SkyPilot's managed jobs as a queue of errands, and a launcher that knows that their machines may be replaced."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+import uuid
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errands import Errand, Notes
+from fairtrial.launch.contract import Order
+from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
+from fairtrial.launch.sky_program import QUEUE, Call, Sky, last_line, read_queue
+from fairtrial.launch.sky_shipping import Project, translated
+from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, make_task, notes_place, task_name
+
+LAUNCHES = 4
+"""Commands of SkyPilot at once; each is a Python of its own."""
+ASK_S = 5.0
+MISSED = 3
+"""So often in a row the queue must lack a job before it is believed to be gone."""
+CANCEL_S = 15.0
+"""How long a run that shares its machine with others is given to find the note by which it is stopped."""
+LEAVE_S = 60.0
+_WAITING = {"PENDING", "SUBMITTED", "STARTING", "RECOVERING"}
+_ALIVE = {"RUNNING", "WINDING_DOWN", "CANCELLING"}
+_SAME_ANYWHERE = {"FAILED_SETUP", "FAILED_PRECHECKS", "FAILED_NO_RESOURCE"}
+
+
+@dataclass
+class _Job:
+    """A managed job that was asked for. `open` has the errands that are not known to have ended."""
+
+    name: str
+    open: set[str]
+    call: Call | None = None
+    row: Mapping[str, Any] | None = None
+    missed: int = 0
+    cancelled: bool = False
+
+
+class SkyQueue:
+    """SkyPilot's managed jobs. An errand's job is called `NAME/NUMBER`: those of one name share a machine."""
+
+    word = "skypilot"
+    ask_s = ASK_S
+
+    def __init__(self, sky: Sky, order: Order, project: Project, notes: Notes) -> None:
+        self._sky, self._order, self._project, self._notes = sky, order, project, notes
+        self._folder = Path(tempfile.mkdtemp(prefix="fairtrial-sky-"))
+        self._jobs: dict[str, _Job] = {}
+        self._to_launch: list[_Job] = []
+        self._asking: Call | None = None
+        self._cancelled: dict[str, float] = {}
+        self._to_cancel: list[_Job] = []
+        self._cancelling: dict[str, Call] = {}
+        self._words: dict[str, str] = {}
+
+    def hand_over(self, errands: Sequence[str]) -> list[str]:
+        """Names are ours, so that a job can be found by whoever comes after a launcher that was killed."""
+        labels = {}
+        for group in divide(len(errands), self._order):
+            members = [errands[number] for number in group]
+            job = self._prepare(members)
+            labels.update({errand: f"{job.name}/{number}" for number, errand in enumerate(members)})
+            job.open.update(labels[errand] for errand in members)
+        self._launch_some()
+        return [labels[errand] for errand in errands]
+
+    def _prepare(self, errands: Sequence[str]) -> _Job:
+        runs = {errand: list((Errand(self._notes, errand).task or {"requests": {}})["requests"]) for errand in errands}
+        job = _Job(task_name(self._order.study, uuid.uuid4().hex[:8]), set())
+        task = make_task(self._order, self._project, job.name, runs, notes_place(self._order))
+        self._file(job).write_text(as_yaml(task))
+        self._jobs[job.name] = job
+        self._to_launch.append(job)
+        return job
+
+    def _file(self, job: _Job) -> Path:
+        return self._folder / f"{job.name}.yaml"
+
+    def _launch_some(self) -> None:
+        busy = sum(job.call is not None and not job.call.is_over for job in self._jobs.values())
+        while self._to_launch and busy < LAUNCHES:
+            job = self._to_launch.pop(0)
+            log = self._folder / f"{job.name}.log"
+            job.call = self._sky.start(launch_words(self._order, str(self._file(job))), log)
+            busy += 1
+
+    # Where they stand.
+
+    def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
+        for label in jobs:
+            self._jobs.setdefault(_name(label), _Job(_name(label), set())).open.add(label)  # of an earlier launcher
+        self._launch_some()
+        self._cancel_some()
+        if not self._listen(wait=any(self._is_foreign(_name(label)) for label in jobs)):
+            return None
+        return {label: state for label in jobs if (state := self._state(label))}
+
+    def _is_foreign(self, name: str) -> bool:
+        job = self._jobs[name]
+        return job.call is None and job.row is None and job not in self._to_launch and not job.missed
+
+    def _listen(self, *, wait: bool) -> bool:
+        """Take in what SkyPilot's queue shows; it is asked in the background, since that takes it seconds."""
+        if self._asking is None:
+            self._asking = self._sky.start(QUEUE, self._folder / "queue.json")
+        if wait:
+            _wait_for(lambda: self._asking is not None and self._asking.is_over, LEAVE_S)
+        if not self._asking.is_over:
+            return False
+        asked, self._asking = self._asking, None
+        rows = read_queue(asked)
+        for job in self._jobs.values() if rows is not None else ():
+            if job.name in (rows or {}):
+                job.row, job.missed = (rows or {})[job.name], 0
+            elif self._was_there(job, asked):
+                job.missed += 1
+        return rows is not None
+
+    def _was_there(self, job: _Job, asked: Call) -> bool:
+        """Whether a queue that was asked for then must have shown the job."""
+        if job.call is None:
+            return job not in self._to_launch
+        return job.call.went_well and job.call.is_over and (job.call.seen_over or 0.0) < asked.begun
+
+    def _state(self, label: str) -> JobState | None:
+        job = self._jobs[_name(label)]
+        if label in self._cancelled and time.monotonic() - self._cancelled[label] > CANCEL_S:
+            return JobState(Stage.GONE, why="it was cancelled")
+        if job.call is not None and job.call.is_over and not job.call.went_well and job.row is None:
+            why = f"SkyPilot did not take its task: {last_line(job.call.printed)}"
+            return JobState(Stage.GONE, why=why, failed=True)
+        if job.row is None or job.missed:
+            return None if job.missed >= MISSED else JobState(Stage.QUEUED)
+        return _stage(job.row)
+
+    def recoveries(self, label: str) -> int:
+        """How often the machine of a job was replaced."""
+        job = self._jobs.get(_name(label))
+        return int((job.row or {}).get("recovery_count") or 0) if job else 0
+
+    # Ending them.
+
+    def cancel(self, jobs: Collection[str]) -> None:
+        """A machine is given up when no run on it is wanted; until then its other runs go on."""
+        for label in jobs:
+            self._cancelled.setdefault(label, time.monotonic())
+            job = self._jobs.get(_name(label))
+            if job and not job.cancelled and job.open <= set(self._cancelled):
+                job.cancelled = True
+                self._to_cancel.append(job)
+        self._cancel_some()
+
+    def _cancel_some(self) -> None:
+        """What SkyPilot does not know yet cannot be cancelled: that waits until its launch is over."""
+        for job in list(self._to_cancel):
+            if job in self._to_launch:
+                self._to_launch.remove(job)
+            elif job.call is None or job.call.is_over:
+                log = self._folder / f"{job.name}.cancel.log"
+                self._cancelling[job.name] = self._sky.start(["jobs", "cancel", "--yes", "--name", job.name], log)
+            else:
+                continue
+            self._to_cancel.remove(job)
+
+    def last_words(self, job: str) -> str:
+        row = self._jobs[_name(job)].row if _name(job) in self._jobs else None
+        if row is None or row.get("job_id") is None:
+            return ""
+        if _name(job) not in self._words:
+            self._words[_name(job)] = self._sky.last_words(int(row["job_id"]))
+        return self._words[_name(job)]
+
+    def clear(self, job: str) -> None:
+        if found := self._jobs.get(_name(job)):
+            found.open.discard(job)
+            if not found.open:
+                self._file(found).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Waits until SkyPilot has heard what is to end; a job that may go on costs money, so it is named."""
+        _wait_for(self._has_cancelled_all, LEAVE_S)
+        left = [job.name for job in self._to_cancel]
+        left += [name for name, call in self._cancelling.items() if not call.went_well]
+        for name in left:
+            self._order.tell(f"SkyPilot did not confirm the end of a job. See to it: sky jobs cancel --name {name}")
+        if self._asking:
+            self._asking.process.kill()
+            self._asking.process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _has_cancelled_all(self) -> bool:
+        self._cancel_some()
+        return not self._to_cancel and all(call.is_over for call in self._cancelling.values())
+
+
+class SkyLauncher(ErrandLauncher):
+    """Errands on machines that SkyPilot may replace while they are at work."""
+
+    def __init__(self, queue: SkyQueue, notes: Notes, order: Order, project: Project) -> None:
+        super().__init__(queue, notes, order.cells)
+        self._sky = queue
+        self._order, self._project = order, project
+        self._starts: dict[str, tuple[int, float]] = {}
+        self._checked: dict[str, float] = {}
+
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        super().submit(
+            {key: translated(request, self._order.store, self._project) for key, request in requests.items()}
+        )  # fmt: skip
+
+    def has_started(self, key: str) -> bool:
+        """What was noted on a machine that is gone says nothing about the one that was taken instead."""
+        if not super().has_started(key):
+            return False
+        task = self._task_of[key]
+        times, known = self._sky.recoveries(task.job or ""), self._starts.get(task.errand.name)
+        if known is None or known[0] != times:
+            if self._checked.get(task.errand.name) == self._looked:
+                return False  # there is nothing new to be read
+            self._checked[task.errand.name] = self._looked
+            at = float((task.errand.started or {}).get("at", 0))
+            if known is not None and known[1] == at:
+                return False
+            self._starts[task.errand.name] = (times, at)
+        return True
+
+
+def _stage(row: Mapping[str, Any]) -> JobState:
+    status = str(row["status"])
+    if status in _WAITING:
+        return JobState(Stage.QUEUED)
+    if status in _ALIVE:
+        return JobState(Stage.RUNNING)
+    told = f": {row['failure_reason']}" if row.get("failure_reason") else ""
+    return JobState(
+        Stage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{told}",
+        failed=status in _SAME_ANYWHERE, hint=f"See what it printed: sky jobs logs {row['job_id']}",
+    )  # fmt: skip
+
+
+def _name(label: str) -> str:
+    return label.partition("/")[0]
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float) -> None:
+    """Until something is so, or for as long as it is worth it."""
+    deadline = time.monotonic() + seconds
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.05)

@@ -1,0 +1,229 @@
+"""From an order and a group of errands to a task of SkyPilot: which machine, what is shipped to it, what it does there.
+
+All here is pure: the same order gives the same task, whether it is launched or only shown.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, StringConstraints
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.processes import VISIBLE_DEVICES
+from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.launch.contract import EngineOptions, Order
+from fairtrial.launch.sky_shipping import Project, packages_of, source_mounts, this_fairtrial
+
+AT_ONCE = 8
+"""So many runs at once, if nobody says."""
+STORE_EXTRAS = {"s3": "s3", "gs": "gcs"}
+ENVIRONMENT = "~/.fairtrial/venv"
+PYTHON = f"{ENVIRONMENT}/bin/python"
+
+
+def _words(value: Any) -> Any:
+    return [word for word in re.split(r"[,\s]+", value) if word] if isinstance(value, str) else value
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Variable = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+class Options(EngineOptions):
+    """The first ones are resources of SkyPilot under its own names; it judges their values itself."""
+
+    cloud: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    instance_type: str | None = None
+    accelerators: str | None = None
+    image_id: str | None = None
+    disk_size: str | None = None
+    disk_tier: str | None = None
+    job_recovery: Literal["EAGER_NEXT_REGION", "FAILOVER"] | None = None
+    spot: bool = False
+    group: int | None = Field(None, ge=1)
+    at_once: int = Field(1, ge=1)
+    project: str | None = None
+    setup: str | None = None
+    install: str | None = None
+    extras: Words = ()
+    python: str | None = None
+    secrets: Annotated[tuple[Variable, ...], BeforeValidator(_words)] = ()
+
+
+PASSED_ON = (
+    "cloud", "region", "zone", "instance_type", "image_id", "disk_size", "disk_tier", "job_recovery",
+)  # fmt: skip
+
+
+def options_of(order: Order) -> Options:
+    assert isinstance(order.options, Options)
+    return order.options
+
+
+def divide(count: int, order: Order) -> list[list[int]]:
+    """Which errands share a machine: as many as asked for, else so many that `--jobs` runs are made at once."""
+    options = options_of(order)
+    machines = max(1, math.ceil((order.jobs or AT_ONCE) / options.at_once))
+    size = options.group or max(options.at_once, math.ceil(count / machines))
+    return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
+
+
+def task_name(study: str, mark: str) -> str:
+    """What people see in `sky jobs queue`. SkyPilot takes letters, digits, dots, dashes and underscores."""
+    stem = re.sub(r"[^A-Za-z0-9._]+", "-", study).strip("-._")
+    return f"fairtrial-{stem[:40].rstrip('-._')}-{mark}"
+
+
+def make_task(
+    order: Order, project: Project, name: str, errands: Mapping[str, Sequence[str]], notes: str
+) -> dict[str, Any]:
+    """The task file of a group of errands, each with the runs it makes. `notes` is where they leave their answers."""
+    options = options_of(order)
+    task: dict[str, Any] = {"name": name, "resources": _resources(order), "workdir": str(project.root)}
+    if mounts := {} if options.python or options.install else source_mounts():
+        task["file_mounts"] = mounts
+    task["envs"] = {"OMP_NUM_THREADS": "1"}  # small models run several times slower when their threads fight
+    if options.secrets:
+        task["secrets"] = dict.fromkeys(options.secrets)  # SkyPilot takes the values from `--secret NAME`
+    if setup := _setup(order):
+        task["setup"] = setup
+    return {**task, "run": _run(order, project, errands, notes)}
+
+
+def _resources(order: Order) -> dict[str, Any]:
+    options, needs = options_of(order), order.resources
+    found = {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
+    if needs.cpus:
+        found["cpus"] = f"{needs.cpus * options.at_once}+"
+    if needs.memory_gb:
+        found["memory"] = f"{math.ceil(needs.memory_gb * options.at_once)}+"
+    if cards := _accelerators(order):
+        found["accelerators"] = cards
+    return {**found, "use_spot": True} if options.spot else found
+
+
+def _accelerators(order: Order) -> str | None:
+    options, gpus = options_of(order), order.resources.gpus
+    if options.accelerators is None:
+        if gpus:
+            raise UserError(
+                f"--gpus {gpus}: SkyPilot must be told which card",
+                hint="Name it, such as --with accelerators=L4; `sky gpus list` shows what there is.",
+            )
+        return None
+    card, colon, count = options.accelerators.partition(":")
+    wanted = (gpus or 1) * options.at_once
+    if colon and gpus and count != str(wanted):
+        raise UserError(
+            f"accelerators={options.accelerators} is not the {wanted} that --gpus {gpus} asks for",
+            hint=f"Leave the number out: --with accelerators={card}",
+        )
+    return options.accelerators if colon else f"{card}:{wanted}"
+
+
+# What is installed there.
+
+
+def extras_of(order: Order) -> list[str]:
+    """What the recipes, the store and the cards need."""
+    found = {*options_of(order).extras, *(recipe.extra for recipe in _recipes(order) if recipe.extra)}
+    found |= {extra for scheme, extra in STORE_EXTRAS.items() if order.store.startswith(f"{scheme}://")}
+    return sorted(found | ({"gpu"} if _accelerators(order) else set()))
+
+
+def _recipes(order: Order) -> list[LoadedRecipe]:
+    words = [word for word in order.preload if word.endswith(".py") or "." not in word]
+    return [load_recipe(word) for word in words]
+
+
+def _setup(order: Order) -> str:
+    """An environment of its own for Fairtrial. One that the machine's image has already is left as it is."""
+    options = options_of(order)
+    own = [options.setup] if options.setup else []
+    if options.python:
+        return "\n".join(own)
+    wanted = [options.install or this_fairtrial(extras_of(order)), *packages_of(_recipes(order))]
+    lines = [
+        "set -e",
+        f"if test -x {PYTHON}; then true",
+        f"elif python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then python3 -m venv {ENVIRONMENT}",
+        f"else ~/.local/bin/uv venv --seed --python 3.11 {ENVIRONMENT}  # SkyPilot brings uv to its machines",
+        "fi",
+        " ".join([PYTHON, "-m pip install --quiet", *(_quoted(word) for word in wanted)]),
+    ]
+    return "\n".join([*lines, *own]) + "\n"
+
+
+# What is done there.
+
+
+def _run(order: Order, project: Project, errands: Mapping[str, Sequence[str]], notes: str) -> str:
+    """Lanes that work side by side, each through its errands; one that fails does not keep the others from running."""
+    options = options_of(order)
+    python = options.python or PYTHON
+    start = project.start.relative_to(project.root)
+    lines = [] if start == Path() else [f"cd {shlex.quote(str(start))}"]
+    lines.append("failed=0")
+    lanes = [list(errands)[lane :: options.at_once] for lane in range(min(options.at_once, len(errands)))]
+    for lane, names in enumerate(lanes):
+        command = f"{_cards(order, lane)}setsid --wait {python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
+        work = [f"{command} {shlex.quote(name)} || failed=1  # {_told(errands[name])}" for name in names]
+        lines += work if len(lanes) == 1 else ["(", *(f"  {line}" for line in [*work, "exit $failed"]), ") &"]
+    if len(lanes) > 1:
+        lines.append("for lane in $(jobs -p); do wait $lane || failed=1; done")
+    return "\n".join([*lines, "exit $failed"]) + "\n"
+
+
+def _cards(order: Order, lane: int) -> str:
+    """Which cards a lane sees, where several share a machine."""
+    if options_of(order).at_once == 1 or not _accelerators(order):
+        return ""
+    each = order.resources.gpus or 1
+    return f"{VISIBLE_DEVICES}={','.join(str(lane * each + card) for card in range(each))} "
+
+
+def _told(runs: Sequence[str]) -> str:
+    shown = ", ".join(runs)
+    return shown if len(shown) <= 100 else f"{shown[:100]} …"
+
+
+def _quoted(word: str) -> str:
+    """Quoted for a shell, but for the tilde of a home folder, which the machine's shell must fill in."""
+    home, tilde, rest = word.partition("~/")
+    return f"~/{shlex.quote(rest)}" if tilde and not home else shlex.quote(word)
+
+
+# What is done here.
+
+
+def notes_place(order: Order) -> str:
+    """Where launcher and errands leave notes for each other: beside the study's runs, wherever those are."""
+    if "://" not in order.store:
+        return order.home
+    return "/".join([order.store.rstrip("/"), *Path(order.home).parts[-2:]])
+
+
+def launch_words(order: Order, file: str) -> list[str]:
+    """Values of secrets are taken from the environment by SkyPilot: no file and no command line holds them."""
+    secrets = [word for name in options_of(order).secrets for word in ("--secret", name)]
+    return ["jobs", "launch", "--yes", "--detach-run", *secrets, file]
+
+
+def as_yaml(task: Mapping[str, Any]) -> str:
+    import yaml
+
+    class Readable(yaml.SafeDumper):
+        """Scripts as lines, not as one quoted text."""
+
+    Readable.add_representer(
+        str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" * ("\n" in text))
+    )
+    return yaml.dump(dict(task), Dumper=Readable, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,0 +1,133 @@
+"""Runs groups of cells on machines of a cloud, as managed jobs of SkyPilot, which also replaces machines that are lost.
+
+A machine shares no disk with us: the store must be a URL, and what the errands have to say lies there too.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errands import open_notes
+from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.launch.contract import Described, Order
+from fairtrial.launch.sky_program import OLDEST, Judgement, Sky
+from fairtrial.launch.sky_queue import SkyLauncher, SkyQueue
+from fairtrial.launch.sky_shipping import Project
+from fairtrial.launch.sky_tasks import (
+    Options,
+    as_yaml,
+    divide,
+    launch_words,
+    make_task,
+    notes_place,
+    options_of,
+    task_name,
+)
+
+SUMMARY = "Machines of a cloud, through SkyPilot."
+REQUIRES: tuple[str, ...] = ()
+EXTRA = None
+__all__ = ["EXTRA", "REQUIRES", "SUMMARY", "Options", "check", "describe", "open_launcher"]
+
+# Before anything is written.
+
+
+def check(order: Order) -> None:
+    sky = Sky.require()
+    if not _is_shared(order.store):
+        raise UserError(
+            _no_way_to(order.store), hint="Keep it where they can: --store s3://bucket/folder, or gs://bucket/folder"
+        )
+    options = options_of(order)
+    unset = [name for name in options.secrets if name not in os.environ]
+    if unset:
+        raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
+    [*_, task] = tasks_for(order, [["run"]])
+    judged = require_accepted(sky.judge([task]))
+    for text in judged.not_checked:
+        order.tell(f"Not checked: {text}.")
+    _require_access(sky, options.cloud)
+
+
+def _is_shared(store: str) -> bool:
+    return "://" in store and not store.startswith("file:")
+
+
+def _no_way_to(store: str) -> str:
+    return f"machines of a cloud cannot reach the store {store}"
+
+
+def require_accepted(judged: Judgement) -> Judgement:
+    version = re.match(r"(\d+)\.(\d+)", judged.version or "")
+    if version and (int(version[1]), int(version[2])) < OLDEST:
+        raise UserError(
+            f"SkyPilot {judged.version} is too old: --on skypilot needs {'.'.join(map(str, OLDEST))} or newer",
+            hint="Update it: pipx upgrade skypilot",
+        )
+    if judged.problems:
+        head, *rest = [f"--on skypilot: {problem}" for problem in judged.problems]
+        raise InvalidOptions(head, problems=rest, hint="SkyPilot itself says so; nothing was started.")
+    return judged
+
+
+def _require_access(sky: Sky, cloud: str | None) -> None:
+    found = sky.clouds(cloud)
+    if not found:
+        shown = f"sky check {cloud}" if cloud else "sky check"
+        raise UserError(
+            f"SkyPilot has no access to {cloud or 'any cloud'}: there are no valid credentials",
+            hint=f"This says what is missing: {shown}",
+        )
+
+
+def tasks_for(order: Order, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+    """The tasks that these runs would be made by, one errand for each list of them."""
+    project = _project(order)
+    for word in order.preload:
+        if word.endswith(".py"):
+            project.relative(word)
+    tasks = []
+    for number, group in enumerate(divide(len(runs), order), start=1):
+        errands = {f"errand-{member + 1}": runs[member] for member in group}
+        tasks.append(make_task(order, project, task_name(order.study, str(number)), errands, notes_place(order)))
+    return tasks
+
+
+def _project(order: Order) -> Project:
+    return Project.around(Path.cwd(), options_of(order).project)
+
+
+def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+    """The task files and commands of a launch. Names that are only made when it happens are stood in for."""
+    tasks = tasks_for(order, runs)
+    files = [f"{task['name']}.yaml" for task in tasks]
+    commands = [shlex.join(["sky", *launch_words(order, file)]) for file in files]
+    sky = Sky.find()
+    judged = require_accepted(sky.judge(tasks)) if sky else None
+    said = [f"The program sky is not on $PATH, so SkyPilot has not seen {_counted(tasks)}."]
+    if judged:
+        said = [f"SkyPilot {judged.version} accepts {_counted(tasks)}."] if judged.version else []
+        said += [f"Not checked: {text}." for text in judged.not_checked]
+    said += [] if _is_shared(order.store) else [f"A launch needs another --store: {_no_way_to(order.store)}."]
+    texts = [as_yaml(task) for task in tasks]
+    shown = [f"# {file}\n{text}" for file, text in zip(files, texts, strict=True)]
+    document = {
+        "tasks": [{"file": f, "yaml": t, "task": task} for f, t, task in zip(files, texts, tasks, strict=True)],
+        "commands": commands, "checked_by": judged.version if judged else None, "notes": said,
+    }  # fmt: skip
+    return Described("\n".join(["---\n".join(shown), *commands]) + "\n", document, said)
+
+
+def _counted(tasks: Sequence[Mapping[str, Any]]) -> str:
+    return f"the {len(tasks)} task files" if len(tasks) != 1 else "the task file"
+
+
+def open_launcher(order: Order) -> SkyLauncher:
+    notes = open_notes(notes_place(order))
+    project = _project(order)
+    return SkyLauncher(SkyQueue(Sky.require(), order, project, notes), notes, order, project)

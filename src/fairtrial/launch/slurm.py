@@ -1,0 +1,310 @@
+"""Runs tasks on a Slurm cluster: one job array for what is submitted together, through submitit.
+
+Slurm itself starts a pre-empted job again, and one whose node it takes for dead. One that reached its time limit it
+does not: that one comes back as lost, and the schedule hands it over anew. Before the limit a run is asked to save.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import Field
+
+from fairtrial.core.errands import Folder
+from fairtrial.core.errors import FairtrialError, UserError, unknown
+from fairtrial.core.paths import SUBMITTED
+from fairtrial.core.processes import one_thread
+from fairtrial.launch.contract import EngineOptions, Order
+from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
+
+SUMMARY = "Jobs of a Slurm cluster."
+REQUIRES = ("submitit",)
+EXTRA = "slurm"
+
+LARGEST_ARRAY = 1000
+"""Slurm takes arrays of this size unless it was told otherwise."""
+PATIENCE_S = 60.0
+HURRY_S = 10.0
+WORDS = 300
+_FIELDS = ("JobArrayID", "State", "NodeList", "TimeLimit", "TimeUsed", "exit_code", "Reason")
+_WIDTH = 200
+_ONE_WORD = r"^\S+$"
+_ONE_LINE = r"^[^\n]+$"
+
+
+class Options(EngineOptions):
+    """Named as Slurm names them; what is left out is up to the cluster."""
+
+    partition: str | None = Field(None, pattern=_ONE_WORD, description="Partition, or several with commas between.")
+    account: str | None = Field(None, pattern=_ONE_WORD, description="Account that is charged.")
+    qos: str | None = Field(None, pattern=_ONE_WORD, description="Quality of service.")
+    time: int | None = Field(None, ge=1, description="Time limit of a job, in minutes.")
+    warning: int = Field(60, ge=1, description="Seconds before the time limit at which a run is asked to save.")
+    constraint: str | None = Field(None, pattern=_ONE_LINE, description="Features that a node must have.")
+    nodelist: str | None = Field(None, pattern=_ONE_WORD, description="Nodes to use.")
+    exclude: str | None = Field(None, pattern=_ONE_WORD, description="Nodes to leave out.")
+    reservation: str | None = Field(None, pattern=_ONE_WORD, description="Reservation.")
+    gres: str | None = Field(None, pattern=_ONE_WORD, description="Generic resources, such as gpu:a100:1.")
+    comment: str | None = Field(None, pattern=_ONE_LINE, description="Comment on every job.")
+    setup: str | None = Field(None, description="Shell lines that come before the run, such as: module load cuda.")
+    ask: float = Field(2.0, gt=0, description="Seconds between two questions to Slurm.")
+
+
+def check(order: Order) -> None:
+    """Whether Slurm is there and would take such a job, asked of Slurm itself."""
+    options = _options(order)
+    missing = [program for program in ("sbatch", "squeue", "srun", "scancel", "sinfo") if not shutil.which(program)]
+    if missing:
+        raise UserError(f"--on slurm: {missing[0]} is not on the PATH", hint="Launch from a login node of the cluster.")
+    if "://" in order.home:
+        raise UserError(f"--on slurm: {order.store} is no folder", hint="Use a store on the cluster's file system.")
+    partitions = _call("sinfo", "--noheader", "--format=%R")
+    if partitions.returncode:
+        raise UserError(f"--on slurm: Slurm does not answer: {_said(partitions)}", hint="Try: sinfo")
+    for partition in (options.partition or "").split(","):
+        if partition and partition not in (known := partitions.stdout.split()):
+            raise UserError("--on slurm: " + unknown("partition", partition, known), hint="See: sinfo")
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in _parameters(order).items()]
+    would_take = _call("sbatch", "--test-only", *flags, "--wrap=:")
+    if would_take.returncode:
+        raise UserError(
+            f"--on slurm: Slurm would not take such a job: {_said(would_take)}",
+            hint="Change --cpus, --gpus, --memory or the --with settings.",
+        )
+
+
+def open_launcher(order: Order) -> ErrandLauncher:
+    return ErrandLauncher(SlurmQueue(order), Folder(Path(order.home)), slots=max(1, order.cells))
+
+
+def _options(order: Order) -> Options:
+    assert isinstance(order.options, Options)
+    return order.options
+
+
+def _parameters(order: Order) -> dict[str, Any]:
+    """What a job asks Slurm for, by the names that sbatch has for it."""
+    own = ("partition", "account", "qos", "time", "constraint", "nodelist", "exclude", "reservation", "gres", "comment")
+    needs = order.resources
+    wanted = {
+        **{name: getattr(order.options, name) for name in own},
+        "cpus_per_task": needs.cpus or 1,
+        "gpus_per_node": needs.gpus,
+        "mem": f"{math.ceil(needs.memory_gb * 1e9 / 2**20)}M" if needs.memory_gb else None,
+    }
+    return {name: value for name, value in wanted.items() if value is not None}
+
+
+class SlurmQueue:
+    """Hands errands to Slurm and asks where its jobs stand. What submitit writes lies beside the errands."""
+
+    word = "slurm"
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._options = _options(order)
+        self._folder = Path(order.home) / SUBMITTED
+        self._hurried: dict[str, float] = {}
+        self.ask_s = self._options.ask
+
+    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
+        from submitit import SlurmExecutor
+        from submitit.core.utils import FailedJobError, FailedSubmissionError
+
+        executor = SlurmExecutor(folder=self._folder)
+        executor.update_parameters(**self._submission())
+        jobs = []
+        try:
+            for first in range(0, len(errands), LARGEST_ARRAY):
+                names = errands[first : first + LARGEST_ARRAY]
+                jobs += executor.map_array(become_errand, [self._order.home] * len(names), names)
+        except (FailedJobError, FailedSubmissionError) as error:
+            if not jobs and "Unable to contact" in str(error):
+                return None
+            raise FairtrialError(
+                f"Slurm took no more jobs: {str(error).strip().splitlines()[-1]}",
+                hint="Finished runs are kept; launch again to fill in the rest.",
+            ) from None
+        return [job.job_id for job in jobs]
+
+    def _submission(self) -> dict[str, Any]:
+        parameters = _parameters(self._order)
+        further: dict[str, Any] = {name: parameters.pop(name, None) for name in ("mem", "reservation")}
+        # Not through the batch shell, which would keep it to itself: Slurm sends it to the run.
+        further |= {"signal": f"TERM@{self._warning_s}", "requeue": True}
+        return {
+            "job_name": f"fairtrial {self._order.study}",
+            "nodes": 1,
+            "ntasks_per_node": 1,
+            "time": None,  # submitit would say five minutes
+            **parameters,
+            "array_parallelism": self._order.jobs or LARGEST_ARRAY,
+            "setup": self._options.setup.splitlines() if self._options.setup else None,
+            "additional_parameters": {name: value for name, value in further.items() if value is not None},
+        }
+
+    @property
+    def _warning_s(self) -> int:
+        """A quarter of a short limit at most: the rest is for training."""
+        limit = self._options.time
+        return self._options.warning if limit is None else min(self._options.warning, limit * 15)
+
+    def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
+        arrays = sorted({job.partition("_")[0] for job in jobs})
+        if not arrays:
+            return {}
+        layout = ",".join(f"{name}:{_WIDTH}|" for name in _FIELDS)
+        known = _call(
+            "squeue", "--array", "--states=all", "--noheader", f"--jobs={','.join(arrays)}", f"--Format={layout}"
+        )
+        if known.returncode and "Invalid job id" not in known.stderr:
+            return None
+        found = self._read(known.stdout, jobs)
+        return {**self._accounted(set(jobs) - set(found)), **found}
+
+    def _read(self, table: str, jobs: Collection[str]) -> dict[str, JobState]:
+        rows = [dict(zip(_FIELDS, map(str.strip, line.split("|")), strict=False)) for line in table.splitlines()]
+        return {row["JobArrayID"]: self._state(row) for row in rows if row.get("JobArrayID") in jobs}
+
+    def _accounted(self, jobs: Collection[str]) -> dict[str, JobState]:
+        """What the accounting still knows of jobs that Slurm has forgotten, where there is an accounting."""
+        if not jobs or not shutil.which("sacct"):
+            return {}
+        fields = "JobID,State,NodeList,Timelimit,Elapsed,ExitCode,Reason"
+        known = _call(
+            "sacct", "-X", "--noheader", "--parsable2", f"--jobs={','.join(sorted(jobs))}", "--format", fields
+        )
+        return self._read(known.stdout, jobs)
+
+    def _state(self, row: Mapping[str, str]) -> JobState:
+        state, job = row["State"].partition(" ")[0], row["JobArrayID"]
+        if state in _ON_THE_WAY:
+            if row["Reason"] == "BeginTime":
+                self._hurry(job)
+            if "requeued held" in row["Reason"]:
+                self.cancel([job])  # it would wait until a person comes
+                return JobState(Stage.GONE, why=f"Slurm could not start its job {job}")
+            return JobState(Stage.QUEUED)
+        if state in _AT_WORK:
+            return JobState(Stage.RUNNING)
+        return self._end(state, job, row)
+
+    def _end(self, state: str, job: str, row: Mapping[str, str]) -> JobState:
+        node = row["NodeList"] or "its node"
+        if state == "OUT_OF_MEMORY":
+            why = f"it needed more memory than Slurm gave it on {node}"
+            return JobState(Stage.GONE, why=why, failed=True, hint="Ask for more with --memory GB.")
+        why = _WHY.get(state, f"Slurm ended its job {job} on {node} ({state.lower()})")
+        code = _exit_status(row["exit_code"]) if state in ("COMPLETED", "FAILED") else None
+        if code == -signal.SIGTERM and _seconds(row["TimeUsed"]) >= _seconds(row["TimeLimit"]) - self._warning_s - 60:
+            why = "Slurm's time limit of {limit} was near on {node}"  # it may give its warning a minute too early
+        return JobState(Stage.GONE, code, why.format(job=job, node=node, limit=_minutes(row["TimeLimit"])))
+
+    def _hurry(self, job: str) -> None:
+        """Slurm waits for two minutes before it starts a job again; where it is permitted, it need not."""
+        now = time.monotonic()
+        if now - self._hurried.get(job, float("-inf")) > HURRY_S:
+            self._hurried[job] = now
+            _call("scontrol", "update", f"jobid={job}", "StartTime=now")
+
+    def cancel(self, jobs: Collection[str]) -> None:
+        _call("scancel", *sorted(jobs))
+
+    def last_words(self, job: str) -> str:
+        """What Slurm, or Python, said before the run had a log of its own."""
+        from submitit.core.utils import JobPaths
+
+        with contextlib.suppress(OSError):
+            said = JobPaths(self._folder, job, 0).stderr.read_text(errors="replace").splitlines()
+            lines = [line.strip() for line in said if line.strip()]
+            own = [line for line in lines if not line.startswith(("submitit ", "srun: "))]
+            return " … ".join((own or lines)[-2:])[-WORDS:]
+        return ""
+
+    def clear(self, job: str) -> None:
+        """Its own files, and those of its array when it was the last."""
+        array = job.partition("_")[0]
+        for path in self._folder.glob(f"{job}_*"):
+            path.unlink(missing_ok=True)
+        if not list(self._folder.glob(f"{array}_*.pkl")):
+            for path in self._folder.glob(f"{array}_*"):
+                path.unlink(missing_ok=True)
+        for link in self._folder.glob(".*"):
+            if not link.exists():  # submitit gives each script a second name
+                link.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # others may have something there
+            self._folder.rmdir()
+            self._folder.parent.rmdir()
+
+
+_ON_THE_WAY = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "CONFIGURING", "RESV_DEL_HOLD"}
+_AT_WORK = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING"}
+_WHY = {
+    "TIMEOUT": "Slurm's time limit of {limit} was reached on {node}",
+    "DEADLINE": "the deadline of its Slurm job {job} was reached on {node}",
+    "NODE_FAIL": "Slurm lost the node {node}",
+    "BOOT_FAIL": "the node {node} did not start",
+    "PREEMPTED": "Slurm gave its place on {node} to another job",
+    "CANCELLED": "its Slurm job {job} was cancelled",
+    "COMPLETED": "its Slurm job {job} ended on {node} without an answer",
+    "FAILED": "its Slurm job {job} ended on {node}",
+}
+
+
+def become_errand(home: str, name: str) -> NoReturn:
+    """What submitit calls on the node. A new program takes its place, so that submitit's signal handlers are gone."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    argv = [sys.executable, "-m", "fairtrial.jobserver", "errand", home, name, job]
+    os.execve(sys.executable, argv, one_thread())  # noqa: S606
+
+
+def _call(*command: str) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(command, 1, "", f"{command[0]} did not answer within {PATIENCE_S:g} s")
+
+
+def _said(done: subprocess.CompletedProcess[str]) -> str:
+    return " ".join((done.stderr or done.stdout).split()) or f"exit status {done.returncode}"
+
+
+def _exit_status(spelled: str) -> int:
+    """Slurm spells it as a wait status, or as status:signal; above 128 the shell speaks of a signal."""
+    status, colon, by_signal = spelled.partition(":")
+    if colon:
+        code = -int(by_signal) if by_signal != "0" else int(status)
+    else:
+        code = os.waitstatus_to_exitcode(int(status or 0))
+    return 128 - code if code > 128 else code
+
+
+def _seconds(spelled: str) -> float:
+    """[days-][hours:]minutes:seconds, or a word for no limit."""
+    days, dash, clock = spelled.rpartition("-")
+    if not clock.replace(":", "").isdigit():
+        return math.inf
+    parts = [int(part) for part in clock.split(":")]
+    if dash and len(parts) < 3:
+        parts += [0] * (3 - len(parts))
+    total = 0
+    for part in parts:
+        total = total * 60 + part
+    return total + int(days or 0) * 86_400
+
+
+def _minutes(spelled: str) -> str:
+    minutes = f"{_seconds(spelled) / 60:.0f}"
+    return f"{minutes} minute{'s' if minutes != '1' else ''}"

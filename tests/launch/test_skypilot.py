@@ -1,0 +1,321 @@
+"""--on skypilot: task files that SkyPilot accepts, and what becomes of the runs when machines and launchers are lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
+
+from fairtrial import LaunchTerms, Study, launch
+from fairtrial.api.cells import Terms, complete, prepare
+from fairtrial.core.errands import Folder, open_notes
+from fairtrial.core.errors import UserError
+from fairtrial.core.registry import load_recipe
+from fairtrial.core.runs import Run, Status
+from fairtrial.launch import errands, sky_queue
+from fairtrial.launch.contract import Exit, Launcher, Order, Resources
+from fairtrial.launch.engines import load_engine
+from fairtrial.launch.schedule import Ticket
+from fairtrial.launch.sky_program import Sky, interpreter_of
+from fairtrial.launch.sky_queue import SkyLauncher
+from fairtrial.launch.skypilot import check, open_launcher
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.record.store import Store
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
+from tests.conftest import Answer, Moto
+from tests.harness import eventually, forked, make, series_of, wait
+from tests.launch import sky_stand_in
+
+ROOT = Path(__file__).parent.parent.parent
+GOLDEN = Path(__file__).parent / "golden"
+REAL_SKY = ROOT / ".venv-sky/bin/sky"
+needs_sky = pytest.mark.skipif(not REAL_SKY.exists(), reason="SkyPilot's own environment is missing: make sky")
+Cli = Callable[..., Answer]
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small project of somebody's, with a recipe that needs a module beside it."""
+    root = tmp_path / "project"
+    inner = root / "experiments"
+    inner.mkdir(parents=True)
+    subprocess.run(["git", "init", "-q", str(root)], check=True)
+    (root / ".gitignore").write_text("*.secret\n")
+    (root / "big.secret").write_text("not shipped")
+    (inner / "beside.py").write_text("from fairtrial.recipes.fake import *\n")
+    (inner / "mine.py").write_text("from beside import METRIC, REQUIRES, SUMMARY, Options, build\n")
+    monkeypatch.chdir(inner)
+    return root
+
+
+@pytest.fixture
+def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Iterator[None]:
+    """The stand-in on $PATH. Whatever still runs on its machines in the end is ended."""
+    program = tmp_path / "bin" / "sky"
+    program.parent.mkdir()
+    program.write_text(f"#!{sys.executable}\n" + Path(sky_stand_in.__file__).read_text())
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("SKY_STAND_IN", str(tmp_path / "cloud"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
+    monkeypatch.setattr(sky_queue.SkyQueue, "ask_s", 0.2)
+    monkeypatch.setattr(errands, "SETTLE_S", 0.3)
+    monkeypatch.setattr(Folder, "look_s", 0.1)
+    yield
+    for job in sky_stand_in.all_jobs():
+        sky_stand_in.cancel(["--name", sky_stand_in.read(job)["job_name"]])
+    eventually(lambda: all(sky_stand_in.read(job)["end_at"] for job in sky_stand_in.all_jobs()), what="the end of all")
+
+
+def order_on(store: Store, *, cells: int = 1, resources: Resources | None = None, **settings: Any) -> Order:
+    """Machines of the stand-in share our disk, so a folder serves as their store."""
+    options = load_engine("skypilot").settings({"python": sys.executable, **settings})
+    home = str(store.paths.launcher("s"))
+    return Order("s", str(store.root), home, options, cells=cells, resources=resources or Resources())
+
+
+def records() -> list[dict[str, Any]]:
+    return [sky_stand_in.read(job) for job in sky_stand_in.all_jobs()]
+
+
+# What SkyPilot says.
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_task_files_are_those_that_skypilot_accepted(name: str, tmp_path: Path) -> None:
+    """`make sky` writes them anew, after asking SkyPilot."""
+    assert as_kept(LAUNCHES[name].tasks(tmp_path), tmp_path) == (GOLDEN / f"{name}.yaml").read_text()
+
+
+@needs_sky
+def test_skypilot_accepts_every_task_file_and_names_every_problem_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    sky = Sky(str(REAL_SKY))
+    tasks = [task for launch in LAUNCHES.values() for task in launch.tasks(tmp_path)]
+    judged = sky.judge(tasks)
+    assert judged.version and not judged.problems
+    three = Launch({"cloud": "awz", "disk_size": "200x", "disk_tier": "fast"})
+    problems = sky.judge(three.tasks(tmp_path)).problems
+    assert [problem.partition(":")[0] for problem in problems] == ["cloud", "disk_size", "disk_tier"]
+
+
+def test_what_we_find_wrong_ourselves_needs_no_skypilot(tmp_path: Path) -> None:
+    nobody = Sky(str(tmp_path / "no sky here"))
+    (tmp_path / "no sky here").write_text("")
+    caught = {name: told for name, launch in TYPOS.items() if (told := caught_by(launch, nobody, tmp_path))}
+    assert "did you mean 'accelerators'?" in caught["acelerators=L4"]
+    assert {"clod=aws", "--gpus 1 without a card", "at_once=0", "secrets=LAB_KEY=abc"} < set(caught)
+
+
+def test_a_launch_is_refused_before_anything_is_written(
+    cli: Cli, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("launch", "fake", "--seeds", "1", "--on", "skypilot")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    missing = cli(*words)
+    assert missing.code == 1 and "needs the program sky" in missing.err and "pipx install" in missing.err
+    assert not (tmp_path / "store").exists()
+
+
+@pytest.mark.usefixtures("cloud")
+def test_what_is_missing_is_named(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shared = replace(order_on(store), store="s3://bucket/lab")
+    check(shared)
+    with pytest.raises(UserError, match="cannot reach the store"):
+        check(order_on(store))
+    with pytest.raises(UserError, match="no access to gcp") as refused:
+        check(replace(shared, options=load_engine("skypilot").settings({"cloud": "gcp"})))
+    assert refused.value.hint and "sky check gcp" in refused.value.hint
+    with pytest.raises(UserError, match=r"\$LAB_KEY is not set"):
+        check(replace(shared, options=load_engine("skypilot").settings({"secrets": "LAB_KEY"})))
+    elsewhere = tmp_path / "elsewhere.py"
+    with pytest.raises(UserError, match="outside of"):
+        check(replace(shared, preload=[str(elsewhere)]))
+    monkeypatch.setenv("SKY_STAND_IN_CLOUDS", "")
+    with pytest.raises(UserError, match="no access to any cloud"):
+        check(shared)
+
+
+def test_a_dry_run_shows_files_and_commands_and_writes_nothing(cli: Cli, tmp_path: Path, project: Path) -> None:
+    words = ("launch", "./mine.py", "--seeds", "3", "--jobs", "2", "--on", "skypilot", "--spot", "--dry-run")
+    said = cli(*words)
+    assert said.code == 0 and "use_spot: true" in said.out and "cd experiments" in said.out
+    assert "sky jobs launch --yes --detach-run" in said.out and "cannot reach the store" in said.err
+    document = cli(*words, "--format", "json").json["launcher"]
+    assert [len(task["task"]["run"].splitlines()) for task in document["tasks"]] == [5, 4]
+    assert document["tasks"][0]["yaml"] in said.out and len(document["commands"]) == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_the_python_of_sky_is_found_in_either_form_of_its_first_lines(tmp_path: Path) -> None:
+    program = tmp_path / "sky"
+    program.write_text(f"#!{sys.executable}\n")
+    assert interpreter_of(program) == sys.executable
+    program.write_text('#!/bin/sh\n\'\'\'exec\' "/a long/path/python3.11" "$0" "$@"\n'.replace("\\", ""))
+    assert interpreter_of(program) == "/a long/path/python3.11"
+    program.write_text("")
+    assert interpreter_of(program) is None
+
+
+# On machines.
+
+
+@pytest.mark.parametrize("check", (*LAUNCHER_CHECKS, *PROCESS_CHECKS), ids=lambda check: check.__name__)
+@pytest.mark.usefixtures("cloud")
+def test_it_keeps_the_contract(check: Callable[..., None], store: Store) -> None:
+    """Two runs at once on a machine, each with a card of its own; three runs for each machine."""
+    order = order_on(store, cells=5, resources=Resources(gpus=1), accelerators="L4", at_once=2, group=3)
+    check(lambda: open_launcher(order), store.root)
+
+
+def cells_of(store: Store, seeds: Sequence[int], recipe: str = "fake", **options: Any) -> list[Any]:
+    loaded = load_recipe(recipe)
+    specs = [spec_of(loaded, resolve(loaded, options, where="test"), study="s", variant="v", seed=n) for n in seeds]
+    return prepare(specs, store, {})
+
+
+def run_of(store: Store, seed: int) -> Run:
+    run = store.run("s", f"v.seed{seed}")
+    assert run is not None
+    return run
+
+
+@pytest.mark.usefixtures("cloud")
+def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine(store: Store, tmp_path: Path) -> None:
+    """The recipe is a file of the project, with a module beside it; a second run waits behind it on the machine."""
+    make(store, "fake", study="alone", steps=60)
+    slow = cells_of(store, [1], "./mine.py", steps=60, step_time=0.02, checkpoint_every=5)
+    cells = [*slow, *cells_of(store, [2], "./mine.py", steps=5)]
+    key, ready = cells[0].key, tmp_path / "ready"
+    wait_for_it = f"case $HOME in *machine-1) until test -e {ready}; do sleep 0.05; done;; esac"
+    launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_for_it))
+    phases = ["lose it", "look", "done"]
+
+    def lose_once(tickets: Sequence[Ticket]) -> None:
+        if phases[0] == "lose it" and launcher.has_started(key) and store.paths.run("s", "v.seed1").last.exists():
+            phases.pop(0)
+            sky_stand_in.lose(1)
+        elif phases[0] == "look" and records()[0]["recovery_count"] and records()[0]["status"] == "RUNNING":
+            phases.pop(0)
+            eventually(lambda: launcher.poll(0.05) or not launcher.has_started(key), what="the news of the loss")
+            assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
+            ready.touch()
+
+    tickets = complete(cells, store, launcher, Terms(watch=lose_once))
+    launcher.close()
+    assert phases == ["done"]
+    assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
+    [record] = records()
+    assert record["recovery_count"] == 1 and record["status"] == "SUCCEEDED"
+    assert series_of(store) == series_of(store, "alone"), "metric by metric what an undisturbed run has"
+    assert run_of(store, 1).metadata["lineage"], "it was resumed"
+    shipped = sky_stand_in.folder_of(1) / "machine-1/sky_workdir"
+    assert (shipped / "experiments/beside.py").exists() and not (shipped / "big.secret").exists()
+
+
+@pytest.mark.usefixtures("cloud")
+def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store) -> None:
+    cells = cells_of(store, [1, 2], steps=60, step_time=0.05)
+    order = order_on(store, cells=2, group=1)
+
+    def first() -> None:
+        complete(cells, store, open_launcher(order), Terms())
+
+    pid = forked(first)
+    eventually(lambda: store.run("s", "v.seed1") and store.run("s", "v.seed2"), what="the start of both runs")
+    os.kill(pid, signal.SIGKILL)
+    wait(pid)
+    launcher = open_launcher(order)
+    tickets = complete(cells, store, launcher, Terms())
+    launcher.close()
+    assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
+    assert len(records()) == 2, "nothing was started twice"
+    assert not list(Path(order.home).glob("*.json")), "nothing is left of the errands"
+
+
+def started(launcher: Launcher, keys: Sequence[str]) -> None:
+    eventually(lambda: launcher.poll(0.05) or all(launcher.has_started(key) for key in keys), what="the start")
+
+
+def exits_of(launcher: Launcher, count: int) -> Mapping[str, Exit]:
+    found: dict[str, Exit] = {}
+    eventually(lambda: found.update({end.key: end for end in launcher.poll(0.05)}) or len(found) == count, timeout=60)
+    return found
+
+
+@pytest.mark.usefixtures("cloud")
+def test_one_run_of_a_machine_is_killed_and_the_rest_go_on_until_they_are_not_wanted(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sky_queue, "CANCEL_S", 1.0)
+    requests = {
+        str(cell.spec.seed): cell.request.to_dict() for cell in cells_of(store, [1, 2, 3], step_time=0.05, steps=2000)
+    }
+    launcher = open_launcher(order_on(store, cells=3, group=3, at_once=2))
+    for key, request in requests.items():
+        launcher.submit({key: request})
+    started(launcher, ["1", "2"])
+    launcher.stop("1", kill=True)
+    end = exits_of(launcher, 1)["1"]
+    assert end.code == -signal.SIGKILL and end.outcome is None
+    assert run_of(store, 2).status is Status.RUNNING and records()[0]["status"] == "RUNNING"
+    launcher.stop("2", kill=False)
+    asked = exits_of(launcher, 1)["2"]
+    assert asked.outcome and asked.outcome.status is Status.INTERRUPTED
+    launcher.close()
+    eventually(lambda: records()[0]["status"] == "CANCELLED", what="that the machine is given back")
+
+
+@pytest.mark.usefixtures("cloud")
+@pytest.mark.parametrize("how", ["refused", "set-up"])
+def test_what_would_fail_anywhere_is_told_with_its_reason(
+    how: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"setup": "echo no such package; exit 1"} if how == "set-up" else {}
+    if how == "refused":
+        monkeypatch.setenv("SKY_STAND_IN_REFUSES", "1")
+    launcher: SkyLauncher = open_launcher(order_on(store, **settings))
+    [cell] = cells_of(store, [1])
+    launcher.submit({"cell": cell.request.to_dict()})
+    end = exits_of(launcher, 1)["cell"]
+    launcher.close()
+    expected = "no machine of this kind is left" if how == "refused" else "no such package"
+    assert end.outcome and end.outcome.status is Status.FAILED and expected in (end.outcome.reason or "")
+
+
+@pytest.mark.usefixtures("cloud")
+def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
+    moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Machines have mirrors of their own; all that they have in common with us is the object store."""
+    surroundings = {**moto.surroundings, "FAIRTRIAL_LEASE": "4"}
+    for name, value in {**surroundings, "FAIRTRIAL_MIRRORS": str(tmp_path / "here")}.items():
+        monkeypatch.setenv(name, value)
+    options = {"steps": 60, "step_time": 0.03, "checkpoint_every": 10, "jitter": 0.1, "eval_every": 20}
+    study = Study.model_validate({"study": "s", "recipe": "./mine.py", "seeds": [1, 2], "options": options})
+    settings = {"python": sys.executable, "secrets": ",".join(surroundings), "group": 1}
+    url, lost = f"s3://{moto.bucket()}/lab", []
+
+    def lose_once(tickets: Sequence[Ticket]) -> None:
+        marks = [ticket for ticket in tickets if ticket.hearing.sign and ticket.hearing.sign.saved]
+        if marks and not lost:
+            lost.append(True)
+            sky_stand_in.lose(1)
+
+    done = launch(study, store=url, terms=LaunchTerms(on="skypilot", settings=settings, watch=lose_once))
+    assert lost and [run.status for run in done.runs] == [Status.COMPLETED] * 2
+    local = launch(study, store=tmp_path / "local")
+    for run in local.runs:
+        assert series_of(Store.at(url), "s", run.run_id) == series_of(Store(tmp_path / "local"), "s", run.run_id)
+    assert not open_notes(f"{url}/s/.launcher").names(), "nothing is left of the errands"
