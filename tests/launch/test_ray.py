@@ -20,7 +20,7 @@ from fairtrial.launch.engines import load_engine
 from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
-from fairtrial.testing import LAUNCHER_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
 
@@ -71,7 +71,7 @@ def order(store: Path, **settings: Any) -> Order:
 
 
 def test_the_launcher_keeps_the_contract(tmp_path: Path, connected: None) -> None:
-    for check in LAUNCHER_CHECKS:
+    for check in (*LAUNCHER_CHECKS, *PROCESS_CHECKS):
         store = tmp_path / check.__name__
         check(lambda store=store: load_engine("ray").open(order(store)), store)
 

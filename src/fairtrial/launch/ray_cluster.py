@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import signal
 import socket
 import tempfile
 import time
@@ -238,6 +239,7 @@ class RayLauncher:
         self._seats: list[_Seat] = []
         self._waiting: deque[Requests] = deque()
         self._stops: dict[str, bool] = {}
+        self._never_begun: list[Exit] = []
         self._counted, self._capacity = 0.0, 1
 
     @property
@@ -284,11 +286,11 @@ class RayLauncher:
         ray = _ray()
         waited = {seat.task: seat for seat in self._seats if seat.requests}
         starting = {seat.about: seat for seat in self._seats if seat.ready is None}
-        if not waited:
-            time.sleep(timeout)
-            return []
+        exits, self._never_begun = self._never_begun, []
+        if exits or not waited:
+            time.sleep(0 if exits else timeout)
+            return exits
         done, _ = ray.wait([*waited, *starting], num_returns=1, timeout=timeout)
-        exits: list[Exit] = []
         for reference in done:
             if reference in starting:
                 self._greet(starting[reference])
@@ -343,10 +345,18 @@ class RayLauncher:
 
     def stop(self, key: str, *, kill: bool) -> None:
         seat = self._seat_of(key)
-        if seat and seat.ready:
+        if seat is None:
+            self._take_from_queue(key, kill=kill)
+        elif seat.ready:
             seat.actor.stop.remote(key, kill)
         else:
             self._stops[key] = kill
+
+    def _take_from_queue(self, key: str, *, kill: bool) -> None:
+        for requests in self._waiting:
+            if requests.pop(key, None) is not None:
+                self._never_begun.append(Exit(key, -(signal.SIGKILL if kill else signal.SIGTERM), None))
+        self._waiting = deque(requests for requests in self._waiting if requests)
 
     def forget(self, key: str) -> None:
         """The actor itself no longer answers: it is ended from outside, and its cells are given up."""
