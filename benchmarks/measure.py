@@ -7,16 +7,18 @@ ratio of the two would be 1 on a quiet machine, and its interval says how much o
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import random
 import resource
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy
 
@@ -84,6 +86,13 @@ def in_a_process(argv: Sequence[str]) -> Spent:
         last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
         raise Unavailable(f"{Path(argv[0]).name} ended with status {done.returncode}: {' '.join(last)}")
     return spent
+
+
+def told_by(module: str, *words: str) -> dict[str, Any]:
+    """The document that a module prints when it is run as a program."""
+    argv = [sys.executable, "-m", module, *words]
+    told: dict[str, Any] = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
+    return told
 
 
 def _with_bytecode() -> dict[str, str]:

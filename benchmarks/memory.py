@@ -6,13 +6,11 @@ return on 100 report episodes; the verdict and the number of seeds that would ha
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import Figure, exactly
+from benchmarks.measure import told_by
 
 TITLE = "Memory where velocities are hidden"
 SEEDS = 15
@@ -28,14 +26,8 @@ VERDICT = ["analyze", "memory"]
 
 def measure(folder: Path) -> list[Figure]:
     store = ["--store", str(folder / "store"), "--format", "json"]
-    _, spread, analysis = (_told([*words, *store]) for words in (STUDY, SPREAD, VERDICT))
+    _, spread, analysis = (told_by("fairtrial", *words, *store) for words in (STUDY, SPREAD, VERDICT))
     return [*_of_arms(analysis), *_of_verdict(analysis), *_of_spread(spread)]
-
-
-def _told(words: list[str]) -> dict[str, Any]:
-    done = subprocess.run([sys.executable, "-m", "fairtrial", *words], capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
 
 
 def _of_arms(analysis: dict[str, Any]) -> list[Figure]:

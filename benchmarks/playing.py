@@ -2,14 +2,12 @@
 
 Learning is by the command lines of docs/grpo.md, judged by Fairtrial's own analysis. Prompts are compared on identical
 positions in which units are moved, in turns; so are starting positions that are kept against such that are played anew.
-Playing beside learning is compared with playing in between by the wall, because that is all that it can gain.
+Playing beside learning is compared with playing in between by the wall, because that is all that it can gain. Equal
+processes are compared with each other, so that it is known how much of a difference between two is none.
 """
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,11 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.figures import NOISE, Figure, estimated, exactly
-from benchmarks.measure import interleave, ratio_interval
+from benchmarks.figures import NOISE, Figure, at_most, estimated, exactly
+from benchmarks.measure import interleave, ratio_interval, told_by
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import compare_rounds
 from fairtrial.api.profile import ProfileTerms, profile
+from fairtrial.api.profile_diff import PROCESS_SPREAD
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes.grpo import PlayOptions
@@ -39,6 +38,7 @@ VERDICT = ["analyze", "learning"]
 ROUNDS, POSITIONS, SAMPLES = 20, 8, 8
 BUFFER_ROUNDS, BUFFER_STEPS = 4, 8
 MARGIN, ALPHA = 0.05, 0.05
+PROCESSES = 8
 AGAIN = "again"
 
 
@@ -52,12 +52,13 @@ def measure(folder: Path) -> list[Figure]:
         *(figure for game in ("orders", "diplomacy") for figure in _prompts(store, game)),
         *(figure for game in ("orders", "diplomacy") for figure in _positions(store, game)),
         *_buffer(store),
+        _processes(folder),
     ]
 
 
 def _learning(folder: Path) -> list[Figure]:
-    _told([*STUDY, "--store", str(folder / "learning")])
-    told = _told([*VERDICT, "--store", str(folder / "learning")])
+    store = ["--store", str(folder / "learning"), "--format", "json"]
+    _, told = (told_by("fairtrial", *words, *store) for words in (STUDY, VERDICT))
     [comparison] = told["comparisons"]
     effect = comparison["effect"]
     gains = ", ".join(f"{value:+.2f}" for value in effect["samples"])
@@ -68,12 +69,6 @@ def _learning(folder: Path) -> list[Figure]:
         Figure("trained − untrained", effect["value"], "", effect["low"], effect["high"], SEEDS, note=f"gains {gains}"),
         Figure("verdict of analyze is better", better, "", goal=exactly(1), note=told["sentence"]),
     ]
-
-
-def _told(words: list[str]) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "fairtrial", *words, "--format", "json"]
-    told: dict[str, Any] = json.loads(subprocess.run(argv, capture_output=True, text=True, check=True).stdout)
-    return told
 
 
 def _run(store: Store, name: str, **options: Any) -> Run:
@@ -175,7 +170,7 @@ def _buffer(store: Store) -> list[Figure]:
     }
 
     def step_ms(name: str) -> Callable[[], dict[str, Any]]:
-        terms = ProfileTerms(name, BUFFER_STEPS, store=store.root)
+        terms = ProfileTerms(name=name, steps=BUFFER_STEPS, store=store.root)
         return lambda: dict(profile("e2e", sides[name], terms).document)
 
     found = interleave({name: step_ms(name) for name in sides}, BUFFER_ROUNDS)
@@ -190,3 +185,15 @@ def _buffer(store: Store) -> list[Figure]:
             "in turns: overlap", max(each["bubbles"]["overlap_ms"] for each in found["in turns"]), "ms", goal=exactly(0)
         ),
     ]
+
+
+def _processes(folder: Path) -> Figure:
+    """How far the means of equal processes lie apart, which `profile diff` has to assume where it sees one of each."""
+    words = ["profile", "rollout", "--compact-prompts", "--store", str(folder / "processes"), "--format", "json"]
+    means = [told_by("fairtrial", *words)["step_ms"]["mean"] for _ in range(PROCESSES)]
+    spread = float(np.log(means).std(ddof=1))
+    note = f"{min(means):.1f} to {max(means):.1f} ms per step"
+    return Figure(
+        "standard deviation of the logarithms of mean times, equal processes of profile rollout", spread, "",
+        samples=PROCESSES, goal=at_most(PROCESS_SPREAD), note=note,
+    )  # fmt: skip

@@ -11,6 +11,7 @@ from benchmarks import (
     accuracies,
     calibration,
     choices,
+    cluster_ray,
     cluster_slurm,
     comparing,
     kill_lines,
@@ -62,5 +63,6 @@ BENCHMARKS = {
     "memory": Benchmark(memory.TITLE, memory.measure, step=6, slow=True),
     "playing": Benchmark(playing.TITLE, playing.measure, step=7, slow=True),
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
+    "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
 }

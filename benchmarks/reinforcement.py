@@ -10,10 +10,7 @@ episodes per run, as many seeds on both sides; the lower limit of the difference
 from __future__ import annotations
 
 import itertools
-import json
 import math
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +20,7 @@ from typing import Any
 from scipy import special
 
 from benchmarks.figures import NOISE, Figure, at_least, estimated
-from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval
+from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval, told_by
 from benchmarks.peer_ppo import make_peer
 from fairtrial import Study, launch
 from fairtrial.api.launch import LaunchTerms
@@ -131,11 +128,8 @@ def _launch(store: Path, name: str, seeds: Sequence[int], options: Mapping[str, 
 
 
 def _peers(steps: int, seeds: Sequence[int], episodes: int) -> dict[str, Any]:
-    argv = [sys.executable, "-m", "benchmarks.peer_ppo", "--steps", str(steps), "--episodes", str(episodes)]
-    listed = ["--processes", str(PROCESSES), "--seeds", *map(str, seeds)]
-    done = subprocess.run([*argv, *listed], capture_output=True, text=True, check=True)
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    words = ["--steps", str(steps), "--episodes", str(episodes), "--processes", str(PROCESSES)]
+    return told_by("benchmarks.peer_ppo", *words, "--seeds", *map(str, seeds))
 
 
 def _solved(folder: Path) -> list[Figure]:

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy
-from scipy import special
 
 from benchmarks.figures import Figure, at_least, at_most, estimated, less_than, within
 from benchmarks.measure import median_interval
+from benchmarks.simulated import correlated, covered, false_alarms, noise_scales_covered
 from fairtrial import Bench, BenchTerms, bench
-from fairtrial.analyse.noise_scale import noise_scale
-from fairtrial.analyse.speed import Speed, compare_sessions
-from fairtrial.analyse.timing import LEAST, Times, lag_one, standard_error
+from fairtrial.analyse.timing import LEAST
 from fairtrial.api.self_check import self_check
 from fairtrial.core.training import Watch
 from fairtrial.probe.phases import PhaseTimer, event_seconds
@@ -166,25 +164,13 @@ def _followed(store: Path) -> list[Figure]:
     return figures
 
 
-def dependent(phi: float, steps: int, repeats: int, seed: int) -> numpy.ndarray:
-    """Times that follow one another, mean 10 and deviation about 1, after they forgot where they began."""
-    noise = numpy.random.default_rng(seed).standard_normal((repeats, steps + 200))
-    found = numpy.zeros_like(noise)
-    for at in range(1, steps + 200):
-        found[:, at] = phi * found[:, at - 1] + noise[:, at]
-    return numpy.asarray(10 + found[:, 200:] * numpy.sqrt(1 - phi**2))
-
-
 def _coverage() -> list[Figure]:
     """Of all intervals, also of those from fewer than ten effective steps, which bench does not show."""
     figures = []
     for steps in (200, 1000):
         for phi in (0.0, 0.3, 0.6, 0.9):
-            series = dependent(phi, steps, 2000, seed=11)
-            rho = lag_one(series)
-            effective = steps * (1 - rho) / (1 + rho)
-            reach = -special.stdtrit(numpy.maximum(effective - 1, 1), 0.025) * standard_error(series, effective)
-            hit, told = numpy.abs(series.mean(1) - 10) < reach, effective >= LEAST
+            hit, effective = covered(correlated(phi, steps, 2000, seed=11))
+            told = effective >= LEAST
             note = None if told.all() else f"of the {told.mean():.0%} that are shown: {hit[told].mean():.1%}"
             name = f"mean of AR(1) steps, φ = {phi:g}, n = {steps}: covered"
             figures.append(Figure(name, 100 * float(hit.mean()), "%", goal=within(95, 2), note=note))
@@ -192,23 +178,17 @@ def _coverage() -> list[Figure]:
 
 
 def _alarms() -> list[Figure]:
-    figures = []
-    for phi in (0.0, 0.3, 0.6, 0.9):
-        pairs = zip(dependent(phi, 200, 200, seed=21), dependent(phi, 200, 200, seed=22), strict=True)
-        judged = [compare_sessions(Times.of(a), Times.of(b), ("a", "b"), 1e-9, 0.05).verdict for a, b in pairs]
-        alarms = sum(verdict in (Speed.FASTER, Speed.SLOWER) for verdict in judged)
-        figures.append(Figure(f"A/A sessions, φ = {phi:g}: alarms", float(alarms), "of 200", goal=at_most(18)))
-    return figures
+    return [
+        Figure(
+            f"A/A sessions, φ = {phi:g}: alarms", float(false_alarms(phi, 200, 200, (21, 22))), "of 200",
+            goal=at_most(18),
+        )
+        for phi in (0.0, 0.3, 0.6, 0.9)
+    ]  # fmt: skip
 
 
 def _noise_scale() -> Figure:
     """True value 4096, b = 32, K = 8, 10,000 dimensions, 50 measurements, from their exact distribution."""
-    true, batch, pieces, dimensions, repeats = 4096, 32, 8, 10_000, 500
-    rng, variance, hits = numpy.random.default_rng(31), true / dimensions, 0
-    for _ in range(repeats):
-        along = 1 + numpy.sqrt(variance / (batch * pieces)) * rng.standard_normal(50)
-        large = along**2 + variance / (batch * pieces) * rng.chisquare(dimensions - 1, 50)
-        small = large + variance / batch * rng.chisquare(dimensions * (pieces - 1), 50) / pieces
-        found = noise_scale(small, large, batch, pieces)
-        hits += (found.low or 0) <= true and (found.high is None or found.high >= true)
+    repeats = 500
+    hits = noise_scales_covered(repeats, seed=31)
     return Figure("noise scale: covered", 100 * hits / repeats, "%", samples=repeats, goal=within(95, 2))

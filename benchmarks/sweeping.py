@@ -14,15 +14,22 @@ these products alone take on this machine, at the same shapes and in the same ba
 from __future__ import annotations
 
 import itertools
-import json
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.figures import NOISE, Figure, Goal, at_least, estimated
-from benchmarks.measure import OURS, OURS_AGAIN, Estimate, in_a_process, interleave, median_interval, ratio_interval
+from benchmarks.measure import (
+    OURS,
+    OURS_AGAIN,
+    Estimate,
+    in_a_process,
+    interleave,
+    median_interval,
+    ratio_interval,
+    told_by,
+)
 from fairtrial import LabTerms, temperature_sweep
 
 TITLE = "A temperature sweep of 45 trainings"
@@ -46,20 +53,20 @@ def measure(folder: Path) -> list[Figure]:
         return in_a_process([*argv, "--study", f"sweep-{next(numbers)}"]).wall
 
     def plain(*options: str) -> Callable[[], float]:
-        argv = [sys.executable, "-m", "benchmarks.plain_sweep", str(_data(store)), str(_logits(store)), *options]
-        return lambda: _scaled([*argv, "--trainings", str(SAMPLE)])
+        words = [str(_data(store)), str(_logits(store)), *options, "--trainings", str(SAMPLE)]
+        return lambda: _scaled(words)
 
     contestants = {OURS: ours, OURS_AGAIN: ours, PLAIN: plain(), FUSED: plain("--fused")}
     results = interleave(contestants, ROUNDS)
     return [*_times(results), *_share(store)]
 
 
-def _scaled(argv: Sequence[str]) -> float:
+def _scaled(words: Sequence[str]) -> float:
     """Wall time of all trainings, from some of them: the start counts once, the training as often as it must."""
     start = time.perf_counter()
-    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    told = told_by("benchmarks.plain_sweep", *words)
     wall = time.perf_counter() - start
-    return wall + float(json.loads(done.stdout)["training_s"]) * (ALL / SAMPLE - 1)
+    return wall + float(told["training_s"]) * (ALL / SAMPLE - 1)
 
 
 def _data(store: Path) -> Path:

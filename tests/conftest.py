@@ -95,13 +95,13 @@ def data_cache(shared: Path) -> Path:
 
 @pytest.fixture
 def with_data(store: Store, data_cache: Path) -> Store:
-    """The test's store, with the data sets of the session. What else is cached stays its own, as a person's does."""
+    """The test's store, with what the session knows of data and machine. What else is cached stays its own."""
     return link_data(store, data_cache)
 
 
 def link_data(store: Store, data_cache: Path) -> Store:
     store.paths.cache.mkdir(parents=True)
-    for kind in ("data", "tokenizer"):
+    for kind in ("data", "tokenizer", "calibration"):
         (data_cache / kind).mkdir(parents=True, exist_ok=True)
         (store.paths.cache / kind).symlink_to(data_cache / kind)
     return store

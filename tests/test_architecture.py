@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -59,3 +60,17 @@ def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     names = {path.stem for path in (ROOT / "src").rglob("*.py")}
     assert not names & {"utils", "util", "helpers", "misc", "common"}
+
+
+def test_no_constant_of_a_module_is_set_twice() -> None:
+    """The second would silently take the place of the first, wherever that one is used."""
+    for path in (ROOT / "src").rglob("*.py"):
+        assigned = [
+            target.id
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Assign)
+            for target in node.targets
+            if isinstance(target, ast.Name) and target.id.isupper()
+        ]
+        twice = {name for name in assigned if assigned.count(name) > 1}
+        assert not twice, f"{path.relative_to(ROOT)}: {', '.join(sorted(twice))}"

@@ -21,6 +21,7 @@ import click
 
 from fairtrial.cli._output import with_output
 from fairtrial.cli.app import COMMANDS, cli
+from fairtrial.cli.profile import MODES
 from fairtrial.core.cautions import ALL as CAUTIONS
 from fairtrial.core.errors import nearest
 from fairtrial.core.events import EventLine
@@ -40,7 +41,6 @@ FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
 RUNS = re.compile(r"(<!-- run -->\n\n```console\n\$ ((?:[^\n]*\\\n)*[^\n]*\n))(.*?)(```\n\n<!-- /run -->)", re.DOTALL)
 
 Page = tuple[str, str]
-PROFILED = ("rollout", "trainer", "e2e")
 
 
 def pages(root: Path) -> Iterator[Page]:
@@ -106,11 +106,12 @@ def command_sections() -> Iterator[str]:
 def command_section(command: click.Command, ctx: click.Context, level: int) -> Iterator[str]:
     yield f"{'#' * level} {ctx.command_path}\n"
     yield f"```\n{ctx.command_path} {' '.join(command.collect_usage_pieces(ctx))}\n```\n"
-    of_recipe, is_own = hasattr(command, "recipe"), ctx.info_name in PROFILED
-    if is_own or not of_recipe:
+    recipe: LoadedRecipe | None = getattr(command, "recipe", None)
+    of_any_recipe = recipe is not None and ctx.info_name != command.name
+    if not of_any_recipe:
         yield paragraphs(command.help or "")
-    if of_recipe:
-        whose = "`grpo`" if is_own else "each recipe"
+    if recipe:
+        whose = "each recipe" if of_any_recipe else code(recipe.name)
         yield f"The options of {whose} are [below](#options-of-recipes).\n"
     options = own_options(command)
     if options:
@@ -128,9 +129,9 @@ def inner_commands(group: click.Group, ctx: click.Context) -> list[tuple[str, st
         "train": [("RECIPE", "fake")],
         "bench": [("RECIPE", "fake")],
         "launch": [("STUDY.yaml", "STUDY.yaml"), ("RECIPE", "fake")],
+        "profile": [(name, name) for name in (*MODES, *group.commands)],
     }
-    made_on_demand = PROFILED if ctx.info_name == "profile" else ()
-    return recipes.get(ctx.info_name or "", [(name, name) for name in (*made_on_demand, *group.commands)])
+    return recipes.get(ctx.info_name or "", [(name, name) for name in group.commands])
 
 
 def own_options(command: click.Command) -> list[click.Parameter]:
@@ -170,7 +171,7 @@ def recipe_sections() -> Iterator[str]:
     yield "## Options of recipes\n"
     yield (
         "`train` and `launch` take these as flags; study files take them as keys, with `_` for `-`. An option whose "
-        "role is `output` or `checkpoint` cannot change a number and is no part of a cell's fingerprint.\n"
+        "role is `output`, `checkpoint` or `speed` cannot change a number and is no part of a cell's fingerprint.\n"
     )
     for name in built_in_recipes():
         recipe = load_recipe(name)

@@ -7,12 +7,12 @@ the processes that it runs in.
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from fairtrial.core.cautions import SYNTHETIC
@@ -35,9 +35,10 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
-from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost
 from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
+from fairtrial.record.part import Part
 from fairtrial.record.pulse import Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
@@ -46,13 +47,13 @@ from fairtrial.train.loop import Course, course, take_steps, train, train_togeth
 
 @dataclass(frozen=True)
 class Request:
-    """All that a job is told. `needs` maps a name to the run that it means, as (study, run id).
+    """All that a job is told. The store is a path or a URL; `needs` maps a name to a run, as (study, run id).
 
     `over` is the token of a claim on the cell that is known to be lost, so that it may be taken over.
     """
 
     spec: RunSpec
-    store: Path
+    store: str | os.PathLike[str]
     environment: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     over: int | None = None
@@ -69,9 +70,7 @@ class Request:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Request:
         needs = {name: (study, run) for name, (study, run) in values["needs"].items()}
-        return cls(
-            RunSpec.from_dict(values["spec"]), Path(values["store"]), values["environment"], needs, values["over"]
-        )
+        return cls(RunSpec.from_dict(values["spec"]), values["store"], values["environment"], needs, values["over"])
 
 
 ALONE = "Try again with --no-stack: then each run fails or completes by itself."
@@ -93,7 +92,7 @@ def run_cell(
 ) -> Outcome:
     """Make one run, or continue it, or find that it is done. Raises ClaimedElsewhere when another makes it."""
     with contextlib.ExitStack() as leaving:
-        attempt = _Attempt(request, leaving, claimed)
+        attempt = _Attempt(request, leaving, should_stop, claimed)
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
@@ -235,7 +234,7 @@ def _conclude(work: _Work, outcome: Outcome) -> Outcome:
 def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed) -> _Attempt | None:
     """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
-        attempt = _Attempt(request, leaving, claimed)
+        attempt = _Attempt(request, leaving, claimed=claimed)
     except ClaimedElsewhere:
         ended(request.spec, EXIT_CLAIMED, None)
         return None
@@ -262,18 +261,27 @@ def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
 class _Attempt:
     """A claim on a cell, and whether there is anything left to do."""
 
-    def __init__(self, request: Request, leaving: contextlib.ExitStack, claimed: Claimed = lambda *_: None) -> None:
+    def __init__(
+        self,
+        request: Request,
+        leaving: contextlib.ExitStack,
+        should_stop: Callable[[], bool] = lambda: False,
+        claimed: Claimed = lambda *_: None,
+    ) -> None:
         self.request = request
-        self.store = Store(request.store)
+        self.store = Store.at(request.store)
         self.paths = self.store.paths.run(request.spec.study, request.spec.run_id)
         self.claim = Claim(self.paths, over=request.over)
         self._leaving = leaving
         leaving.callback(self.claim.release)
         claimed(request.spec, self.claim.token)
+        leaving.callback(Part(self.store, self.claim, should_stop).leave)
         self.done = _already_done(self.paths, request.spec)
 
     def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
         spec, store = self.request.spec, self.store
+        for need in self.request.needs.values():
+            store.fetch(*need, steps=False)
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
         data = recipe.data(options, store.cache)
@@ -334,7 +342,7 @@ def _setting(
 
 def rebuild(request: Request) -> Trainable:
     """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
-    spec, store = request.spec, Store(request.store)
+    spec, store = request.spec, Store.at(request.store)
     recipe = load_recipe(spec.recipe, file=spec.recipe_file)
     options = parse_options(recipe.options, spec.options, where=spec.name)
     if isinstance(options, TorchOptions):
@@ -471,7 +479,7 @@ class _Work:
             return Outcome(Status.COMPLETED)
         if isinstance(error, Diverged):
             return Outcome(Status.DIVERGED, str(error))
-        if isinstance(error, (Interrupted, StoreError)):
+        if isinstance(error, (Interrupted, StoreError, ClaimLost)):
             return Outcome(Status.INTERRUPTED, error.message, error.hint)
         if isinstance(error, KeyboardInterrupt):
             return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")

@@ -4,39 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.simulated import BATCH, PIECES, TRUE, noise_scales_covered, squared_lengths
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fairtrial.analyse.knee import find_knee
 from fairtrial.analyse.noise_scale import noise_scale, two_batches
 from fairtrial.analyse.ratios import fieller
-from fairtrial.analyse.samples import Array
-
-TRUE, BATCH, PIECES, DIMENSIONS = 4096, 32, 8, 10_000
-
-
-def squared_lengths(rng: np.random.Generator, measurements: int, noise: float = TRUE) -> tuple[Array, Array]:
-    """Of isotropic Gaussian gradients with |G| = 1 and tr(Σ) = `noise`, drawn from their exact distribution.
-
-    The mean of the pieces differs from G by a normal along it and a χ across it; about that mean the pieces scatter by
-    a χ² that is independent of it.
-    """
-    variance = noise / DIMENSIONS
-    along = 1 + np.sqrt(variance / (BATCH * PIECES)) * rng.standard_normal(measurements)
-    across = variance / (BATCH * PIECES) * rng.chisquare(DIMENSIONS - 1, measurements)
-    large = along**2 + across
-    scatter = variance / BATCH * rng.chisquare(DIMENSIONS * (PIECES - 1), measurements)
-    return large + scatter / PIECES, large
 
 
 def test_the_noise_scale_covers_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(1)
-    hits = 0
-    for _ in range(500):
-        found = noise_scale(*squared_lengths(rng, 50), BATCH, PIECES)
-        assert found.low is not None
-        hits += found.low <= TRUE and (found.high is None or found.high >= TRUE)
-    assert 465 <= hits <= 485, hits
+    assert 465 <= noise_scales_covered(500, seed=1) <= 485
 
 
 def test_both_parts_of_the_noise_scale_are_without_bias() -> None:

@@ -535,6 +535,16 @@ def test_a_gap_that_shrinks_is_better(tmp_path: Path) -> None:
     assert found.verdict is Verdict.BETTER and (found.effect.value or 0) < 0
 
 
+def test_a_threshold_of_nothing_is_not_taken_for_none(tmp_path: Path) -> None:
+    """No score is below 0, so all gaps are closed; the default of 1 would leave most of them open."""
+    question = Question(tasks=True, statistic="optimality_gap", gamma=0.0)
+    rows = [{**row, "score": abs(row["score"])} for row in task_rows(3)]
+    found = analyze(source=write(tmp_path / "r.csv", rows), question=question).tasks
+    assert found is not None
+    assert {arm: each["optimality_gap"]["value"] for arm, each in found["aggregates"].items()} == {"a": 0.0, "b": 0.0}
+    assert {rank["value"] for rank in found["ranking"]} == {0.0}
+
+
 def test_a_task_that_a_seed_never_had_is_counted(tmp_path: Path) -> None:
     rows = task_rows(3, 2.0)[:-1]
     analysis = analyze(source=write(tmp_path / "r.csv", rows), question=Question(tasks=True))

@@ -16,8 +16,9 @@ from fairtrial.api.bench_runs import BENCH_STUDY
 from fairtrial.core.options import describe_options, not_benched
 from fairtrial.core.registry import load_recipe, recipe_names
 from fairtrial.record.store import Store
-from tests.conftest import Answer, start
+from tests.conftest import Answer, link_data, start
 from tests.harness import eventually, series_of
+from tests.own_recipe import PLAIN
 
 Cli = Callable[..., Answer]
 bench_runs = importlib.import_module("fairtrial.api.bench_runs")
@@ -64,13 +65,25 @@ def test_the_losses_are_those_of_train_bit_by_bit(name: str, with_data: Store, k
     assert [step for step, _ in measured] == [10, 20, 30, 40] and measured == trained[:4]
 
 
+OBSERVED = {**SMALL, "model": "cnn"}
+
+
+@pytest.fixture(scope="module")
+def unobserved(tmp_path_factory: pytest.TempPathFactory, data_cache: Path) -> list[tuple[int, str]]:
+    """The losses of a training that nobody looks at."""
+    store = link_data(Store(tmp_path_factory.mktemp("unobserved") / "store"), data_cache)
+    run = train("classify", {**OBSERVED, "checkpoint_every": 0, "eval_every": 0}, store=store.root).run
+    return series_of(store, run.study, run.id)["train_loss"]
+
+
 @pytest.mark.parametrize("observers", OBSERVERS)
-def test_no_set_of_observers_changes_a_loss(observers: str, with_data: Store, kept: None) -> None:
-    options = {**SMALL, "model": "gru"}
+def test_no_set_of_observers_changes_a_loss(
+    observers: str, with_data: Store, kept: None, unobserved: list[tuple[int, str]]
+) -> None:
     given = {**OBSERVERS[observers], **({"trace_dir": Path("traces")} if "trace_dir" in OBSERVERS[observers] else {})}
-    bench("classify", options, BenchTerms(batches=40, store=with_data.root, trials=False, **given))
-    run = train("classify", {**options, "checkpoint_every": 0, "eval_every": 0}, store=with_data.root).run
-    assert losses(with_data)[:4] == series_of(with_data, run.study, run.id)["train_loss"][:4]
+    bench("classify", OBSERVED, BenchTerms(batches=40, store=with_data.root, trials=False, **given))
+    measured = losses(with_data)
+    assert [step for step, _ in measured] == [10, 20, 30, 40] and measured == unobserved[:4]
 
 
 def test_phases_and_residual_are_the_window(cli: Cli, store: Store) -> None:
@@ -182,48 +195,26 @@ def test_bench_takes_the_options_of_train_but_those_with_a_reason(name: str) -> 
 
 LOUD = """
 import os
-from fairtrial.core.options import LoopOptions, Role, option
-from fairtrial.core.specs import Metric
-
 print("loaded")
-SUMMARY = "Talks."
-REQUIRES = ()
-EXTRA = None
-METRIC = Metric("accuracy", "max")
 
 class Options(LoopOptions):
     leave: bool = option(False, "Ends the program.", role=Role.TRAINING)
     learning_rate: float = option(0.1, "Rate.", role=Role.TRAINING)
 
-class Loud:
-    def __init__(self, options):
-        self.options = options
-
+class Own(Plain):
     def step(self, step, watch):
         print("step", step)
         os.write(1, b"past Python\\n")
         if self.options.leave:
             raise SystemExit(3)
         return {"quality": 1.0}
-
-    def evaluate(self, split):
-        return {"accuracy": 0.5}
-
-    def state(self):
-        return {}
-
-    def load_state(self, state):
-        pass
-
-def build(options, setting):
-    return Loud(options)
 """
 
 
 @pytest.fixture
 def loud(tmp_path: Path) -> str:
     path = tmp_path / "a loud recipe.py"
-    path.write_text(LOUD)
+    path.write_text(PLAIN + LOUD)
     return str(path)
 
 

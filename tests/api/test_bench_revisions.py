@@ -9,37 +9,18 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Answer
+from tests.own_recipe import PLAIN
 
 Cli = Callable[..., Answer]
 
-RECIPE = """
+SLEEPER = """
 import time
-from fairtrial.core.options import LoopOptions
-from fairtrial.core.specs import Metric
 
-SUMMARY = "Sleeps."
-REQUIRES = ()
-EXTRA = None
-METRIC = Metric("accuracy", "max")
-Options = LoopOptions
-
-class Sleeper:
+class Own(Plain):
     def step(self, step, watch):
         with watch.phase("forward"):
             time.sleep(SECONDS)
         return {"loss": 1.0}
-
-    def evaluate(self, split):
-        return {"accuracy": 0.5}
-
-    def state(self):
-        return {}
-
-    def load_state(self, state):
-        pass
-
-def build(options, setting):
-    return Sleeper()
 """
 
 
@@ -55,7 +36,7 @@ def repository(tmp_path: Path) -> Path:
     folder.mkdir()
     git(folder, "init", "-q")
     for tag, seconds in (("quick", "0.002"), ("slow", "0.008")):
-        (folder / "sleeper.py").write_text(RECIPE.replace("SECONDS", seconds))
+        (folder / "sleeper.py").write_text(PLAIN + SLEEPER.replace("SECONDS", seconds))
         git(folder, "add", ".")
         git(folder, "commit", "-qm", tag)
         git(folder, "tag", tag)
@@ -80,7 +61,7 @@ def test_what_cannot_be_compared_is_told(
     monkeypatch.chdir(repository)
     assert "'nonsense' is no revision" in cli("bench", "./sleeper.py", "--ab", "quick", "nonsense").err
     assert "is installed, not part of this repository" in cli("bench", "fake", "--ab", "quick", "slow").err
-    (tmp_path / "outside.py").write_text(RECIPE)
+    (tmp_path / "outside.py").write_text(PLAIN + SLEEPER)
     assert "lies outside of the repository" in cli("bench", "../outside.py", "--ab", "quick", "slow").err
-    (repository / "new.py").write_text(RECIPE)
+    (repository / "new.py").write_text(PLAIN + SLEEPER)
     assert "revision 'quick' has no new.py" in cli("bench", "./new.py", "--ab", "quick", "slow").err

@@ -15,6 +15,7 @@ from fairtrial.api.baselines import compare_with, read_baseline, require_compara
 from fairtrial.api.bench import Bench, ImpossibleFigure
 from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.record.store import Store
+from tests.own_recipe import PLAIN
 from tests.virtual import VirtualTime
 
 PHASES = {
@@ -139,14 +140,9 @@ def test_a_larger_batch_is_suggested_and_helps_as_predicted(store: Store, time: 
 
 
 TIMED = """
-from time import sleep
-from fairtrial.core.options import TorchOptions, Role, option
-from fairtrial.core.specs import Metric
+from tests.api.test_bench_virtual import clock, sleep
 
-SUMMARY = "Takes time."
 REQUIRES = ("torch",)
-EXTRA = None
-METRIC = Metric("accuracy", "max")
 
 class Options(TorchOptions):
     kills_above: int = option(10**9, "Batch size that ends the process.", role=Role.TRAINING)
@@ -155,10 +151,8 @@ class Options(TorchOptions):
     device_time: float = option(0.0, "Time per example on a device of its own.", role=Role.TRAINING)
     stacks: bool = option(False, "Whether runs stack.", role=Role.TRAINING)
 
-class Timed:
-    def __init__(self, options):
-        self.options = options
-        self.busy_until = 0.0
+class Own(Plain):
+    busy_until = 0.0
 
     def synchronize(self):
         sleep(max(0.0, self.busy_until - clock()))
@@ -180,15 +174,6 @@ class Timed:
             sleep(0.002 + 0.008 / torch.get_num_threads() + 0.00001 * self.options.batch_size)
         return {"loss": 1.0 / step}
 
-    def evaluate(self, split):
-        return {"accuracy": 0.5}
-
-    def state(self):
-        return {}
-
-    def load_state(self, state):
-        pass
-
 class Together:
     def __init__(self, runs):
         self.runs = runs
@@ -196,9 +181,6 @@ class Together:
     def step(self, due, watch):
         sleep(0.012)
         return {member: {"loss": 1.0} for member in due}
-
-def build(options, setting):
-    return Timed(options)
 
 def stack_key(options):
     return "one" if options.stacks else None
@@ -212,7 +194,7 @@ def stack(runs):
 def timed(tmp_path: Path, time: VirtualTime, monkeypatch: pytest.MonkeyPatch) -> str:
     """A recipe of the user's whose time is virtual."""
     path = tmp_path / "timed.py"
-    path.write_text(TIMED.replace("from time import sleep", "from tests.api.test_bench_virtual import clock, sleep"))
+    path.write_text(PLAIN + TIMED)
     monkeypatch.setitem(globals(), "sleep", time.passes)
     monkeypatch.setitem(globals(), "clock", time)
     return str(path)
@@ -327,7 +309,7 @@ def test_a_size_that_is_refused_does_not_prolong_the_others(store: Store, time: 
 def test_threads_do_not_keep_sizes_from_being_tried(with_data: Store) -> None:
     """A process that forks leaves its threads behind: what is tried there has one."""
     terms = BenchTerms(batches=20, store=with_data.root, batch_sizes=[100, 200], trials=False)
-    found = bench("classify", {"model": "cnn", "labels": 400, "threads": 2}, terms)
+    found = bench("classify", {"labels": 400, "threads": 2}, terms)
     assert found.sizes is not None and all(row.reason is None for row in found.sizes.rows)
 
 
@@ -411,6 +393,7 @@ def test_more_arithmetic_than_the_device_can_do_is_an_error(
         time.passes(1e-9)  # steps that take nanoseconds cannot be
         return time.now
 
+    monkeypatch.setattr("fairtrial.probe.calibration.REPEATS", 3)
     with pytest.raises(ImpossibleFigure, match="all that this device can do"):
         bench(
             "classify", {"labels": 200, "batch_size": 50}, BenchTerms(store=with_data.root, clock=clock, trials=False)

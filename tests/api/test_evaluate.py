@@ -14,17 +14,11 @@ from fairtrial.core.scores import confidence_bound
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.conftest import Answer
+from tests.own_recipe import PLAIN
 
 Cli = Callable[..., Answer]
 
-EPISODIC = """
-from fairtrial.core.options import LoopOptions, Role, option
-from fairtrial.core.scores import References
-from fairtrial.core.specs import Metric
-
-SUMMARY = "Scores episodes that are nothing but luck."
-REQUIRES = ("numpy",)
-EXTRA = None
+LUCK = """
 METRIC = Metric("return_mean", "max")
 
 class Options(LoopOptions):
@@ -34,9 +28,8 @@ class Options(LoopOptions):
 def references(options):
     return References(-10.0, 10.0, basis="made up") if options.knows else None
 
-class Luck:
-    def __init__(self, options, streams):
-        self.options, self.streams, self.taken, self.episode_returns = options, streams, 0, None
+class Own(Plain):
+    taken, episode_returns = 0, None
 
     def step(self, step, watch):
         self.taken = step
@@ -54,16 +47,13 @@ class Luck:
 
     def load_state(self, state):
         self.taken = state["taken"]
-
-def build(options, setting):
-    return Luck(options, setting.streams)
 """
 
 
 @pytest.fixture
 def luck(tmp_path: Path) -> str:
     path = tmp_path / "luck.py"
-    path.write_text(EPISODIC)
+    path.write_text(PLAIN + LUCK)
     return str(path)
 
 

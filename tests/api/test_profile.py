@@ -51,7 +51,13 @@ def test_every_line_of_the_plan_runs(cli: Cli, name: str) -> None:
     assert Path(document["snapshot"]).is_file() and (Path(document["trace"]) / "lanes.json").is_file()
     assert document["tokens"]["generated"] > 0
     trained = document["tokens_per_second"]["trained"]
-    assert trained is None if LINES[name].startswith("rollout") else trained > 0
+    mode = LINES[name].split()[0]
+    assert trained is None if mode == "rollout" else trained > 0
+    assert set(document["lanes"]) == {"rollout": {"generation"}, "trainer": {"training"}}.get(
+        mode, {"generation 1", "training"}
+    )
+    shown = cli("profile", "show", name).out
+    assert all((line in shown) == (mode == "e2e") for line in ("Training waited", "Policy lag", "Buffer:"))
     check = cli("profile", "check", name, "buffer_depth.configured<=3", "steps>=1")
     assert check.code == 0 and "✓" in check.out
 
@@ -72,9 +78,11 @@ def test_the_sanity_line_learns_for_real_and_says_what_it_cannot(cli: Cli) -> No
 
 
 def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
-    in_turns = profile("e2e", TINY, ProfileTerms("turns", 3)).document
+    in_turns = profile("e2e", TINY, ProfileTerms(name="turns", steps=3)).document
     assert in_turns["bubbles"]["overlap_ms"] == 0 and in_turns["policy_lag_steps"] == {"max": 0, "mean": 0}
-    buffered = profile("e2e", {**TINY, "buffer_depth": 3, "policy_lag": 2}, ProfileTerms("buffered", 4)).document
+    buffered = profile(
+        "e2e", {**TINY, "buffer_depth": 3, "policy_lag": 2}, ProfileTerms(name="buffered", steps=4)
+    ).document
     adds_up(buffered)
     assert buffered["policy_lag_steps"]["max"] == 2 == buffered["max_policy_lag_steps"]
     assert buffered["buffer_depth"]["max"] <= 3
@@ -82,7 +90,7 @@ def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
 
 
 def test_caches_are_counted_and_say_what_was_spared() -> None:
-    document = profile("rollout", {**TINY, "use_state_cache": True}, ProfileTerms("c", 3)).document
+    document = profile("rollout", {**TINY, "use_state_cache": True}, ProfileTerms(name="c", steps=3)).document
     cache = document["cache"]
     assert cache["state_hits"] == 3 * 2 and cache["state_misses"] == 0, "warming up did not fill the cache"
     assert cache["adapter_hits"] == 3 * 2 and cache["adapter_misses"] == 0
@@ -91,7 +99,7 @@ def test_caches_are_counted_and_say_what_was_spared() -> None:
 
 def test_prompts_are_compared_on_identical_positions() -> None:
     for name, compact in (("full", False), ("compact", True)):
-        profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name, 4))
+        profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name=name, steps=4))
     found = diff_profiles("full", "compact")
     assert found.steps == 4 and found.settings == {"compact_prompts": (False, True)}
     assert found.per_step["decisions"][0] == found.per_step["decisions"][1]
@@ -103,14 +111,17 @@ def test_prompts_are_compared_on_identical_positions() -> None:
 def test_what_was_measured_three_times_is_compared_by_its_measurements() -> None:
     for name, compact in (("full", False), ("compact", True)):
         for _ in range(3):
-            profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name, 2))
+            profile("rollout", {**TINY, "compact_prompts": compact}, ProfileTerms(name=name, steps=2))
     found = diff_profiles("full", "compact")
     assert found.compared.ratio.method == "Welch t on logarithms of processes" and not found.cautions
     assert diff_profiles("full@1", "compact@1").cautions[0]["code"] == "measured apart"
 
 
 def test_the_trainer_is_measured_without_what_was_played_before_the_clock() -> None:
-    found = [profile("trainer", {**TINY, "kl_weight": weight}, ProfileTerms("t", 2)).document for weight in (0.0, 0.1)]
+    found = [
+        profile("trainer", {**TINY, "kl_weight": weight}, ProfileTerms(name="t", steps=2)).document
+        for weight in (0.0, 0.1)
+    ]
     assert found[0]["tokens"]["forwarded"] == found[1]["tokens"]["forwarded"] > 0
     for document in found:
         adds_up(document)
@@ -119,9 +130,9 @@ def test_the_trainer_is_measured_without_what_was_played_before_the_clock() -> N
 
 
 def test_different_work_is_not_compared() -> None:
-    profile("rollout", TINY, ProfileTerms("a", 1))
-    profile("rollout", TINY, ProfileTerms("b", 1, seed=7))
-    profile("trainer", TINY, ProfileTerms("c", 1))
+    profile("rollout", TINY, ProfileTerms(name="a", steps=1))
+    profile("rollout", TINY, ProfileTerms(name="b", steps=1, seed=7))
+    profile("trainer", TINY, ProfileTerms(name="c", steps=1))
     with pytest.raises(UserError, match="did not do the same work"):
         diff_profiles("a", "b")
     with pytest.raises(UserError, match="a profile of rollout"):
@@ -130,14 +141,14 @@ def test_different_work_is_not_compared() -> None:
 
 def test_a_name_that_is_taken_gets_a_number_and_nothing_is_lost(cli: Cli) -> None:
     for _ in range(2):
-        profile("rollout", TINY, ProfileTerms("my profile", 1, warmup=False))
+        profile("rollout", TINY, ProfileTerms(name="my profile", steps=1, warmup=False))
     assert cli("profile", "show", "my profile").code == 0
     assert "my profile/1/" in cli("profile", "show", "my profile@1").out
     assert "has no number 7" in cli("profile", "show", "my profile@7").err
 
 
 def test_a_check_that_does_not_hold_ends_with_3_and_says_what_it_saw(cli: Cli) -> None:
-    profile("e2e", TINY, ProfileTerms("x", 1))
+    profile("e2e", TINY, ProfileTerms(name="x", steps=1))
     assert cli("profile", "check", "x", "policy_lag_steps.max<=max_policy_lag_steps").code == 0
     told = cli("profile", "check", "x", "policy_lag_steps.max>3", "steps==1")
     assert told.code == 3 and "✗ policy_lag_steps.max>3" in told.out and "✓ steps==1" in told.out

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -78,7 +79,9 @@ def test_failed_runs_end_the_watch_with_4_and_their_reason(cli: Cli) -> None:
 def test_a_run_that_writes_nothing_is_pointed_out() -> None:
     from fairtrial.cli._watch_text import _remark
 
-    assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 45.0)) == "silent for 45.0 s"
+    slow = CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, silent_s=45.0, heard_s=2.0)
+    assert _remark(slow) == "lives, has written nothing for 45.0 s"
+    assert _remark(replace(slow, heard_s=45.0)) == "no sign of life for 45.0 s"
     assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 5.0)) == ""
 
 

@@ -78,7 +78,7 @@ def test_a_wrong_command_line_is_explained(cli: Cli, words: list[str], code: int
             "study: s\nrecipe: fake\nvariant: {a: {}}\n",
             ["study.yaml: unknown key 'variant'; did you mean 'variants'?"],
         ),
-        ("study: s\nrecipe: fake\nsummary: {typ: last}\n", ["unknown key 'typ'; did you mean 'type'?"]),
+        ("study: s\nrecipe: fake\nsummary: {typ: last}\n", ["unknown key 'summary.typ'; did you mean 'summary.type'?"]),
         ("study: s\nrecipe: fake\noptions: {efect: 1}\n", ["did you mean 'effect'?"]),
         ("study: s\nrecipe: fake\nsummary: {window: 5:1}\n", ["must be FIRST:LAST in steps"]),
         ("study: a/b\nrecipe: fake\n", ["cannot be a folder name"]),

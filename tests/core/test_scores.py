@@ -48,7 +48,8 @@ def test_intervals_carry_over(ends: tuple[float, float, float], reversed_scale: 
         ({"random_score": 1.0, "human_score": 1.0}, "must differ from random_score"),
         ({"random_score": 1.0, "human_score": float("nan")}, "benchmark.human_score: must be a finite number"),
         ({"random_score": 1.0, "human_score": float("inf")}, "benchmark.human_score: must be a finite number"),
-        ({"random_scor": 1.0}, "unknown key 'random_scor'; did you mean 'random_score'?"),
+        ({"random_scor": 1.0}, "unknown key 'benchmark.random_scor'; did you mean 'benchmark.random_score'?"),
+        ({"xyz": 1.0}, "unknown key 'benchmark.xyz'; valid: best_metric,"),
         ({"scale": 0}, "benchmark.scale: must be greater than 0"),
         ({"best_metric_mode": "up"}, "benchmark.best_metric_mode"),
     ],
@@ -92,7 +93,7 @@ def test_a_study_file_may_have_the_mapping(cli: Callable[..., Answer], store: St
     path = tmp_path / "study.yaml"
     text = "study: s\nrecipe: fake\nseeds: 1\noptions: {steps: 20}\nbenchmark: {random_score: 0, human_score: 0.5"
     path.write_text(text + ", humn: 1}\n")
-    assert "unknown key 'humn'" in cli("launch", str(path)).err
+    assert "unknown key 'benchmark.humn'" in cli("launch", str(path)).err
     path.write_text(text + "}\n")
     assert cli("launch", str(path)).code == 0
     assert "report_human_normalized_score" in cli("runs", "show", "s/default.seed1072", "--format", "json").out

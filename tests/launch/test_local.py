@@ -269,3 +269,25 @@ def test_a_study_ends_with_the_commands_to_run_next(cli: Cli) -> None:
     for command in commands:
         _, *words = shlex.split(command)
         assert cli(*words).code == 0, command
+
+
+def test_a_frozen_run_is_ended_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.1")
+    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--lost-after", "1")
+    process = start(*line, "--steps", "60", "--step-time", "0.02", "--checkpoint-every", "10")
+    eventually(lambda: store.paths.run("s", "v.seed1").step(10).exists())
+    os.kill(pids(store)[-1], signal.SIGSTOP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    assert "s/v.seed1: no sign of life for 1 s; it goes on elsewhere." in err
+    assert events(store, "v.seed1").count("run_resumed") == 1
+
+
+def test_a_run_that_hangs_is_stopped_where_that_was_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lives, so it is not lost; it makes no step, so it hangs."""
+    monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.1")
+    line = ("launch", "fake", "--variant", "v", "--base-run-name", "s", "--seeds", "1,", "--hung-after", "1")
+    process = start(*line, "--steps", "3", "--step-time", "3", "--lost-after", "2")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 4
+    assert "no progress for 1 s" in err and "no sign of life" not in err

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.lm.nouns import Part
-from fairtrial.recipes.lm.schedule import Buffer, Task, lag_of, played_within, version_for
+from fairtrial.recipes.lm.schedule import Buffer, Taken, Task, lag_of, played_within, version_for
 
 
 class Dawdlers:
@@ -63,25 +63,43 @@ def test_the_lag_is_never_above_the_budget_nor_the_buffer_above_its_depth(
     ], "something was played twice, not at all, or for nobody"
 
 
+class Eager:
+    """Delivers at once."""
+
+    def __init__(self, buffer: Buffer) -> None:
+        self.buffer = buffer
+        self.asked: list[tuple[int, int]] = []
+
+    def assign(self, task: Task) -> None:
+        self.asked.append((task.step, task.version))
+        self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
+
+    def close(self) -> None: ...
+
+
 def test_a_rollout_is_asked_for_as_soon_as_its_version_exists() -> None:
-    asked: list[tuple[int, int]] = []
+    crews: list[Eager] = []
 
-    class Eager:
-        def __init__(self, buffer: Buffer) -> None:
-            self.buffer = buffer
+    def make(buffer: Buffer) -> Eager:
+        crews.append(Eager(buffer))
+        return crews[-1]
 
-        def assign(self, task: Task) -> None:
-            asked.append((task.step, task.version))
-            self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
-
-        def close(self) -> None: ...
-
-    buffer = Buffer(Eager, lag=2, batches=1, last=6, clock=time.perf_counter)
+    buffer = Buffer(make, lag=2, batches=1, last=6, clock=time.perf_counter)
     buffer.begin(0)
     buffer.take(1)
-    assert asked == [(1, 0), (2, 0), (3, 0)]
+    assert crews[0].asked == [(1, 0), (2, 0), (3, 0)]
     buffer.publish(1)
-    assert asked[3:] == [(4, 1)]
+    assert crews[0].asked[3:] == [(4, 1)]
+
+
+def test_a_step_beyond_the_last_is_played_and_not_waited_for_in_vain() -> None:
+    buffer = Buffer(Eager, lag=1, batches=1, last=3, clock=time.perf_counter)
+    buffer.begin(3)
+    taken: list[Taken] = []
+    waiting = threading.Thread(target=lambda: taken.append(buffer.take(4)), daemon=True)
+    waiting.start()
+    waiting.join(10)
+    assert [each.rollout.step for each in taken] == [4]
 
 
 def test_a_crew_that_fails_fails_the_step_instead_of_letting_it_wait() -> None:

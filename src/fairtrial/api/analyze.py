@@ -34,9 +34,8 @@ from fairtrial.api.over_tasks import over_tasks
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.options import parse_options
-from fairtrial.core.paths import default_store
 from fairtrial.plan.study import Summary
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.tables import Columns
 
 
@@ -57,7 +56,7 @@ def analyze(
     question = question or Question()
     names = [studies] if isinstance(studies, str) else list(studies)
     candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
-    place = Store(default_store(store))
+    place = open_store(store)
     given = {
         "a study": bool(names), "--pairs": pairs is not None, "run ids": bool(control_run_ids or candidate_run_ids),
         "--from": source is not None,

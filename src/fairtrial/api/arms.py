@@ -24,7 +24,7 @@ from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.options import parse_options, result_options
-from fairtrial.core.paths import default_store, store_words
+from fairtrial.core.paths import store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity
@@ -131,7 +131,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
             f"no run of study '{study.study}' completed" + (f": {first.name}: {first.reason}" if first else ""),
             hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{store_words(terms.store)}",
         )
-    place = Store(default_store(terms.store))
+    place = Store.at(terms.store)
     wanted = Wanted([metric] if metric else (), terms.direction)
     gathered = from_study(place, study.study, wanted)
     seeds = {str(seed) for seed in study.seed_list}

@@ -19,7 +19,7 @@ from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.bench_processes import step_seconds
 from fairtrial.api.bench_runs import MARGIN, BenchTerms, HiddenRuns, hidden_runs
 from fairtrial.api.cells import load_checked_recipe
-from fairtrial.core.cautions import DIRTY_TREE
+from fairtrial.core.cautions import CHANGES_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.registry import LoadedRecipe
@@ -105,7 +105,7 @@ def bench_revisions(
     seconds = [np.array(times) / 2 for times in taken]
     names = (revisions[0], revisions[1] if revisions[1] != revisions[0] else f"{revisions[1]} again")
     compared = compare_rounds(seconds[0], seconds[1], names, margin, terms.alpha)
-    dirty = [DIRTY_TREE.fill()] if git_state(top)["git_dirty"] else []
+    dirty = [CHANGES_LEFT_OUT.fill()] if git_state(top)["git_dirty"] else []
     kept = {name: each.tolist() for name, each in zip(names, seconds, strict=True)}
     return SpeedPair(loaded.name, compared, "step", kept, dirty)
 

@@ -12,7 +12,7 @@ from typing import Any
 from fairtrial.api.bench_runs import STOPPED, BenchTerms
 from fairtrial.api.launch import option_words
 from fairtrial.core.errors import EXIT_CHECK, Interrupted, RunsFailed
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import is_url, store_address
 from fairtrial.core.registry import LoadedRecipe
 
 
@@ -41,6 +41,7 @@ def _command(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms
     words, _ = option_words(options, recipe)
     own = ["--max-batches", str(terms.steps), "--seed", str(terms.seed), "--no-trials", "--quiet"]
     own += ["--whole-steps"] * terms.whole_steps + ["--run-validation"] * terms.validation
-    place = ["--store", str(Path(default_store(terms.store)).resolve())]
+    address = store_address(terms.store)
+    place = ["--store", address if is_url(address) else str(Path(address).resolve())]
     word = str(file or recipe.file or recipe.name)
     return [sys.executable, "-m", "fairtrial", "bench", word, *words, *own, *place, "--format", "json"]

@@ -23,7 +23,7 @@ from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.train import complete_needs, surroundings
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.options import LoopOptions, not_benched
-from fairtrial.core.paths import RunPaths, default_store
+from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import FIXED_SEEDS
@@ -127,7 +127,7 @@ class HiddenRuns:
 
     def __init__(self, recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> None:
         self.recipe, self.terms = recipe, terms
-        self.store = Store(default_store(terms.store))
+        self.store = Store.at(terms.store)
         self.store.check_writable()
         self.options = options
         self.resolved = benched(recipe, options, terms)

@@ -6,29 +6,35 @@ resolve data and needs → sort out what is done → run the needs → run the r
 from __future__ import annotations
 
 import contextlib
+import shlex
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import content_hash, file_hash
-from fairtrial.core.errors import FairtrialError, RunsFailed, UserError
+from fairtrial.core.errors import FairtrialError, RunsFailed, StoreError, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
-from fairtrial.core.registry import LoadedRecipe, load_recipe, require_extra, require_installed
+from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.specs import Need, RunSpec
+from fairtrial.core.words import counted
 from fairtrial.job import Request
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import LOST_AFTER_S, Schedule, Sign, Ticket
 from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
-from fairtrial.record.claims import Claim, ClaimedElsewhere, launching, token_of
+from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed, launching, token_of
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import load_metadata, load_run, write_metadata
 from fairtrial.record.pulse import read_pulse
+from fairtrial.record.recorder import saved_checkpoints
+from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
+from fairtrial.record.tracking import read_tracking
 
 Watcher = Callable[[Sequence[Ticket]], None]
 
@@ -101,7 +107,7 @@ class _Preparation:
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
         if getattr(options, "otlp", None) is not None:
-            require_extra("otlp", "opentelemetry.proto", what="--otlp")
+            require_packages("--otlp", ["opentelemetry.proto"], "otlp")
         data = recipe.data(options, self.cache)
         spec = spec.with_data(data.identity() if data else {})
         if spec.name not in self.known:
@@ -115,7 +121,7 @@ class _Preparation:
     def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
         source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
         where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
-        return Request(spec, self.store.root, {**self.environment, **source}, where)
+        return Request(spec, self.store.address, {**self.environment, **source}, where)
 
 
 def _need_spec(need: Need) -> RunSpec:
@@ -153,7 +159,19 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
             _run(list(needs.values()), store, launcher, terms)
         for cell in missing:
             require_needs(cell, store)
-        return _run(missing, store, launcher, terms)
+        tickets = _run(missing, store, launcher, terms)
+    _push_rest(store, sorted({cell.spec.study for cell in (*missing, *needs.values())}), terms)
+    return tickets
+
+
+def _push_rest(store: Store, studies: Sequence[str], terms: Terms) -> None:
+    """What killed jobs, or jobs that could not reach a shared store, have left on this machine."""
+    left = store.push(studies)
+    if left:
+        terms.tell(
+            f"{counted(len(left), 'run')} of this machine did not reach {store.url} completely; nothing is lost. "
+            f"Push them with: fairtrial runs sync --store {shlex.quote(store.address)}"
+        )
 
 
 def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
@@ -161,6 +179,8 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
 
     def look(key: str) -> Outcome | None:
         spec = by_key[key].spec
+        with contextlib.suppress(StoreError):  # a shared store that is out of reach is asked again
+            store.pull(spec.study)
         run = load_run(store.paths.run(spec.study, spec.run_id))
         if run and run.metadata["fingerprint"] != spec.fingerprint:
             return Outcome(Status.FAILED, "another launcher made this cell with other options")
@@ -170,8 +190,7 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         settle_run(store, by_key[key].spec, status, reason)
 
     def listen(key: str) -> Sign | None:
-        beat = read_pulse(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
-        return Sign(beat.at, beat.step, beat.saved, beat.host) if beat else None
+        return _sign_of_life(store, by_key[key].spec)
 
     def holder(key: str) -> int | None:
         return token_of(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
@@ -189,6 +208,21 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     if schedule.interrupted:
         raise KeyboardInterrupt
     return tickets
+
+
+def _sign_of_life(store: Store, spec: RunSpec) -> Sign | None:
+    """The last that was heard of a run: from its process on this machine, or through the shared store."""
+    paths = store.paths.run(spec.study, spec.run_id)
+    beat = read_pulse(paths)
+    if not store.url or is_claimed(paths):
+        return Sign(f"{beat.at}", beat.step, beat.saved) if beat else None
+    try:
+        store.pull(spec.study)
+    except StoreError:
+        return Sign(f"out of reach at {time.monotonic()}", 0, 0)  # nobody is lost because nothing can be heard
+    known = read_tracking(paths)
+    saved = max(saved_checkpoints(paths), default=0)
+    return Sign(known.pulse, last_step(paths.metrics) or 0, saved) if known and known.pulse else None
 
 
 def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None:

@@ -19,12 +19,11 @@ from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
-from fairtrial.core.paths import default_store
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study
-from fairtrial.record.store import Store
+from fairtrial.record.store import open_store
 from fairtrial.record.studies import load_plan
 
 RECIPE = "distill"
@@ -217,7 +216,7 @@ def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
 
 def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabTerms) -> dict[str, Any] | None:
     """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
-    planned = (load_plan(Store(default_store(terms.store)), study.study) or {}).get("variants", {}).get(MATCHED)
+    planned = (load_plan(open_store(terms.store, study.study), study.study) or {}).get("variants", {}).get(MATCHED)
     if planned and not terms.replace_old:
         return dict(planned)
     times = {name: _time(_completed(ran, name)) for name in ran.gathered.arms if name != MATCHED}

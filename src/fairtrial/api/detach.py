@@ -21,7 +21,6 @@ from typing import Any
 
 from fairtrial.api.launch import LaunchTerms, launch
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
-from fairtrial.core.paths import StorePaths, default_store
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import is_launching
@@ -47,7 +46,7 @@ class Detached:
     """A launcher that was left to itself. No process: there was nothing to do."""
 
     study: str
-    store: Path
+    store: str
     log: Path
     pid: int | None
 
@@ -57,24 +56,24 @@ def detach(
 ) -> Detached:  # fmt: skip
     """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
     _collect_the_ended()
-    place = Store(default_store(store))
+    place = Store.at(store)
     place.check_writable()
     log = place.paths.launch_log(study.study)
     with store_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         before = log.stat().st_size if log.exists() else 0
-        process = _start(place.paths, study, terms or LaunchTerms(), log)
+        process = _start(place.address, study, terms or LaunchTerms(), log)
     while process.poll() is None and not is_launching(place.paths, study.study):
         time.sleep(LOOK_S)
     if process.returncode not in (None, EXIT_OK, EXIT_RUNS):
         raise UserError(_last_words(log, before), hint=f"The whole log is {log}")
     _left_alone.append(process)
-    return Detached(study.study, place.root, log, None if process.returncode is not None else process.pid)
+    return Detached(study.study, place.address, log, None if process.returncode is not None else process.pid)
 
 
-def _start(paths: StorePaths, study: Study, terms: LaunchTerms, log: Path) -> subprocess.Popen[bytes]:
+def _start(store: str, study: Study, terms: LaunchTerms, log: Path) -> subprocess.Popen[bytes]:
     kept = {name: getattr(terms, name) for name in KEPT}
-    told = {"study": study.model_dump(mode="json"), "store": str(paths.root), "terms": kept}
+    told = {"study": study.model_dump(mode="json"), "store": store, "terms": kept}
     with log.open("ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", "fairtrial.api.detach"], stdin=subprocess.PIPE, stdout=output, stderr=output,

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import default_store
 from fairtrial.core.registry import install_command, load_recipe, missing_packages, recipe_names
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
+from fairtrial.record.remote import open_remote
 from fairtrial.record.store import Store
 
 LOW_DISK_BYTES = 1 << 30
@@ -41,7 +41,7 @@ def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Check], di
         _gpu(facts),
         _clock(),
         _git(),
-        _store(Path(default_store(store))),
+        _store(Store.at(store)),
         *(_recipe(name) for name in recipe_names()),
     ]
     return checks, facts
@@ -76,18 +76,25 @@ def _git() -> Check:
     return Check("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
 
 
-def _store(path: Path) -> Check:
+def _store(store: Store) -> Check:
+    path = store.root
+    if store.url:
+        try:
+            open_remote(store.url).identity()
+        except FairtrialError as error:
+            return Check("store", False, error.message, error.hint)
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if path.exists():
         try:
-            Store(path).check_writable()
+            store.check_writable()
         except FairtrialError as error:
             return Check("store", False, error.message, error.hint)
     elif not os.access(there, os.W_OK):
         return Check("store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store.")
     free = shutil.disk_usage(there).free
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    finding = f"{path}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
+    called = f"{store.url}: answers; its mirror {path}" if store.url else str(path)
+    finding = f"{called}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
     return Check("store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space.")
 
 
@@ -97,7 +104,7 @@ def _recipe(name: str) -> Check:
         recipe = load_recipe(name)
     except FairtrialError as error:
         return Check(label, False, error.message, error.hint)
-    missing = missing_packages(recipe)
+    missing = missing_packages(recipe.requires)
     if missing:
-        return Check(label, False, f"needs {', '.join(missing)}", install_command(recipe))
+        return Check(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
     return Check(label, True, recipe.summary)

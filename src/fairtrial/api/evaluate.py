@@ -17,7 +17,6 @@ from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import parse_options, result_options
-from fairtrial.core.paths import default_store
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.core.scores import NORMALIZED, References
 from fairtrial.core.training import as_floats
@@ -25,7 +24,7 @@ from fairtrial.job import Request, rebuild
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
 from fairtrial.record.kept import kept_checkpoints
 from fairtrial.record.recorder import Recorder, saved_checkpoints
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 
 BEST, LAST = "best", "last"
 FRESH = 1
@@ -87,11 +86,12 @@ def evaluate(
         raise UserError(f"episodes must be at least 1, not {episodes}")
     if confirm and checkpoint != BEST:
         raise UserError("only the best checkpoint was chosen, so only that one can be confirmed")
-    place = Store(default_store(store))
+    place = open_store(store)
     named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
     found = []
     for run in {run.path: run for runs in named for run in runs}.values():
         tell(f"Evaluating {run.name} …")
+        place.fetch(run.study, run.id)
         found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
         _write_down(found[-1])
     gaps = np.array([each.gap for each in found if each.gap is not None])
@@ -106,7 +106,7 @@ def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha:
         raise UserError(f"run {run.name} was made by a program, which alone can evaluate its checkpoints")
     saved = _checkpoint(run, which)
     cell = recorded_cell(run)
-    require_needs(cell, Store(cell.request.store))
+    require_needs(cell, Store.at(cell.request.store))
     request, cautions = _with_fresh_data(cell.request) if fresh else (cell.request, [])
     trainable = rebuild(request)
     trainable.load_state(saved.state)
@@ -196,3 +196,4 @@ def _write_down(found: Evaluation) -> None:
         recorder.event(EVALUATION, **told)
     finally:
         recorder.close()
+    Store.at(found.run.path.parent.parent).push_events(found.run.study, found.run.id)

@@ -16,7 +16,7 @@ from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete,
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options
-from fairtrial.core.paths import default_store, store_words
+from fairtrial.core.paths import NEEDS_STUDY, store_words
 from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
@@ -28,7 +28,7 @@ from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.series import unspell
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
 
 FEW = 3
@@ -40,7 +40,7 @@ class Launched:
     """How a study stands after a launch."""
 
     study: str
-    store: Path
+    store: str
     metric: str | None
     direction: str
     runs: Sequence[Run]
@@ -89,10 +89,11 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     if terms.strict and git["git_dirty"] is not False:
         what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
-    place = Store(default_store(store))
+    place = Store.at(store)
     engine, order = _order(study, place, terms)
     engine.check(order)
     place.check_writable()
+    place.pull(study.study, NEEDS_STUDY)
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     save_plan(place, study.to_dict())
@@ -106,7 +107,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Orde
     engine = load_engine(terms.on)
     order = Order(
         study=study.study,
-        store=str(store.root),
+        store=store.address,
         home=str(store.paths.launcher(study.study)),
         options=engine.settings(terms.settings),
         jobs=terms.jobs,
@@ -145,20 +146,20 @@ def _run_missing(
         terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, terms.watch, terms.tell,
         terms.stack,
     )  # fmt: skip
-    order = replace(order, cells=len(missing), preload=_preload(missing, recipe), fresh=several_threads)
+    order = replace(order, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
     with closing(engine.open(order)) as launcher:
         tickets = complete(cells, store, launcher, how)
     return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
 
 
-def _preload(missing: Sequence[Cell], recipe: LoadedRecipe) -> list[str]:
+def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> list[str]:
     """What the process that jobs are forked from loads once for all of them."""
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
     words = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs.values())}
     counted = [cell for cell in (*missing, *needs.values()) if cell.stack_key is None]
     # Counting the operations of a step brings this in; runs that are made for stacks count their own.
     counting = ["torch._dynamo"] if counted and "torch" in recipe.requires else []
-    return [*sorted(words), *counting, "pyarrow.parquet"]
+    return [*sorted(words), *counting, "pyarrow.parquet", *store.modules]
 
 
 def stand(
@@ -185,7 +186,7 @@ def stand(
     kept = [cell.existing for cell in cells if cell.existing and cell.key not in made]
     return Launched(
         study=study.study,
-        store=store.root,
+        store=store.address,
         metric=metric,
         direction=direction,
         runs=runs,
@@ -232,7 +233,7 @@ def _cautions(
 
 
 def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
-    place = store_words(store.root)
+    place = store_words(store.address)
     name = shlex.quote(study)
     failed = [run for run in runs if run.status is Status.FAILED]
     shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]
@@ -256,7 +257,7 @@ class PlannedRun:
 def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[PlannedRun]:
     """Every cell of a study. Starts nothing and writes nothing."""
     recipe = load_checked_recipe(study.recipe)
-    place = Store(default_store(store))
+    place = open_store(store, study.study)
     planned = []
     for spec in plan_study(study, recipe):
         there = place.run(spec.study, spec.run_id)
@@ -296,6 +297,6 @@ def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list
 
 def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:
     """`<recipe>-<date>-<n>`, with the first n that is free."""
-    place = Store(default_store(store))
+    place = open_store(store)
     stem = f"{Path(recipe).stem}-{time.strftime('%Y%m%d')}"
     return next(f"{stem}-{n}" for n in range(1, 10_000) if load_plan(place, f"{stem}-{n}") is None)

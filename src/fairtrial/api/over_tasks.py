@@ -32,7 +32,6 @@ def over_tasks(
     gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store
 ) -> Analysis:
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
-    question = replace(question, gamma=_gamma(question, gathered.metric))
     tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
     _refuse_what_tasks_cannot(question, len(tasks))
     by_task = {task: number_runs(gathered, gathered.metric, gathered.direction, rule, task)[0] for task in tasks}
@@ -54,7 +53,7 @@ def over_tasks(
         summary=describe(rule, {}), control=control,
         arms=[_task_account(arm, tables[arm], seeds[arm], by_task) for arm in gathered.arms],
         comparisons=adjust_comparisons(found, family, terms.alpha), fairness=fairness,
-        tasks=_task_findings(tables, control, tasks, terms, question),
+        tasks=_task_findings(tables, control, tasks, terms, how, question.seed),
         cautions=[*shared_cautions(gathered, {}, {}, paired=terms.paired), *_raw_scores(gathered)],
         curves=gathered.arms,
     )  # fmt: skip
@@ -125,37 +124,28 @@ def _task_account(arm: str, table: Array, seeds: Sequence[str], by_task: Mapping
 
 
 def _task_findings(
-    tables: Mapping[str, Array], control: str, tasks: Sequence[str], terms: Terms, question: Question
+    tables: Mapping[str, Array], control: str, tasks: Sequence[str], terms: Terms, how: TaskTerms, seed: int
 ) -> dict[str, Any]:
     """Aggregates of each arm and the probability of improvement, where no run is missing a task."""
-    level = 1 - terms.alpha
+    level, statistic = 1 - terms.alpha, how.named(len(tasks))
     whole = {arm: table[np.isfinite(table).all(axis=1)] for arm, table in tables.items()}
     sign = 1.0 if terms.direction == "max" else -1.0
 
     def aggregates(table: Array) -> dict[str, Any]:
-        own = [question.statistic] if question.statistic else []
-        names = dict.fromkeys(["iqm", "mean", "median", *own])
+        names = dict.fromkeys(["iqm", "mean", "median", statistic])
         return {
-            name: aggregate(
-                table, statistic=name, level=level, rng=question.seed, gamma=question.gamma or 1.0
-            ).to_dict()
-            for name in names
+            name: aggregate(table, statistic=name, level=level, rng=seed, gamma=how.gamma).to_dict() for name in names
         }
 
     return {
         "tasks": list(tasks),
-        "statistic": question.statistic or default_statistic(len(tasks)),
+        "statistic": statistic,
         "aggregates": {arm: aggregates(table) for arm, table in whole.items() if len(table)},
         "probability_of_improvement": {
-            arm: _improvement(sign * whole[control], sign * table, level, question.seed)
+            arm: _improvement(sign * whole[control], sign * table, level, seed)
             for arm, table in whole.items() if arm != control and len(table) and len(whole[control])
         },
-        "ranking": [
-            rank.to_dict()
-            for rank in rank_arms(
-                tables, question.statistic or default_statistic(len(tasks)), terms.direction, question.gamma or 1.0
-            )
-        ],
+        "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, terms.direction, how.gamma)],
         "scores": {arm: table.tolist() for arm, table in tables.items()},
     }  # fmt: skip
 

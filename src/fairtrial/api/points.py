@@ -22,7 +22,7 @@ from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST,
 from fairtrial.core.devices import GIGABYTE, Calibration
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import FilledCaution
-from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, default_store
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.core.words import counted
@@ -30,7 +30,7 @@ from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import BUILT_IN, PriceTable
 from fairtrial.record.index import list_rows
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
 FAMILY_RECIPE, FAMILY_STUDY = "finetune", "finetune-family"
@@ -75,7 +75,7 @@ def gather_points(
 
     `gpu` must have a price where it is given; `also` checks the rest of the request.
     """
-    store = Store(default_store(terms.store))
+    store = open_store(terms.store)
     study = source.study or (None if source.train or source.configs else _newest(store, source))
     begun = _begun_family(store, study) if study and not source.study else None
 

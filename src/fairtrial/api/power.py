@@ -27,13 +27,12 @@ from fairtrial.api.gather import Wanted, from_runs
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.prices import load_prices
 from fairtrial.core.errors import InvalidOptions, UserError
-from fairtrial.core.paths import default_store
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.decide.cost import CostModel
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import PriceTable
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 
 
 @dataclass(frozen=True)
@@ -123,13 +122,13 @@ def power(
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
-    found = _pilot(list(pilot), metric, Store(default_store(store))) if pilot else None
+    found = _pilot(list(pilot), metric, open_store(store)) if pilot else None
     paired = _is_paired(design, found, correlation)
     asked = Design(paired, alpha, power, side or "two-sided")
     noise, upper = _noise(sd, found, paired, correlation, assurance)
     hours, basis = hours_per_run, None
     if hours is None and found and found.hours_per_run is not None:
-        hours, basis = _hours_on(gpu, table, found, Store(default_store(store)))
+        hours, basis = _hours_on(gpu, table, found, open_store(store))
     seeds = seeds_for(sesoi / upper, asked)
     return Plan(
         design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,

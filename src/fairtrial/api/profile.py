@@ -20,7 +20,7 @@ from fairtrial.api.profile_figures import Measured, Played, document_of
 from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
-from fairtrial.core.paths import ProfilePaths, RunPaths, default_store
+from fairtrial.core.paths import ProfilePaths, RunPaths
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Setting, Watch
@@ -83,7 +83,7 @@ def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: Profile
     if mode not in MODES:
         raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
     name = check_profile_name(terms.name or mode)
-    store = Store(default_store(terms.store))
+    store = Store.at(terms.store)
     store.check_writable()
     chosen = _options(options or {}, terms)
     with _running(chosen, store, terms, scripted=mode == "rollout") as run:
@@ -170,21 +170,23 @@ def _train(run: Run, step: int, watch: Watch) -> Played:
     """Learn from what was played before the clock started."""
     rollout = run.play(step, Watch())
     watch.tell("turn_started")
-    learned = run.learn(rollout, watch)
+    run.learn(rollout, watch)
     watch.tell("step_ended", step)
-    return Played(step, rollout, 0, learned=learned)
+    return Played(step, rollout, 0)
 
 
 def _both(run: Run, step: int, watch: Watch) -> Played:
     taken = run.take(step, watch)
-    learned = run.learn(taken.rollout, watch)
+    run.learn(taken.rollout, watch)
     watch.tell("step_ended", step)
-    return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready, learned)
+    return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready)
 
 
 def _lanes(measured: Measured) -> list[Lane]:
     """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
     spans = spans_of_steps(measured.notes)
+    if measured.mode != "e2e":
+        return [Lane("generation" if measured.plays else "training", spans)]
     remote = [part for each in measured.played for part in each.rollout.parts if part.notes]
     if not remote:
         playing = [span for span in spans if span.phase in GENERATING]

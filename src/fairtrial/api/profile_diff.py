@@ -14,7 +14,7 @@ from fairtrial.analyse.speed import SpeedComparison, compare_processes, compare_
 from fairtrial.core.cautions import APART, OTHER_SURROUNDINGS
 from fairtrial.core.errors import UserError
 from fairtrial.core.expressions import Outcome, check
-from fairtrial.core.paths import StorePaths, default_store
+from fairtrial.core.paths import StorePaths
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
 from fairtrial.record.store import Store
@@ -50,7 +50,7 @@ class ProfileDiff:
 
 def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tuple[Path, dict[str, Any]]:
     """The snapshot of that name, or in that file."""
-    path = find_profile(Store(default_store(store)).paths, word)
+    path = find_profile(Store.at(store).paths, word)
     return path, read_profile(path, PROFILE_SCHEMA)
 
 
@@ -64,7 +64,7 @@ def diff_profiles(
     """
     if not 0.5 < level < 1:
         raise UserError(f"level must lie between 0.5 and 1, not {level:g}")
-    place = Store(default_store(store)).paths
+    place = Store.at(store).paths
     lots = [_measurements(place, word) for word in (first, second)]
     a, b = (lot[-1] for lot in lots)
     steps = _same_work(a, b, (first, second))

@@ -8,7 +8,7 @@ Each is given by the wall, and by the time in which the lane that does it was bu
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +48,6 @@ class Played:
     lag: int | None = None
     waited_s: float = 0.0
     ready: int = 0
-    learned: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

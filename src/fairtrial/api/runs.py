@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import operator
-import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UsageError, UserError, unknown
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run
-from fairtrial.record.series import REWIND, last_row, read_lines, read_series, unspell
-from fairtrial.record.store import Store
+from fairtrial.record.series import REWIND, read_lines, read_series, unspell
+from fairtrial.record.store import Store, open_store
 
-Place = str | os.PathLike[str] | None
 Row = Mapping[str, Any]
 
 _COMPARISONS = {
@@ -41,7 +38,7 @@ def list_runs(
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
     conditions = [_condition(text) for text in where]
-    rows = all_rows(_existing(store), study)
+    rows = all_rows(_existing(store, *([study] if study else [])), study)
     _refuse_unknown_names(rows, conditions)
     tests = [_test(condition) for condition in conditions]
     if variant is not None:
@@ -63,8 +60,8 @@ def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, s
             raise UserError(unknown("name in a condition", wrong[0], known))
 
 
-def _existing(store: Place) -> Store:
-    place = Store(default_store(store))
+def _existing(store: Place, *studies: str) -> Store:
+    place = open_store(store, *studies)
     if place.root.exists() and not place.root.is_dir():
         place.studies()  # says that it is a file
     return place
@@ -159,7 +156,9 @@ def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: floa
     run = _existing(store).find(reference)
     rows = _metric_rows(run)
     seen = max(0, len(rows) - lines)
+    place = Store.at(store)
     while True:
+        place.pull(run.study)
         current = load_run(run.paths)  # before the lines: what is logged in between is still shown
         rows = _metric_rows(run)
         yield from rows[seen:]
@@ -175,12 +174,6 @@ def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> lis
 
 def _metric_rows(run: Run) -> list[Row]:
     return [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
-
-
-def last_step(path: Path) -> int | None:
-    """The newest step that a run has logged."""
-    row = last_row(path)
-    return None if row is None else max(0, int(row.get("step", row.get(REWIND, 0))))
 
 
 def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:

@@ -23,12 +23,13 @@ from typing import Any, Literal, NoReturn
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CellConflict, UserError
-from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name, default_store
+from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name
 from fairtrial.core.runs import Run
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
+from fairtrial.record.part import Part
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 
@@ -59,7 +60,7 @@ def run(
     judged = {"metric": metric, "direction": direction if metric else None}
     judged |= {"best_metric_name": best_metric, "best_metric_mode": best_mode if best_metric else None}
     recorder = _join(Path(joined), judged) if joined else _begin(
-        seed, _as_json(config or {}), study, variant, judged, Store(default_store(store)), replace=replace
+        seed, _as_json(config or {}), study, variant, judged, Store.at(store), replace=replace
     )  # fmt: skip
     _note_exit_codes()
     atexit.register(_finish_at_exit, recorder)
@@ -121,6 +122,8 @@ def _script_name() -> str:
 
 
 def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:
+    if replace:
+        store.pull(spec.study)
     if replace and paths.metadata.exists():
         store.archive(paths, spec.study)
     try:
@@ -128,7 +131,11 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     except ClaimedElsewhere:
         raise UserError(f"run {spec.name} is being written by another process") from None
     try:
+        claim.afterwards = Part(store, claim).leave
         _refuse_finished(load_run(paths), spec)
+    except ClaimedElsewhere:
+        claim.release()
+        raise UserError(f"run {spec.name} is being made by another machine") from None
     except BaseException:
         claim.release()
         raise

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing, require_needs
 from fairtrial.core.errors import RunsFailed, UserError
-from fairtrial.core.paths import ADHOC_STUDY, RunPaths, check_name, default_store
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import FIXED_SEEDS, RunSpec
 from fairtrial.core.training import Observer
@@ -21,7 +21,7 @@ from fairtrial.plan.cells import label, resolve, spec_of
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import list_rows
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 
 Observing = Callable[[RunSpec], Sequence[Observer]]
 
@@ -49,8 +49,9 @@ def train(
     tell: Callable[[str], None] = lambda _: None,
 ) -> Trained:
     """Train a recipe once, recorded. The same call again finds the run done, or resumes it."""
-    place = Store(default_store(store))
+    place = Store.at(store)
     place.check_writable()
+    place.pull(study, NEEDS_STUDY)
     loaded = load_checked_recipe(recipe)
     resolved = resolve(loaded, options or {}, where=f"recipe '{loaded.name}'")
     name = check_name("variant", variant or label(loaded, resolved))
@@ -74,7 +75,7 @@ def resume(
 
     `recipe`: what the person takes it for; a run of another one is refused.
     """
-    run = require_existing(Store(default_store(store)), reference)
+    run = require_existing(open_store(store), reference)
     if recipe is not None and recipe not in (run.metadata["recipe"], run.metadata["recipe_file"]):
         made_of = run.metadata["recipe_file"] or run.metadata["recipe"]
         raise UserError(
@@ -85,7 +86,7 @@ def resume(
 
 def recorded_cell(run: Run) -> Cell:
     """The cell that a recorded run was made of."""
-    place = Store(run.path.parent.parent)  # a run named by its path may lie in another store
+    place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
     return prepare([spec], place, surroundings())[0]
@@ -117,7 +118,7 @@ def complete_needs(
     for need in cell.needs:
         if not need.is_done(retry_failed=True):
             _perform(need, observe, should_stop)
-    require_needs(cell, Store(cell.request.store))
+    require_needs(cell, Store.at(cell.request.store))
 
 
 def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
@@ -129,7 +130,7 @@ def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) ->
         raise UserError(
             f"run {cell.key} is being made by another process", hint="Wait for it, or train another seed."
         ) from None
-    run = Store(cell.request.store).run(cell.spec.study, cell.spec.run_id)
+    run = Store.at(cell.request.store).run(cell.spec.study, cell.spec.run_id)
     assert run is not None
     if outcome.already_done and outcome.status.is_result:
         return Trained(run, already_done=True)

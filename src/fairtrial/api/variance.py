@@ -16,8 +16,7 @@ from fairtrial.analyse.variance import Spread, spread
 from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import default_store
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns
 
@@ -79,7 +78,7 @@ def variance(
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
     wanted = Wanted([metric] if metric else [], curve=True)
-    place = Store(default_store(store))
+    place = open_store(store)
     gathered = _gather(references, source, columns or Columns(), variant, wanted, place)
     [name] = gathered.arms
     base = window or SummaryRule()

@@ -11,13 +11,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairtrial.api.runs import Place, last_step
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import RunPaths, default_store, run_id
+from fairtrial.core.paths import Place, run_id
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows
-from fairtrial.record.store import Store
+from fairtrial.record.pulse import read_pulse
+from fairtrial.record.series import last_step
+from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
 QUEUED = "queued"
@@ -26,7 +27,11 @@ PLACES = (QUEUED, *(each.value for each in Status))
 
 @dataclass(frozen=True)
 class CellState:
-    """One cell of a study. `silent_s`: how long a run that goes on has written nothing; null for all others."""
+    """One cell of a study.
+
+    For a run that goes on, `silent_s` is how long it has written nothing, `heard_s` how long ago its process gave a
+    sign of life: one that lives and writes nothing is slow or hangs, one that is not heard of is frozen or gone.
+    """
 
     run: str
     variant: str
@@ -36,6 +41,8 @@ class CellState:
     steps: int | None = None
     seconds: float | None = None
     silent_s: float | None = None
+    heard_s: float | None = None
+    host: str | None = None
     reason: str | None = None
 
     @property
@@ -46,7 +53,8 @@ class CellState:
     def to_dict(self) -> dict[str, Any]:
         return {
             "run": self.run, "variant": self.variant, "seed": self.seed, "place": self.place, "step": self.step,
-            "steps": self.steps, "seconds": self.seconds, "silent_s": self.silent_s, "reason": self.reason,
+            "steps": self.steps, "seconds": self.seconds, "silent_s": self.silent_s, "heard_s": self.heard_s,
+            "host": self.host, "reason": self.reason,
         }  # fmt: skip
 
 
@@ -104,12 +112,12 @@ def _left(cell: CellState, typical: float) -> float:
 
 def watch_study(study: str, *, store: Place = None) -> StudyState:
     """How the cells of a study stand now: those that were planned, and those that are there."""
-    place = Store(default_store(store))
+    place = open_store(store, study)
     plan = load_plan(place, study)
     rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
     if plan is None and not rows and study not in (known := place.studies()):
         raise UserError(
-            unknown("study", study, known) if known else f"there are no studies in {place.root} yet",
+            unknown("study", study, known) if known else f"there are no studies in {place.address} yet",
             hint="List runs with: fairtrial runs list",
         )
     planned = _planned(plan or {})
@@ -134,18 +142,19 @@ def _cell(store: Store, study: str, name: str, variant: str, seed: int, row: Row
     steps = row["options"].get("steps")
     if row["status"] != Status.RUNNING:
         step = last_step(paths.metrics) if row["status"] == Status.INTERRUPTED else None
-        return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], None, row["reason"])
-    now = time.time()
+        return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
+    now, beat = time.time(), read_pulse(paths)
+    silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
+    heard = min(silent, max(0.0, now - _last_change(paths.pulse, paths.tracking)))
     return CellState(
         name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps, now - row["created"],
-        max(0.0, now - _last_sign(paths)),
+        silent, heard, beat.host if beat else None,
     )  # fmt: skip
 
 
-def _last_sign(paths: RunPaths) -> float:
-    """When a run last wrote something."""
+def _last_change(*paths: Path) -> float:
     found = [0.0]
-    for path in (paths.metrics, paths.events, paths.log):
+    for path in paths:
         with contextlib.suppress(OSError):
-            found.append(Path(path).stat().st_mtime)
+            found.append(path.stat().st_mtime)
     return max(found)

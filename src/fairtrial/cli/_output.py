@@ -13,7 +13,7 @@ import click
 
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
-from fairtrial.core.paths import default_store
+from fairtrial.core.paths import store_address
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +58,7 @@ class Output:
             click.echo(text, err=True)
 
     def name_store(self) -> None:
-        self.say(f"Store: {default_store(self.store)}")
+        self.say(f"Store: {store_address(self.store)}")
 
     def give(
         self,
@@ -174,7 +174,10 @@ def _config_key(name: object) -> str:
 _SHARED = (
     click.option("--format", "output_format", type=click.Choice(FORMATS), help="How to print it.  [default: text]"),
     click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format."),
-    click.option("--store", metavar="PATH", help="Where runs are kept.  [default: $FAIRTRIAL_STORE or ./runs]"),
+    click.option(
+        "--store", metavar="PATH|URL",
+        help="Where runs are kept: a folder, or s3://… or gs://…  [default: $FAIRTRIAL_STORE or ./runs]",
+    ),
     click.option(
         "--config", metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,
         help="Take option values from a YAML file; flags win.",

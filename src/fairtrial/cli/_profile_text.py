@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._lab import plain_table
@@ -25,10 +25,9 @@ def show_profile(console: Console, document: Mapping[str, Any]) -> None:
     _show_lanes(console, document)
     if document["inference"]:
         _show_answers(console, document["inference"])
-    for title, lines in {"Lag and buffer": _waiting(document), "Device": _device(document)}.items():
-        _show_title(console, title)
-        for line in lines:
-            console.print(line, markup=False)
+    if document["mode"] == "e2e":
+        _show_lines(console, "Lag and buffer", _waiting(document))
+    _show_lines(console, "Caches and device", _device(document))
     console.print()
     show_cautions(console, document["cautions"])
     console.print(f"Snapshot: {document['snapshot']}", markup=False)
@@ -38,6 +37,12 @@ def show_profile(console: Console, document: Mapping[str, Any]) -> None:
 def _show_title(console: Console, title: str) -> None:
     console.print()
     console.print(title, style="bold", markup=False)
+
+
+def _show_lines(console: Console, title: str, lines: Iterable[str]) -> None:
+    _show_title(console, title)
+    for line in lines:
+        console.print(line, markup=False)
 
 
 def _headline(document: Mapping[str, Any]) -> str:
@@ -86,12 +91,12 @@ def _waiting(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"Training waited {waited:.1f} % of the time for rollouts; idle time of who plays is in the table above."
     yield f"Policy lag: {_listed(document['policy_lag_steps'], '.3g')} of {document['max_policy_lag_steps']} allowed."
     yield f"Buffer: {_listed(document['buffer_depth'], '.3g')}."
-    if document["cache"]:
-        caches = {name.replace("_", " "): value for name, value in document["cache"].items()}
-        yield f"Caches: {_listed(caches, ',')}."
 
 
 def _device(document: Mapping[str, Any]) -> Iterator[str]:
+    if document["cache"]:
+        caches = {name.replace("_", " "): value for name, value in document["cache"].items()}
+        yield f"Caches: {_listed(caches, ',')}."
     yield f"Tokens per busy second: {_listed(document['tokens_per_busy_second'], ',.0f')}."
     memory, gpu = document["memory"], document["hardware"]["gpu"]
     playing = memory["peak_player_bytes"]

@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.api.cells import Cell
-from fairtrial.api.runs import last_step
 from fairtrial.cli._output import Output
-from fairtrial.core.paths import StorePaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.core.words import counted
 from fairtrial.launch.schedule import Place, Ticket
+from fairtrial.record.series import last_step
+from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -137,7 +136,8 @@ class LaunchProgress:
         running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is Place.RUNNING}
         ended = sum(ticket.place is Place.ENDED for ticket in tickets)
         assert self._total is not None
-        progress.update(self._total, completed=ended + sum(done / steps for done, steps in running.values() if steps))
+        done = ended + sum(done / steps for done, steps in running.values() if steps)
+        progress.update(self._total, completed=done, description=f"[bold]{_counts(tickets)}")
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
     def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
@@ -155,10 +155,24 @@ class LaunchProgress:
             progress.update(self._bars[name], completed=done)
 
 
+def _counts(tickets: Sequence[Ticket]) -> str:
+    """How many wait, run, are done and are not: `3 queued, 2 running, 4 done, 1 failed`."""
+    bad = [ticket for ticket in tickets if ticket.outcome and ticket.outcome.status is not Status.COMPLETED]
+    places = [ticket.place for ticket in tickets]
+    counts = {
+        "queued": places.count(Place.QUEUED),
+        "running": places.count(Place.RUNNING),
+        "elsewhere": places.count(Place.ELSEWHERE),
+        "done": places.count(Place.ENDED) - len(bad),
+        "failed": len(bad),
+    }
+    return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
+
+
 def _steps(ticket: Ticket) -> tuple[int, int | None]:
     """How far a run is, by its own log, and how far it has to go."""
     spec = RunSpec.from_dict(ticket.request["spec"])
-    metrics = StorePaths(Path(ticket.request["store"])).run(spec.study, spec.run_id).metrics
+    metrics = Store.at(ticket.request["store"]).paths.run(spec.study, spec.run_id).metrics
     return last_step(metrics) or 0, spec.options.get("steps")
 
 

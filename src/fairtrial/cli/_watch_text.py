@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 REFRESH_S = 1.0
 MOST_ROWS = 12
 SILENT_S = 30.0
-"""A run that writes nothing for longer than this is pointed out: it may hang."""
+"""A run that writes nothing for longer than this, or gives no sign of life, is pointed out."""
 SHOWN = (Status.RUNNING, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)
 
 
@@ -50,8 +50,10 @@ def _table(cells: list[CellState]) -> Table:
 
 
 def _remark(cell: CellState) -> str:
+    if cell.heard_s is not None and cell.heard_s > SILENT_S:
+        return f"no sign of life for {shown_time(cell.heard_s)}"
     if cell.silent_s is not None and cell.silent_s > SILENT_S:
-        return f"silent for {shown_time(cell.silent_s)}"
+        return f"lives, has written nothing for {shown_time(cell.silent_s)}"
     return cell.reason or ""
 
 

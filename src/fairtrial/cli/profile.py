@@ -71,8 +71,8 @@ def _body(mode: Mode) -> Callable[..., Any]:
         out.name_store()
         with stopping() as should_stop, showing_progress(out, f"profile {mode}") as show, output_kept_free():
             terms = ProfileTerms(
-                given["profile_name"], given["steps"], not given["no_warmup"], given["smoke"], given["seed"], out.store,
-                show, should_stop,
+                name=given["profile_name"], steps=given["steps"], warmup=not given["no_warmup"], smoke=given["smoke"],
+                seed=given["seed"], store=out.store, show=show, should_stop=should_stop,
             )  # fmt: skip
             options = given_values(load_recipe("grpo").options, {**given, "steps": None})
             found = profile(mode, options, terms)

@@ -98,9 +98,9 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     from collections import Counter
 
     if not rows:
-        from fairtrial.core.paths import default_store
+        from fairtrial.core.paths import store_address
 
-        out.say("No run matches." if filtered else f"No runs yet in {default_store(out.store)}.")
+        out.say("No run matches." if filtered else f"No runs yet in {store_address(out.store)}.")
         return
     counts = Counter(row["status"] for row in rows)
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
@@ -250,6 +250,34 @@ def watch_command(out: Output, study: str, once: bool) -> int:
         state = follow_study(out, lambda: watch_study(study, store=out.store), state)
     out.give(state.to_dict(), [cell.to_dict() for cell in state.cells], lambda console: show_study(console, state))
     return EXIT_RUNS if state.bad else EXIT_OK
+
+
+@command.command("sync")
+@click.argument("studies", nargs=-1)
+@click.option("--checkpoints", is_flag=True, help="Bring checkpoints too.")
+@click.option("--to", metavar="FOLDER", help="Make a folder of it that is a store of its own.")
+@with_output
+def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str | None) -> int:
+    """Bring a shared store up to date here, and push to it what this machine still holds.
+
+    Ends with 4 if something of a run that has ended is still here alone.
+    """
+    from fairtrial.api.stores import sync_store
+
+    out.name_store()
+    found = sync_store(studies, store=out.store, checkpoints=checkpoints, to=to, tell=out.say)
+
+    def show(console: Console) -> None:
+        console.print(
+            f"{counted(found.runs, 'run')} brought here, {found.received_bytes / 1e6:,.1f} MB; "
+            f"{counted(found.pushed, 'run')} pushed. All of it is in {found.folder}", markup=False,
+        )  # fmt: skip
+        for name in found.left:
+            console.print(f"Only here so far: {name}", markup=False)
+
+    document = found.to_dict()
+    out.give(document, [document], show)
+    return EXIT_RUNS if found.left else EXIT_OK
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:

@@ -401,7 +401,7 @@ SIZE_NOT_MEASURED = Caution(
     "Batch size {size} was not measured: {reason}.",
     "Leave it out, or make room for it.",
 )
-DIRTY_TREE = Caution(
+CHANGES_LEFT_OUT = Caution(
     "changes left out",
     "The working tree has changes that are in neither revision.",
     "Commit them to have them measured.",

@@ -121,10 +121,10 @@ def nearest(word: str, valid: Iterable[str]) -> str | None:
     return matches[0] if matches else None
 
 
-def unknown(kind: str, word: str, valid: Iterable[str]) -> str:
-    """One sentence for an unknown name, with the nearest valid one or all of them."""
+def unknown(kind: str, word: str, valid: Iterable[str], *, within: str = "") -> str:
+    """One sentence for an unknown name, with the nearest valid one or all of them; `within` is the path before it."""
     names = sorted(valid)
     guess = nearest(word, names)
     if guess:
-        return f"unknown {kind} '{word}'; did you mean '{guess}'?"
-    return f"unknown {kind} '{word}'; valid: {', '.join(names)}"
+        return f"unknown {kind} '{within}{word}'; did you mean '{within}{guess}'?"
+    return f"unknown {kind} '{within}{word}'; valid: {', '.join(names)}"

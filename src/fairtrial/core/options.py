@@ -149,6 +149,17 @@ class TorchOptions(LoopOptions):
     threads: int = option(1, "Threads per run.", role=Role.COMPUTE, ge=1)
 
 
+class CpuOptions(TorchOptions):
+    """For recipes that play as much as they learn: their networks are too small for another device."""
+
+    @field_validator("device")
+    @classmethod
+    def _on_the_processor(cls, device: str) -> str:
+        if device != "cpu":
+            raise ValueError("this recipe plays and learns on the CPU")
+        return device
+
+
 LOOP_OPTIONS = frozenset(TorchOptions.model_fields)
 
 
@@ -232,7 +243,8 @@ def parse_options(model: type[Model], values: Mapping[str, Any], *, where: str, 
 def _sentence(model: type[BaseModel], problem: Any, noun: str) -> str:
     path = ".".join(str(part) for part in problem["loc"])
     if problem["type"] == "extra_forbidden":
-        return unknown("key" if "." in path else noun, path.rsplit(".", 1)[-1], _names_at(model, problem["loc"]))
+        parent, dot, name = path.rpartition(".")
+        return unknown("key" if dot else noun, name, _names_at(model, problem["loc"]), within=parent + dot)
     message = str(problem["msg"]).removeprefix("Value error, ")
     if problem["type"] == "literal_error":
         message = "must be one of " + str(problem["ctx"]["expected"]).replace("'", "")

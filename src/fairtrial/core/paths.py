@@ -1,19 +1,25 @@
 """The only place that spells a file name of the store.
 
 <store>/<study>/<run-id>/metadata.json, metrics.jsonl, …      run-id = <variant>.seed<seed>
+
+A store is a folder, or a place that a URL names. Of the latter every machine has a mirror, which is a folder too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shlex
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from urllib.parse import unquote, urlsplit
 
 from fairtrial.core.errors import UserError
 
 STORE_VARIABLE = "FAIRTRIAL_STORE"
+MIRRORS_VARIABLE = "FAIRTRIAL_MIRRORS"
+ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
 """Names the run directory to a program that a job started, so that it can join the run."""
 
@@ -23,14 +29,54 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,@-]*")
 LONGEST_NAME = 120
 
 
-def default_store(given: str | os.PathLike[str] | None = None) -> Path:
-    """`--store`, else $FAIRTRIAL_STORE, else ./runs."""
-    return Path(given or os.environ.get(STORE_VARIABLE) or "runs").expanduser().absolute()
+Place = str | os.PathLike[str] | None
+"""A store as a person gives it: a path, a URL, or nothing for the usual one."""
 
 
-def store_words(given: str | os.PathLike[str] | None) -> str:
+def store_address(given: Place = None) -> str:
+    """`--store`, else $FAIRTRIAL_STORE, else ./runs: an absolute path, or a URL as it is written down and sent on."""
+    place = os.fspath(given or os.environ.get(STORE_VARIABLE) or "runs")
+    if is_url(place):
+        return _checked_url(place)
+    return str(Path(place).expanduser().absolute())
+
+
+def is_url(place: str) -> bool:
+    return "://" in place
+
+
+def _checked_url(url: str) -> str:
+    """The same URL for the same place; a path where it is about this machine."""
+    scheme, _, rest = url.partition("://")
+    if scheme in ("file", "local"):
+        return str(Path(unquote(rest)).expanduser().absolute())
+    if scheme == "memory":
+        raise UserError(
+            "memory:// cannot be a store: the processes of a study do not share it", hint="Give a folder instead."
+        )
+    parts = urlsplit(url)
+    if not re.fullmatch(r"[a-z][a-z0-9+.-]*", scheme) or not parts.netloc:
+        raise UserError(f"{url!r} is no address of a store", hint="Write it like s3://bucket/folder.")
+    if "@" in parts.netloc or parts.query or parts.fragment:
+        raise UserError(
+            "the address of a store has no user, password, query or fragment, because it is written down",
+            hint="Give credentials as the tools of its provider expect them, such as $AWS_PROFILE.",
+        )
+    return url.rstrip("/")
+
+
+def mirror_folder(url: str) -> Path:
+    """Where this machine keeps its copy of a store that a URL names."""
+    base = os.environ.get(MIRRORS_VARIABLE) or "~/.cache/fairtrial/stores"
+    served_by = next((os.environ[name] for name in ENDPOINT_VARIABLES if os.environ.get(name)), "")
+    key = f"{url} {served_by}" if url.startswith("s3") else url
+    readable = re.sub(r"[^A-Za-z0-9._-]+", "-", url).strip("-")[:60]
+    return Path(base).expanduser().absolute() / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
+
+
+def store_words(given: Place) -> str:
     """What a suggested command must say about its store: nothing where it is the usual one."""
-    return "" if default_store(given) == default_store() else f" --store {shlex.quote(str(given))}"
+    return "" if store_address(given) == store_address() else f" --store {shlex.quote(str(given))}"
 
 
 def check_name(kind: str, name: str) -> str:
@@ -95,6 +141,16 @@ class RunPaths:
         return self.root / ".pulse"
 
     @property
+    def tracking(self) -> Path:
+        """What this machine knows of the run in the shared store; only in a mirror."""
+        return self.root / ".shared.json"
+
+    @property
+    def appended(self) -> tuple[Path, ...]:
+        """The files that only ever grow."""
+        return self.metrics, self.events, self.log
+
+    @property
     def checkpoints(self) -> Path:
         return self.root / "checkpoints"
 
@@ -113,6 +169,9 @@ class RunPaths:
     def adapters(self) -> Path:
         """Policy versions, each a folder that `peft` can read."""
         return self.root / "adapters"
+
+    def adapter(self, version: int) -> Path:
+        return self.adapters / f"version-{version}"
 
 
 SUBMITTED = "submitit"
@@ -208,6 +267,11 @@ class StorePaths:
         return self.root / study / ".archive"
 
     @property
+    def mirror(self) -> Path:
+        """Says of which shared store this folder is a mirror; an ordinary store has none."""
+        return self.root / ".mirror.json"
+
+    @property
     def profiles(self) -> Path:
         return self.root / ".profiles"
 
@@ -221,3 +285,68 @@ class StorePaths:
     @property
     def index(self) -> Path:
         return self.root / ".cache" / "index.json"
+
+
+@dataclass(frozen=True)
+class SharedPaths:
+    """The names of the objects of one run in a shared store, below the place of the store."""
+
+    study: str
+    run: str
+
+    @property
+    def root(self) -> str:
+        return f"{self.study}/{self.run}"
+
+    @property
+    def metadata(self) -> str:
+        return self.plain("metadata.json")
+
+    def plain(self, name: str) -> str:
+        """A file of a run that has ended, under the name that it has in a folder."""
+        return f"{self.root}/{name}"
+
+    @property
+    def claims(self) -> str:
+        return f"{self.root}/.claims"
+
+    def claim(self, token: int) -> str:
+        return f"{self.claims}/{token:08d}.json"
+
+    @property
+    def live(self) -> str:
+        return f"{self.root}/.live"
+
+    def pulse(self, token: int) -> str:
+        return f"{self.live}/{token:08d}/pulse.json"
+
+    def manifest(self, token: int) -> str:
+        return f"{self.live}/{token:08d}/manifest.json"
+
+    def segment(self, token: int, file: str, offset: int) -> str:
+        return f"{self.live}/{token:08d}/{file}/{offset:015d}"
+
+    def blob(self, token: int, sha256: str) -> str:
+        return f"{self.live}/{token:08d}/files/{sha256}"
+
+    def token_of(self, name: str) -> int | None:
+        """The token below which an object lies; None where it is no part of a run that is being made."""
+        below = name.removeprefix(f"{self.live}/")
+        return None if below == name else int(below.partition("/")[0])
+
+
+SHARED_MARKER = ".fairtrial.json"
+"""Stands in a shared store, and tells it from any other."""
+
+
+def shared_plans(study: str) -> str:
+    return f"{study}/.plans"
+
+
+def shared_plan(study: str, number: int) -> str:
+    return f"{shared_plans(study)}/{number:08d}.json"
+
+
+def number_of(name: str) -> int:
+    """The number that a claim or a plan is named by."""
+    return int(PurePosixPath(name).stem)

@@ -30,9 +30,25 @@ def kill_session(leader: int) -> None:
         os.killpg(leader, signal.SIGKILL)
 
 
+def kill_with_children(pid: int) -> None:
+    """SIGKILL a process and all that descends from it, also what has a session of its own or is frozen."""
+    parents: dict[int, list[int]] = {}
+    for child, fields in _processes():
+        parents.setdefault(int(fields[1]), []).append(child)
+    doomed = [pid]
+    for each in doomed:
+        doomed += parents.get(each, [])
+    for each in doomed:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(each, signal.SIGKILL)
+
+
 def _members(leader: int) -> Iterator[int]:
+    return (pid for pid, fields in _processes() if int(fields[3]) == leader)
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    """Every process with the fields of its `stat` that come after its name: state, parent, group, session …"""
     for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            session = (entry / "stat").read_text().rpartition(")")[2].split()[3]
-            if int(session) == leader:
-                yield int(entry.name)
+        with contextlib.suppress(OSError):
+            yield int(entry.name), (entry / "stat").read_text().rpartition(")")[2].split()

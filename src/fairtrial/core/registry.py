@@ -129,35 +129,33 @@ def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
     raise UserError(unknown("recipe", word, recipe_names()), hint="A recipe may also be a file: ./my_recipe.py")
 
 
-def require_installed(recipe: LoadedRecipe) -> None:
-    """Refuse a recipe whose packages are missing, before anything is launched."""
-    missing = missing_packages(recipe)
+def require_packages(what: str, packages: Sequence[str], extra: str | None) -> None:
+    """Refuse what needs packages that are not installed, before anything is launched."""
+    missing = missing_packages(packages)
     if missing:
         raise MissingExtra(
-            f"recipe '{recipe.name}' needs {', '.join(missing)}, which is not installed",
-            hint=f"Install it with: {install_command(recipe)}",
+            f"{what} needs {', '.join(missing)}, which is not installed",
+            hint=f"Install it with: {install_command(missing, extra)}",
         )
 
 
-def require_extra(extra: str, module: str, *, what: str) -> None:
-    """Refuse what needs a module of an extra that is not installed, before anything is launched."""
+def require_installed(recipe: LoadedRecipe) -> None:
+    require_packages(f"recipe '{recipe.name}'", recipe.requires, recipe.extra)
+
+
+def missing_packages(packages: Sequence[str]) -> list[str]:
+    return [name for name in packages if not _is_installed(name)]
+
+
+def _is_installed(name: str) -> bool:
     try:
-        found = importlib.util.find_spec(module)
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
-        raise MissingExtra(
-            f"{what} needs {module}, which is not installed", hint=f"Install it with: pip install 'fairtrial[{extra}]'"
-        )
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:  # what it would be part of is missing
+        return False
 
 
-def missing_packages(recipe: LoadedRecipe) -> list[str]:
-    return [name for name in recipe.requires if importlib.util.find_spec(name.partition(".")[0]) is None]
-
-
-def install_command(recipe: LoadedRecipe) -> str:
-    what = f"'fairtrial[{recipe.extra}]'" if recipe.extra else " ".join(missing_packages(recipe))
-    return f"pip install {what}"
+def install_command(missing: Sequence[str], extra: str | None) -> str:
+    return "pip install " + (f"'fairtrial[{extra}]'" if extra else " ".join(missing))
 
 
 def _built_in(room: str) -> list[str]:

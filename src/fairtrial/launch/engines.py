@@ -10,7 +10,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.options import parse_options
-from fairtrial.core.registry import require_extra
+from fairtrial.core.registry import require_packages
 from fairtrial.launch.contract import EngineOptions, Launcher, Order
 
 BUILT_IN = {"local": "local", "ray": "ray_cluster", "slurm": "slurm", "skypilot": "skypilot"}
@@ -39,8 +39,7 @@ class Engine:
         return parse_options(self.options, given, where=f"--on {self.word}")
 
     def require_installed(self) -> None:
-        for package in self.module.REQUIRES:
-            require_extra(self.module.EXTRA, package, what=f"--on {self.word}")
+        require_packages(f"--on {self.word}", self.module.REQUIRES, self.module.EXTRA)
 
     def check(self, order: Order) -> None:
         """Whether it could be opened: refuses, before anything is written, what is known to fail."""

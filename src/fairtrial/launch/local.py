@@ -62,6 +62,7 @@ class LocalLauncher:
         self._task_of: dict[str, int] = {}
         self._to_stop: dict[int, bool] = {}
         self._pending = b""
+        self._ready = False
         argv = [sys.executable, "-m", "fairtrial.jobserver", "serve", *([] if fresh else preload)]
         self._server = subprocess.Popen(
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=one_thread(), start_new_session=True
@@ -103,7 +104,14 @@ class LocalLauncher:
                     self._stop(message["id"], kill=self._to_stop.pop(message["id"]))
             elif "exit" in message:
                 exits += self._exits(message)
+            else:
+                self._ready = True
         return exits
+
+    def wait_until_ready(self) -> None:
+        """Until the server has loaded what it is to load: a job starts at once from then on."""
+        while not self._ready:
+            self.poll(1.0)
 
     def _exits(self, message: Mapping[str, Any]) -> list[Exit]:
         """One cell's exit, or when the process is over, that of every cell which it did not speak of."""

@@ -48,10 +48,9 @@ class Place(StrEnum):
 class Sign:
     """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from."""
 
-    mark: float
+    mark: str
     step: int
     saved: int
-    where: str
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,17 @@ def quiet() -> None:
 
     logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+
+def model_folder_or(built_in: str) -> Callable[[str], str]:
+    """Checks an option that names a model: the built-in one, or a folder that has one."""
+
+    def check(model: str) -> str:
+        if model != built_in and not (Path(model) / "config.json").is_file():
+            raise ValueError(f"{model} is neither '{built_in}' nor a folder with a config.json")
+        return model
+
+    return check
 
 
 def load_directory(folder: Path, kind: Any, seed: int, *, unused: str | None = None) -> Any:

@@ -15,14 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import model_validator
+from pydantic import field_validator
 
 from fairtrial.core.cautions import INERT_OPTION, ONE_BASE
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
-from fairtrial.recipes._hugging import hash_files, load_directory
+from fairtrial.recipes._hugging import hash_files, load_directory, model_folder_or
 from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, fresh_report_set, warm_up
 from fairtrial.recipes._weights import load_weights
 from fairtrial.recipes.classify import make_module
@@ -81,11 +81,7 @@ class Options(SupervisedOptions):
     pretrain_learning_rate: float = option(2e-3, "Its learning rate, cosine-annealed.", role=Role.PRETRAINING, gt=0)
     pretrain_seed: int = option(1, "Its seed; all runs start from this one model.", role=Role.PRETRAINING, ge=0)
 
-    @model_validator(mode="after")
-    def _model_exists(self) -> Options:
-        if self.model != BUILT_IN and not (Path(self.model) / "config.json").is_file():
-            raise ValueError(f"model: {self.model} is neither '{BUILT_IN}' nor a folder with a config.json")
-        return self
+    _model_exists = field_validator("model")(model_folder_or(BUILT_IN))
 
 
 def warm() -> None:

@@ -12,10 +12,10 @@ from pydantic import field_validator, model_validator
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import INERT_OPTION, NO_GROUP_BASELINE
 from fairtrial.core.errors import UserError
-from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
-from fairtrial.recipes._hugging import hash_files
+from fairtrial.recipes._hugging import hash_files, model_folder_or
 from fairtrial.recipes.lm.games import require_game
 
 SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
@@ -27,7 +27,7 @@ BUILT_IN = "tiny"
 MOST = 100_000
 
 
-class PlayOptions(TorchOptions):
+class PlayOptions(CpuOptions):
     """What a rollout, a training step, and `profile` take."""
 
     steps: int = option(
@@ -85,7 +85,7 @@ class PlayOptions(TorchOptions):
     policy_lag: int = option(1, "Versions that a rollout may be behind.", role=Role.TRAINING, unit="versions", ge=0)
     workers: int = option(1, "Processes that play beside the trainer, with a buffer.", role=Role.SPEED, ge=1)
     use_state_cache: bool = option(False, "Keep the positions that groups start from while they last.", role=Role.SPEED)
-    use_prefix_cache: bool = option(True, "Keep what the model made of the beginnings of prompts.", role=Role.COMPUTE)
+    use_prefix_cache: bool = option(True, "Keep what the model made of the beginnings of prompts.", role=Role.SPEED)
     eval_episodes: int = option(
         20, "Games that select the best checkpoint.", role=Role.EVALUATION, unit="episodes", ge=1
     )
@@ -98,18 +98,7 @@ class PlayOptions(TorchOptions):
     def built_in(self) -> bool:
         return self.model == BUILT_IN
 
-    @field_validator("device")
-    @classmethod
-    def _on_the_processor(cls, device: str) -> str:
-        if device != "cpu":
-            raise ValueError("grpo plays and learns on the CPU")
-        return device
-
-    @model_validator(mode="after")
-    def _model_exists(self) -> PlayOptions:
-        if self.model != BUILT_IN and not (Path(self.model) / "config.json").is_file():
-            raise ValueError(f"model: {self.model} is neither '{BUILT_IN}' nor a folder with a config.json")
-        return self
+    _model_exists = field_validator("model")(model_folder_or(BUILT_IN))
 
     @model_validator(mode="after")
     def _game_is_installed(self) -> PlayOptions:

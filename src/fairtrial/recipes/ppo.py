@@ -6,9 +6,9 @@ import importlib
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import field_validator, model_validator
+from pydantic import model_validator
 
-from fairtrial.core.options import MOST_STEPS, Role, TorchOptions, option
+from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric
 from fairtrial.core.training import Setting, Stack, Trainable
@@ -31,7 +31,7 @@ WIDENED_AT = 0.5
 NARROWEST = 0.1
 
 
-class Options(TorchOptions):
+class Options(CpuOptions):
     steps: int = option(
         400,
         "Training steps; each is a rollout and the updates on it.",
@@ -104,13 +104,6 @@ class Options(TorchOptions):
             if chosen and self.env not in CLASSIC:
                 raise ValueError(f"{name}: not defined for {self.env}; it is for {', '.join(CLASSIC)}")
         return self
-
-    @field_validator("device")
-    @classmethod
-    def _on_the_processor(cls, device: str) -> str:
-        if device != "cpu":
-            raise ValueError("ppo plays and learns on the CPU: its environments and networks are too small for more")
-        return device
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> Options:

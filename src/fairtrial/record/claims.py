@@ -18,10 +18,10 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from fairtrial.core.errors import Interrupted
+from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.record.atomic import store_errors
 
@@ -30,12 +30,17 @@ class ClaimedElsewhere(Exception):
     """Another process is writing this run."""
 
 
-class ClaimLost(Interrupted):
+class ClaimLost(RunsFailed):
     """This process was taken for dead and its run was given to another: it must not write any more."""
 
 
 class Fence:
-    """Asks, before a write, whether a run directory is still this writer's: one look at a file."""
+    """Asks, before a write, whether a run directory is still this writer's: one look at a file.
+
+    `also` is asked first, where the run is claimed in a second place too.
+    """
+
+    also: Callable[[], None] | None = None
 
     def __init__(self, lock: Path) -> None:
         self._lock = os.fspath(lock)
@@ -43,6 +48,8 @@ class Fence:
         self._device, self._file = found.st_dev, found.st_ino
 
     def check(self) -> None:
+        if self.also is not None:
+            self.also()
         try:
             found = os.stat(self._lock)  # noqa: PTH116
         except FileNotFoundError:
@@ -59,6 +66,7 @@ class Claim:
 
     def __init__(self, paths: RunPaths, *, over: int | None = None) -> None:
         self.paths = paths
+        self.afterwards: Callable[[], None] = lambda: None
         self._descriptor: int | None = _lock(paths, over)
         _held.add(self)
         with store_errors(paths.root):
@@ -66,6 +74,11 @@ class Claim:
         self.fence = Fence(paths.lock)
 
     def release(self) -> None:
+        if self._descriptor is not None:
+            self.let_go()
+            self.afterwards()
+
+    def let_go(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
@@ -77,7 +90,7 @@ _held: weakref.WeakSet[Claim] = weakref.WeakSet()
 def _let_go_in_child() -> None:
     """A forked child, such as a worker that loads data, must not hold its parent's runs when the parent is gone."""
     for claim in list(_held):
-        claim.release()
+        claim.let_go()
 
 
 os.register_at_fork(after_in_child=_let_go_in_child)
@@ -114,7 +127,7 @@ def _replace(paths: RunPaths, over: int) -> None:
         fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
         fresh.write_text(f"{over}\n")
         os.replace(fresh, paths.lock)  # noqa: PTH105
-        for path in (paths.metrics, paths.events, paths.log):
+        for path in paths.appended:
             _give_new_file(path)
 
 

@@ -14,6 +14,7 @@ from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import is_claimed
+from fairtrial.record.tracking import is_made_elsewhere, read_tracking
 
 if TYPE_CHECKING:
     from fairtrial.core.specs import RunSpec
@@ -110,12 +111,18 @@ def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
     """
     pending = metadata["best_pending"]
     if pending is None:
-        gone = metadata["best_checkpoint_step"] is not None and not paths.best.is_file()
+        gone = metadata["best_checkpoint_step"] is not None and not (paths.best.is_file() or _left_there(paths))
         return {**metadata, **dict.fromkeys(BEST_KEYS)} if gone else metadata
     from fairtrial.core.canonical import file_hash  # hashing is needed after a kill alone
 
     arrived = paths.best.is_file() and file_hash(paths.best) == pending["best_checkpoint_sha256"]
     return {**metadata, **(pending if arrived else {}), "best_pending": None}
+
+
+def _left_there(paths: RunPaths) -> bool:
+    """Whether the best checkpoint is in the shared store, from where nobody has needed it yet."""
+    known = read_tracking(paths)
+    return known is not None and str(paths.best.relative_to(paths.root)) in known.absent
 
 
 def load_run(paths: RunPaths) -> Run | None:
@@ -126,6 +133,6 @@ def load_run(paths: RunPaths) -> Run | None:
 def true_status(paths: RunPaths, written: str) -> Status:
     """A run that says it is running, and whose process is gone, was interrupted."""
     status = Status(written)
-    if status is Status.RUNNING and not is_claimed(paths):
+    if status is Status.RUNNING and not is_claimed(paths) and not is_made_elsewhere(paths):
         return Status.INTERRUPTED
     return status

@@ -102,6 +102,12 @@ Series = dict[str, tuple["numpy.ndarray[Any, Any]", "numpy.ndarray[Any, Any]"]]
 Points = dict[str, dict[int, float]]
 
 
+def last_step(path: Path) -> int | None:
+    """The newest step that a run has logged."""
+    row = last_row(path)
+    return None if row is None else max(0, int(row.get("step", row.get(REWIND, 0))))
+
+
 def points(rows: list[dict[str, Any]]) -> Points:
     """Metric → step → value. A step that was logged twice counts as last written; a rewind takes steps back."""
     found: Points = {}

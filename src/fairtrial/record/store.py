@@ -1,17 +1,22 @@
-"""Reads a store: which runs are there, and what did they record?"""
+"""Reads a store: which runs are there, and what did they record?
+
+A store that a URL names is read and written in its mirror; `pull`, `fetch` and `push` keep the two together, and do
+nothing where the store is a folder.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.core.errors import StoreError, UserError, nearest
-from fairtrial.core.paths import RunPaths, StorePaths
+from fairtrial.core.paths import Place, RunPaths, StorePaths, is_url, mirror_folder, store_address
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -23,9 +28,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of studies, each a folder of run directories. The directories are the source of truth."""
+    """A folder of studies, each a folder of run directories. The directories are the source of truth.
+
+    With a URL the folder is this machine's mirror of a store that others share.
+    """
 
     root: Path
+    url: str | None = None
+
+    @classmethod
+    def at(cls, address: Place) -> Store:
+        """The store at a path or a URL. A folder that is a mirror is recognised as one."""
+        place = store_address(address)
+        if is_url(place):
+            return cls(mirror_folder(place), place)
+        root = Path(place)
+        if not StorePaths(root).mirror.is_file():
+            return cls(root)
+        from fairtrial.record.sharing import read_mirror
+
+        known = read_mirror(StorePaths(root))
+        return cls(root, known.url if known else None)
+
+    @property
+    def address(self) -> str:
+        """How this store is called, here and on every other machine."""
+        return self.url or str(self.root)
 
     @property
     def paths(self) -> StorePaths:
@@ -37,8 +65,21 @@ class Store:
 
         return StoreCache(self.paths.cache)
 
+    @property
+    def modules(self) -> tuple[str, ...]:
+        """What a process that writes this store will import."""
+        if not self.url:
+            return ()
+        from fairtrial.record.remote import module_of
+
+        return ("fairtrial.record.sharing", module_of(self.url))
+
     def check_writable(self) -> None:
         """Say at once, before any work, when this cannot be a store."""
+        if self.url:
+            from fairtrial.record.sharing import reach
+
+            reach(self, writing=True)
         probe = self.root / f".probe-{os.getpid()}"
         with store_errors(self.root):
             if self.root.exists() and not self.root.is_dir():
@@ -49,6 +90,38 @@ class Store:
             probe.unlink()
             if new:  # results are not changes to the code: they must not make the working tree dirty
                 (self.root / ".gitignore").write_text("*\n")
+
+    def pull(self, *studies: str) -> None:
+        """Bring here what others have recorded since; checkpoints stay there."""
+        if self.url:
+            from fairtrial.record.sharing import pull_fresh
+
+            pull_fresh(self, studies)
+
+    def fetch(self, study: str, run: str, *, steps: bool = True) -> None:
+        """Bring a run with its checkpoints here, unless they are; without `steps` only the best and the last."""
+        if self.url:
+            from fairtrial.record.mirror import everything, not_of_a_step
+            from fairtrial.record.sharing import fetch
+
+            fetch(self, study, run, everything if steps else not_of_a_step)
+
+    def push_events(self, study: str, run: str) -> None:
+        """Something was added to the events of a run that has ended."""
+        if self.url:
+            from fairtrial.record.sharing import push_file
+
+            push_file(self, study, run, self.paths.run(study, run).events.name)
+
+    def push(self, studies: Sequence[str] = ()) -> list[str]:
+        """Bring to the shared store what processes of this machine left here; names the runs that still are."""
+        if not self.url:
+            return []
+        from fairtrial.record.sharing import left_here, push
+
+        with contextlib.suppress(StoreError):
+            push(self, studies)
+        return left_here(self, studies)
 
     def studies(self) -> list[str]:
         return sorted(entry.name for entry in _folders(self.root))
@@ -80,7 +153,7 @@ class Store:
         for reference in references:
             matches = list(self._match(reference))
             if not matches:
-                raise UserError(f"no run named '{reference}' in {self.root}", hint=self._hint(reference))
+                raise UserError(f"no run named '{reference}' in {self.address}", hint=self._hint(reference))
             found.update({paths.root: paths for paths in matches})
         return list(found.values())
 
@@ -89,6 +162,7 @@ class Store:
         claim = self._claim(paths, "removed")
         import shutil
 
+        self._take_out(paths, "removed")
         with store_errors(paths.root):
             shutil.rmtree(paths.root)
         claim.release()
@@ -99,6 +173,7 @@ class Store:
         folder = self.paths.archive(study)
         stamp = time.strftime("%Y%m%dT%H%M%S")
         target = folder / f"{paths.root.name}.{stamp}-{time.time_ns() % 1_000_000_000:09d}"
+        self._take_out(paths, "replaced", f"{folder.name}/{target.name}")
         with store_errors(folder):
             folder.mkdir(exist_ok=True)
             paths.root.rename(target)
@@ -111,6 +186,20 @@ class Store:
         except ClaimedElsewhere:
             raise UserError(
                 f"run {paths.root.name} is being written and cannot be {action}",
+                hint="Stop its launcher first.",
+            ) from None
+
+    def _take_out(self, paths: RunPaths, action: str, archive: str | None = None) -> None:
+        """The same in the shared store, first."""
+        if not self.url:
+            return
+        from fairtrial.record.sharing import remove
+
+        try:
+            remove(self, paths, archive)
+        except ClaimedElsewhere:
+            raise UserError(
+                f"run {paths.root.name} is being made by another machine and cannot be {action}",
                 hint="Stop its launcher first.",
             ) from None
 
@@ -131,6 +220,13 @@ class Store:
         if guess:
             return f"Did you mean '{guess}'?"
         return "List them with: fairtrial runs list" if names else "This store has no runs yet."
+
+
+def open_store(given: Place, *studies: str) -> Store:
+    """The store that a person means, with what others have recorded in it since."""
+    store = Store.at(given)
+    store.pull(*studies)
+    return store
 
 
 def _folders(path: Path) -> Iterator[os.DirEntry[str]]:

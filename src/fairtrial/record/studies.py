@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,10 +24,26 @@ def save_plan(store: Store, plan: Mapping[str, Any]) -> None:
         lock = path.with_name(".plan.lock").open("w")
     with lock:  # two launchers may extend one study at the same moment
         fcntl.flock(lock, fcntl.LOCK_EX)
-        earlier = load_plan(store, plan["study"]) or {}
-        seeds = list(dict.fromkeys([*earlier.get("seeds", []), *plan["seeds"]]))
-        merged = {**plan, "seeds": seeds, "variants": {**earlier.get("variants", {}), **plan["variants"]}}
-        replace_bytes(path, orjson.dumps(merged, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        merged = _merged(load_plan(store, plan["study"]) or {}, plan)
+        _write(path, merged)
+        if store.url:
+            from fairtrial.record.sharing import share_plan
+
+            def with_others(newest: dict[str, Any]) -> dict[str, Any]:
+                both = _merged(newest, merged)
+                _write(path, both)
+                return both
+
+            share_plan(store, plan["study"], with_others)
+
+
+def _merged(earlier: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    seeds = list(dict.fromkeys([*earlier.get("seeds", []), *plan["seeds"]]))
+    return {**plan, "seeds": seeds, "variants": {**earlier.get("variants", {}), **plan["variants"]}}
+
+
+def _write(path: Path, plan: Mapping[str, Any]) -> None:
+    replace_bytes(path, orjson.dumps(plan, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:

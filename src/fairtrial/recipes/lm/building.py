@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairtrial.core.paths import RunPaths
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Cache
 from fairtrial.recipes.lm.engine import Engine
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 VERSIONS_KEPT = 2
 """Versions of the policy that an engine keeps: the one that plays, and the one that is evaluated."""
+
+PREFIXES_KEPT = VERSIONS_KEPT
+"""All prompts of a game begin with the same rules, which every version reads its own way."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +57,8 @@ def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
     return PlayTerms(
         groups=options.groups, samples=options.samples, horizon=options.horizon, compact=options.compact_prompts,
         temperature=options.temperature, batch_groups=options.batch_groups, opening_decisions=options.opening_decisions,
-        state_age=options.state_age, state_cache=options.use_state_cache, prefix_cache=options.use_prefix_cache,
-        scripted=scripted,
+        state_age=options.state_age, state_cache=options.use_state_cache,
+        prefixes=PREFIXES_KEPT if options.use_prefix_cache else 0, scripted=scripted,
     )  # fmt: skip
 
 
@@ -74,7 +78,9 @@ def make_player(
     game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], terms: PlayTerms,
     streams: Streams, learner: Learner | None,
 ) -> Player:  # fmt: skip
-    engine = Engine(blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT)
+    engine = Engine(
+        blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT, prefixes=terms.prefixes
+    )
     return Player(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
 
 
@@ -97,7 +103,7 @@ class RemotePlayer:
     game: str
     vocabulary: Vocabulary
     blueprint: Blueprint
-    adapters: Path
+    run: RunPaths
     terms: PlayTerms
     seed: int
     learning: Terms
@@ -110,8 +116,4 @@ class RemotePlayer:
         )  # fmt: skip
 
     def _load(self, version: int) -> Values:
-        return load_adapter(version_folder(self.adapters, version))
-
-
-def version_folder(adapters: Path, version: int) -> Path:
-    return adapters / f"version-{version}"
+        return load_adapter(self.run.adapter(version))

@@ -58,7 +58,7 @@ class Processes:
         for process in self._members.values():
             process.terminate()
         for process in self._members.values():
-            process.wait(WAIT_S)
+            _see_off(process)
         self._listener.join(WAIT_S)
         for line in self._members:
             line.close()
@@ -98,6 +98,15 @@ class Processes:
         codes = [process.returncode for process in self._members.values() if process.returncode is not None]
         how = next((f"was ended by {signal.Signals(-code).name}" for code in codes if code < 0), "ended without a word")
         return Interrupted(f"a process that plays {how}")
+
+
+def _see_off(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was asked to end; one that does not is ended."""
+    try:
+        process.wait(WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]]:

@@ -6,18 +6,8 @@ that keeping positions saves the playing of the moves before them and changes no
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fairtrial.core.streams import Streams
 from fairtrial.recipes.lm.games import Game, Position
-
-
-@dataclass(frozen=True)
-class Kept:
-    """A position and the version of the policy that it was first asked for by."""
-
-    position: Position
-    version: int
 
 
 class Openings:
@@ -26,19 +16,19 @@ class Openings:
     def __init__(self, game: Game, streams: Streams, *, most_decisions: int, age: int, kept: bool) -> None:
         self.game, self.streams, self.most, self.age, self.kept = game, streams, most_decisions, age, kept
         self.hits = self.misses = self.expired = 0
-        self._states: dict[tuple[int, int], Kept] = {}
+        self._states: dict[tuple[int, int], Position] = {}
 
     def position(self, version: int, group: int) -> Position:
         key = (version // self.age, group)
         found = self._states.get(key)
         if found is not None:
             self.hits += 1
-            return found.position
+            return found
         self.misses += 1
         position = self._play(*key)
         if self.kept:
             self._forget(version)
-            self._states[key] = Kept(position, version)
+            self._states[key] = position
         return position
 
     def counters(self) -> dict[str, int]:

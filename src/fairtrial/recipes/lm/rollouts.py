@@ -44,7 +44,7 @@ class PlayTerms:
     opening_decisions: int
     state_age: int
     state_cache: bool
-    prefix_cache: bool
+    prefixes: int
     scripted: bool = False
     """Orders are drawn, whatever the model says: two measurements then see the same positions."""
 
@@ -96,7 +96,6 @@ class Player:
         self._rule_tokens = tokenizer.encode(self._rules)
         self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
         self._tries = Tries(tokenizer.encode, tokenizer.end)
-        self._prefix = len(self._rule_tokens) if terms.prefix_cache else 0
 
     def part(self, step: int, version: int, batch: int, watch: Watch) -> Part:
         """Play the groups of a batch from their openings for as many decisions as the horizon has."""
@@ -151,7 +150,7 @@ class Player:
         """Ask for an order."""
         trie = self._tries.of(position.legal())
         prompt = self._read(position.prompt(compact=self.terms.compact))
-        return Request(prompt, seed, trie, trie.depth, prefix=self._prefix)
+        return Request(prompt, seed, trie, trie.depth, prefix=len(self._rule_tokens))
 
     def _tokens(self, prompt: str) -> Tokens:
         """The rules, which all prompts begin with, and the rest."""

@@ -25,7 +25,6 @@ from fairtrial.recipes.lm.building import (
     make_blueprint,
     make_player,
     play_terms,
-    version_folder,
 )
 from fairtrial.recipes.lm.crew import Processes
 from fairtrial.recipes.lm.learner import Counters, Learner
@@ -77,8 +76,7 @@ class Run:
         options, seed = self.options, self.streams.root
         self.streams.used.add("env")  # others draw from it in this run's name
         remote = RemotePlayer(
-            options.game, self.vocabulary, self.blueprint, self.setting.run.adapters, self.terms, seed,
-            self.learner.terms,
+            options.game, self.vocabulary, self.blueprint, self.setting.run, self.terms, seed, self.learner.terms,
         )  # fmt: skip
 
         def call_together(buffer: Buffer) -> Processes:
@@ -144,7 +142,7 @@ class Run:
             str(version): {name: torch.from_numpy(value.copy()) for name, value in values.items()}
             for version, values in self._versions.items()
         }
-        counts = {"version": self.version, "generated": self.generated, "lag": self.lag}
+        counts = {"version": self.version, "generated": self.generated}
         return {"learner": self.learner.state(), "versions": versions, "counts": counts}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -177,7 +175,7 @@ class Run:
         self._save(version)
         for old in [each for each in self._versions if each < version - self.lag]:
             del self._versions[old]
-            shutil.rmtree(version_folder(self.setting.run.adapters, old), ignore_errors=True)
+            shutil.rmtree(self.setting.run.adapter(old), ignore_errors=True)
         if self.options.buffer_depth:
             self.buffer.publish(version)
 
@@ -187,7 +185,7 @@ class Run:
 
     def _save(self, version: int) -> None:
         """Adapters are small and always kept with the run; all weights only where another process has to read them."""
-        folder = version_folder(self.setting.run.adapters, version)
+        folder = self.setting.run.adapter(version)
         try:
             if self.blueprint.adapters:
                 save_adapter(self.blueprint, self._versions[version], folder)

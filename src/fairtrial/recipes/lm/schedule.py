@@ -80,7 +80,8 @@ class Buffer:
     def take(self, step: int) -> Taken:
         """The rollout of a step; waits until it is whole. The crew is called together when it is first needed."""
         self._crew = self._crew or self._make_crew(self)
-        self._ask(max(step, self._version + 1 + self.lag))
+        self._last = max(self._last, step)  # somebody takes it after all
+        self._ask(self._version + 1 + self.lag)
         begun = self._clock()
         with self._changed:
             self._changed.wait_for(lambda: self._failure or self._whole(step))

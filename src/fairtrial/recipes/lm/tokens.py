@@ -43,13 +43,9 @@ class Tokenizer:
         *,
         size: int,
         end: int,
-        pad: int,
-        begin: int | None,
     ) -> None:
         self.size = size
         self.end = end
-        self.pad = pad
-        self.begin = begin
         self._encode = encode
         self._encode_again = lru_cache(MOST_KEPT)(encode)
         self._decode = decode
@@ -66,8 +62,6 @@ class Tokenizer:
             lambda tokens: str(made.decode(list(tokens), skip_special_tokens=True)),
             size=made.get_vocab_size(),
             end=SPECIAL.index(END),
-            pad=SPECIAL.index(PAD),
-            begin=SPECIAL.index(BEGIN),
         )
 
     @classmethod
@@ -84,8 +78,6 @@ class Tokenizer:
             ),
             size=len(found),
             end=end,
-            pad=end if found.pad_token_id is None else found.pad_token_id,
-            begin=found.bos_token_id,
         )
 
     def encode(self, text: str) -> Tokens:

@@ -38,7 +38,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from fairtrial.core.errors import MissingExtra, UserError, unknown
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.registry import require_packages
 
 GAMES = ("orders", "diplomacy")
 
@@ -103,13 +104,7 @@ def load_game(name: str) -> Game:
 def require_game(name: str) -> None:
     """Refuse a game that is not known, or whose packages are missing."""
     packages, extra = requires(name)
-    missing = [package for package in packages if importlib.util.find_spec(package) is None]
-    if missing:
-        what = f"'fairtrial[{extra}]'" if extra else " ".join(missing)
-        raise MissingExtra(
-            f"game '{name}' needs {', '.join(missing)}, which is not installed",
-            hint=f"Install it with: pip install {what}",
-        )
+    require_packages(f"game '{name}'", packages, extra)
 
 
 def requires(name: str) -> tuple[tuple[str, ...], str | None]:

@@ -1,0 +1,387 @@
+"""Runs tasks on a Ray cluster: one actor per slot, placed by Ray, each with a job server of its own.
+
+Ray knows the machines, places the actors by what a run needs, and says when one is gone. The cells run in processes
+that the actor's job server forks, as on one machine: starting one takes milliseconds, a kill ends it whole, and when
+the actor is gone in any way its job is asked to save and stop. A machine that Ray gave up may live on; what it still
+writes is kept out by the token of its claim.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import queue
+import socket
+import tempfile
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.processes import kill_with_children
+from fairtrial.core.runs import Outcome
+from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
+from fairtrial.launch.local import LocalLauncher
+from fairtrial.version import __version__
+
+SUMMARY = "A Ray cluster, or one that is started on this machine."
+REQUIRES = ("ray",)
+EXTRA = "ray"
+
+ANSWER_S = 5.0
+COUNT_S = 2.0
+KILL_S = 5.0
+_NAMESPACE = "fairtrial"
+_connected = False
+_SETTINGS = 4
+_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
+
+
+class Options(EngineOptions):
+    """`address` is HOST:PORT of the cluster's head, or ray://HOST:PORT of its client server."""
+
+    address: str | None = None
+
+
+def check(order: Order) -> None:
+    """Connect now: an address that is wrong must be told before anything is written."""
+    assert isinstance(order.options, Options)
+    _connect(order.options.address)
+    _require_room(order.resources)
+
+
+def open_launcher(order: Order) -> RayLauncher:
+    assert isinstance(order.options, Options)
+    _connect(order.options.address)
+    return RayLauncher(order)
+
+
+def _connect(address: str | None) -> None:
+    """Unless this program is connected already: then it is its own business to leave the cluster again."""
+    global _connected
+    ray = _ray()
+    if ray.is_initialized():
+        return
+    # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address:
+        _require_answer(address)
+    else:
+        address = _running_here()
+    here = {} if address else {"include_dashboard": False}
+    try:
+        ray.init(
+            address=address or "local", namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **here
+        )  # fmt: skip
+    except (ConnectionError, TimeoutError, ValueError, OSError, RuntimeError) as error:
+        raise _refusal(address, error) from error
+    _connected = True
+    _hush(ray)
+
+
+def _hush(ray: Any) -> None:
+    """Ray prints pages about a node that is gone into our output, whatever it is told: we say it in a sentence."""
+    worker = ray._private.worker
+    if hasattr(worker, "print_to_stdstream"):
+        worker.print_to_stdstream = lambda *_, **__: None
+
+
+def _leave() -> None:
+    global _connected
+    if _connected:
+        _ray().shutdown()
+        _connected = False
+
+
+def _ray() -> Any:
+    """Loaded when it is needed, and without its types, which say little."""
+    return importlib.import_module("ray")
+
+
+def _running_here() -> str | None:
+    """The cluster that was started on this machine last, if it is still there. Ray alone would wait for it for ever."""
+    note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    with suppress(OSError, UserError):
+        address = note.read_text().strip()
+        _require_answer(address)
+        return address
+    return None
+
+
+def _require_answer(address: str) -> None:
+    """Ray tries a wrong address for minutes. Whoever speaks HTTP/2, as its servers do, answers a greeting at once."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
+            connection.settimeout(ANSWER_S)
+            connection.sendall(_GREETING)
+            answer = connection.recv(9)
+    except ValueError:
+        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.") from None
+    except OSError as error:
+        raise _refusal(address, error) from None
+    if len(answer) < 4 or answer[3] != _SETTINGS:
+        raise _refusal(address, ConnectionError("what listens there is not Ray"))
+
+
+def _refusal(address: str | None, error: BaseException) -> UserError:
+    told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    if "ersion mismatch" in str(error):
+        versions = " ".join(line.strip() for line in str(error).splitlines()[:6])
+        return UserError(
+            f"this machine and the Ray cluster do not fit together: {versions}",
+            hint="Ray and Python must have the same versions on all machines.",
+        )
+    where = f"at {address}" if address else "here"
+    return UserError(
+        f"no Ray cluster answers {where}: {told}",
+        hint="Start one with 'ray start --head', or leave out --address to have one started on this machine.",
+    )
+
+
+def _require_room(resources: Resources) -> None:
+    """Ray waits for ever for a machine that nobody has; say at once that there is none."""
+    ray = _ray()
+    wanted = _wanted(resources)
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    fits = [node for node in nodes if all(node.get(name, 0) >= amount for name, amount in wanted.items())]
+    if not fits:
+        has = "; ".join(", ".join(f"{node.get(n, 0):g} {w}" for n, w in _WORDS.items()) for node in nodes[:4])
+        needs = ", ".join(f"{amount:g} {_WORDS[name]}" for name, amount in wanted.items())
+        raise UserError(
+            f"no machine of the Ray cluster has what a run needs: {needs}", hint=f"The largest have: {has}."
+        )
+
+
+_WORDS = {"CPU": "cores", "GPU": "cards", "memory": "bytes of memory"}
+
+
+def _wanted(resources: Resources) -> dict[str, float]:
+    wanted = {"CPU": float(resources.cpus or 1)}
+    if resources.gpus:
+        wanted["GPU"] = float(resources.gpus)
+    if resources.memory_gb:
+        wanted["memory"] = resources.memory_gb * 1e9
+    return wanted
+
+
+class Slot:
+    """What runs in an actor: a job server for one task at a time. `stop` comes while `run` waits."""
+
+    def __init__(self, preload: Sequence[str], fresh: bool, environment: Mapping[str, str]) -> None:
+        os.environ.update(environment)
+        self._launcher = LocalLauncher(1, preload, fresh=fresh)
+        self._launcher.wait_until_ready()
+        self._to_stop: queue.SimpleQueue[tuple[str, bool]] = queue.SimpleQueue()
+
+    def about(self) -> dict[str, Any]:
+        """Where it is, for the launcher to compare and to find its process."""
+        ray = _ray()
+        return {"version": __version__, "pid": os.getpid(), "node": ray.get_runtime_context().get_node_id()}
+
+    def run(self, requests: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, int, dict[str, Any] | None]]:
+        self._launcher.submit(requests)
+        ends: list[Exit] = []
+        while len(ends) < len(requests):
+            ends += self._launcher.poll(0.1)
+            with suppress(queue.Empty):
+                key, kill = self._to_stop.get_nowait()
+                self._launcher.stop(key, kill=kill)
+        return [(end.key, end.code, end.outcome.to_dict() if end.outcome else None) for end in ends]
+
+    def stop(self, key: str, kill: bool) -> None:
+        self._to_stop.put((key, kill))
+
+    def close(self) -> None:
+        self._launcher.close()
+
+
+Requests = dict[str, Mapping[str, Any]]
+
+
+@dataclass
+class _Seat:
+    """An actor as the launcher sees it, and what it works on."""
+
+    actor: Any
+    about: Any
+    requests: Requests = field(default_factory=dict)
+    task: Any = None
+    ready: dict[str, Any] | None = None
+
+    def take(self, requests: Requests) -> None:
+        self.requests = requests
+        self.task = self.actor.run.remote(requests)
+
+
+class RayLauncher:
+    """Keeps an actor per slot, and makes a new one where Ray has lost one."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self._seats: list[_Seat] = []
+        self._waiting: deque[Requests] = deque()
+        self._stops: dict[str, bool] = {}
+        self._counted, self._capacity = 0.0, 1
+
+    @property
+    def slots(self) -> int:
+        """As many as were asked for, or as the cluster has room for now: machines come and go."""
+        if self._order.jobs:
+            return self._order.jobs
+        if time.monotonic() - self._counted > COUNT_S:
+            self._counted, self._capacity = time.monotonic(), _capacity(_wanted(self._order.resources))
+        return max(1, min(self._capacity, self._order.cells))
+
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors end with their launcher
+        return []
+
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        self._waiting.append(dict(requests))
+        self._place()
+
+    def _place(self) -> None:
+        """Give what waits to whoever is free, or to a new actor while there may be more of them."""
+        free = [seat for seat in self._seats if not seat.requests]
+        while self._waiting and (free or len(self._seats) < self.slots):
+            (free.pop() if free else self._new_seat()).take(self._waiting.popleft())
+        for late in [seat for seat in self._seats if seat.ready is None and seat.requests]:
+            if free:  # Ray has no room for that actor yet, and here is one that has nothing to do
+                free.pop().take(late.requests)
+                self._drop(late)
+
+    def _new_seat(self) -> _Seat:
+        ray = _ray()
+        wanted = _wanted(self._order.resources)
+        actor_class = ray.remote(Slot).options(
+            num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
+            max_restarts=0,
+        )  # fmt: skip
+        actor = actor_class.remote(list(self._order.preload), self._order.fresh, _environment())
+        seat = _Seat(actor, actor.about.remote())
+        self._seats.append(seat)
+        return seat
+
+    def poll(self, timeout: float) -> list[Exit]:
+        ray = _ray()
+        waited = {seat.task: seat for seat in self._seats if seat.requests}
+        starting = {seat.about: seat for seat in self._seats if seat.ready is None}
+        if not waited:
+            time.sleep(timeout)
+            return []
+        done, _ = ray.wait([*waited, *starting], num_returns=1, timeout=timeout)
+        exits: list[Exit] = []
+        for reference in done:
+            if reference in starting:
+                self._greet(starting[reference])
+        for reference in done:
+            if reference in waited:
+                exits += self._take_back(waited[reference])
+        self._place()
+        return exits
+
+    def _greet(self, seat: _Seat) -> None:
+        """The actor is there: is it one of us, and was its task stopped before it had begun?"""
+        ray = _ray()
+        try:
+            seat.ready = ray.get(seat.about)
+        except ray.exceptions.RayError:
+            seat.ready = {}  # its task comes back with the reason
+            return
+        if seat.ready["version"] != __version__:
+            raise FairtrialError(
+                f"Fairtrial is {__version__} here and {seat.ready['version']} on a machine of the Ray cluster",
+                hint="Install the same version on all of them. Finished runs are kept.",
+            )
+        for key in seat.requests:
+            if key in self._stops:
+                seat.actor.stop.remote(key, self._stops.pop(key))
+
+    def _take_back(self, seat: _Seat) -> list[Exit]:
+        ray = _ray()
+        keys, seat.requests = list(seat.requests), {}
+        try:
+            answers = ray.get(seat.task)
+        except ray.exceptions.RayTaskError as error:
+            self._drop(seat)
+            raise _slot_failed(error) from error
+        except ray.exceptions.RayError as error:
+            self._drop(seat)
+            if "creation task" in str(error):  # it would be so on every machine, or for ever on that one
+                raise _slot_failed(error) from error
+            return [Exit(key, 1, None, lost="its place on the Ray cluster is gone") for key in keys]
+        return [
+            Exit(key, code, Outcome.from_dict(outcome) if outcome else None)
+            for key, code, outcome in answers
+            if key in keys
+        ]
+
+    def _seat_of(self, key: str) -> _Seat | None:
+        return next((seat for seat in self._seats if key in seat.requests), None)
+
+    def has_started(self, key: str) -> bool:
+        seat = self._seat_of(key)
+        return bool(seat and seat.ready)
+
+    def stop(self, key: str, *, kill: bool) -> None:
+        seat = self._seat_of(key)
+        if seat and seat.ready:
+            seat.actor.stop.remote(key, kill)
+        else:
+            self._stops[key] = kill
+
+    def forget(self, key: str) -> None:
+        """The actor itself no longer answers: it is ended from outside, and its cells are given up."""
+        seat = self._seat_of(key)
+        if seat is not None:
+            del seat.requests[key]
+            if not seat.requests:
+                self._drop(seat)
+
+    def _drop(self, seat: _Seat) -> None:
+        ray = _ray()
+        self._seats = [other for other in self._seats if other is not seat]
+        if seat.ready:
+            _kill_on(seat.ready["node"], seat.ready["pid"])
+        ray.kill(seat.actor)
+
+    def close(self) -> None:
+        ray = _ray()
+        leaving = [seat.actor.close.remote() for seat in self._seats if seat.ready]
+        ray.wait(leaving, num_returns=len(leaving), timeout=KILL_S) if leaving else None
+        for seat in self._seats:
+            ray.kill(seat.actor)
+        self._seats = []
+        _leave()
+
+
+def _capacity(wanted: Mapping[str, float]) -> int:
+    ray = _ray()
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    return sum(int(min(node.get(name, 0) // amount for name, amount in wanted.items())) for node in nodes)
+
+
+def _environment() -> dict[str, str]:
+    """What runs must see on every machine as they would here."""
+    return {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
+
+
+def _kill_on(node: str, pid: int) -> None:
+    """Ray asks a process to end itself, which a frozen one cannot: its own machine ends it."""
+    ray = _ray()
+    there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
+    ray.remote(kill_with_children).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(pid)
+
+
+def _slot_failed(error: BaseException) -> FairtrialError:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return FairtrialError(
+        f"a machine of the Ray cluster cannot run jobs: {lines[-1] if lines else type(error).__name__}",
+        hint="Fairtrial and what its recipe needs must be installed on every machine.",
+    )

@@ -1,0 +1,166 @@
+"""Who may make a run of a shared store: the one who created the newest claim, for as long as it gives signs of life.
+
+The claims of a run are a chain of objects, `.claims/00000001.json` and so on, each created only where none was. Their
+number is a fencing token. A claim is left by creating the next one: `end` by its holder, `claim` by somebody who takes
+over, `gone` by somebody who removed the run. Creating is all that a store has to offer for this, and nothing is ever
+replaced. Whoever is overtaken can go on writing below its own token, where nobody looks.
+
+A holder rewrites its pulse. Whether one still beats is told by the server's clock alone, or else by the observer's own:
+the clocks of two machines are never compared.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+import orjson
+
+from fairtrial.core.paths import SharedPaths, number_of
+from fairtrial.record.claims import ClaimLost
+from fairtrial.record.remote import Entry, Remote
+from fairtrial.record.tracking import Tracking
+
+LEASE_VARIABLE = "FAIRTRIAL_LEASE"
+LEASE_S = 120.0
+"""A claim without a sign of life for so long may be taken over."""
+BEATS = 8
+"""Signs of life within that time."""
+Objects = Mapping[str, Entry]
+
+
+def lease_seconds() -> float:
+    return float(os.environ.get(LEASE_VARIABLE) or LEASE_S)
+
+
+@dataclass(frozen=True)
+class Link:
+    """One object of the chain. `prior`: where the run stood when it was claimed; a token, or `plain`, or nothing.
+
+    An `end` names the claim that it is the end `of`, how the run stands, and whether its files get their plain names.
+    """
+
+    kind: str
+    token: int
+    host: str = ""
+    pid: int = 0
+    mirror: str = ""
+    lease_s: float = 0.0
+    prior: str | None = None
+    of: int = 0
+    status: str | None = None
+    publish: bool = False
+    at: float = 0.0
+
+    @property
+    def is_claim(self) -> bool:
+        return self.kind == "claim"
+
+
+def top_token(names: SharedPaths, objects: Objects) -> int:
+    return max((number_of(name) for name in objects if name.startswith(f"{names.claims}/")), default=0)
+
+
+def parse_link(content: bytes) -> Link:
+    told = orjson.loads(content)
+    return Link(**{name: told[name] for name in Link.__dataclass_fields__ if name in told})
+
+
+def read_top(remote: Remote, names: SharedPaths, objects: Objects) -> Link | None:
+    token = top_token(names, objects)
+    return parse_link(remote.read(names.claim(token))) if token else None
+
+
+PLAIN = "plain"
+
+
+def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: Link | None) -> str | None:
+    """Where the files of the run are: `plain`, or below a token; None where there are none."""
+    plain = PLAIN if names.metadata in objects else None
+    if top is None or top.kind == "gone":
+        return plain if top is None else None
+    token = top.token if top.is_claim else top.of
+    if names.manifest(token) in objects:
+        return str(token)
+    if not top.is_claim and top.publish:
+        return plain
+    prior = top.prior if top.is_claim else parse_link(remote.read(names.claim(top.of))).prior
+    return prior if prior not in (None, PLAIN) and names.manifest(int(prior or 0)) in objects else plain
+
+
+def note_pulse(
+    names: SharedPaths, objects: Objects, top: Link, known: Tracking, server_clock: Callable[[], float | None]
+) -> Tracking:
+    """What this machine now knows about the life of a claim."""
+    pulse = objects.get(names.pulse(top.token)) or objects[names.claim(top.token)]
+    tag = f"{top.token} {pulse.tag} {pulse.modified}"
+    if tag == known.pulse:
+        return known
+    seen, server = time.time(), server_clock() if pulse.modified is not None else None
+    if server is not None and pulse.modified is not None:
+        seen -= max(0.0, server - pulse.modified)  # its age, by the server's clock alone
+    return replace(known, pulse=tag, seen=seen, lease_s=top.lease_s)
+
+
+class Lease:
+    """The claim of this process on a run of a shared store."""
+
+    def __init__(self, remote: Remote, names: SharedPaths, token: int, mirror: str, lease_s: float) -> None:
+        self.remote, self.names, self.token = remote, names, token
+        self._mirror, self._lease_s = mirror, lease_s
+        self._beaten = 0.0
+        self._beats = 0
+        self.lost = False
+
+    @classmethod
+    def take(
+        cls, remote: Remote, names: SharedPaths, mirror: str, *, after: int, prior: str | None
+    ) -> Lease | None:  # fmt: skip
+        """Create the next claim; None where somebody else was quicker."""
+        lease_s = lease_seconds()
+        link = Link(
+            "claim", after + 1, socket.gethostname(), os.getpid(), mirror, lease_s, prior, at=time.time()
+        )  # fmt: skip
+        if not remote.create(names.claim(link.token), asdict(link)):
+            return None
+        return cls(remote, names, link.token, mirror, lease_s)
+
+    def check(self) -> None:
+        if self.lost:
+            raise ClaimLost(
+                f"run {self.names.root} was taken over by another machine, because this one could not be heard",
+                hint="What was recorded here is kept; the other machine goes on.",
+            )
+
+    @property
+    def beat_due(self) -> float:
+        return self._beaten + self._lease_s / BEATS
+
+    def beat(self) -> None:
+        """Give a sign of life when one is due, and see whether somebody has taken over."""
+        now = time.monotonic()
+        if self.lost or now < self.beat_due:
+            return
+        self._beats += 1
+        self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._beats, "at": time.time()})})
+        self._beaten = now
+        self.lost = self.remote.exists(self.names.claim(self.token + 1))
+
+    def end(self, kind: str, *, status: str | None = None, publish: bool = False) -> bool:
+        """Leave the claim, and say how the run stands; False where it was lost before."""
+        link = Link(
+            kind, self.token + 1, socket.gethostname(), os.getpid(), self._mirror, of=self.token, status=status,
+            publish=publish, at=time.time(),
+        )  # fmt: skip
+        if not self.lost and not self.remote.create(self.names.claim(link.token), asdict(link)):
+            self.lost = True
+        return not self.lost
+
+
+def may_take_over(top: Link, mirror: str, known: Tracking) -> bool:
+    """Whether a claim is no longer held. The caller holds the lock of the run in its mirror, so that a claim of this
+    very mirror and machine is one whose process is gone."""
+    return (top.mirror == mirror and top.host == socket.gethostname()) or not known.beats

@@ -1,0 +1,316 @@
+"""Brings runs from the shared store into the folder that this machine keeps of it.
+
+What is brought is one moment of each run: its plain files if it has ended, else what the manifest of its newest claim
+names. Only what changed is read. Checkpoints stay there until somebody needs them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import StoreError
+from fairtrial.core.paths import RunPaths, SharedPaths
+from fairtrial.record.atomic import Sync, replace_bytes, replace_file, store_errors
+from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.leases import (
+    PLAIN,
+    Link,
+    Objects,
+    note_pulse,
+    parse_link,
+    top_token,
+    where_it_stands,
+)
+from fairtrial.record.remote import Entry, Remote
+from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.upload import Manifest, whole_files
+
+STEP = "step-"
+Chosen = Callable[[str], bool]
+"""Which of the files below folders, such as checkpoints, are brought."""
+
+
+@dataclass
+class Stand:
+    """How one run stands in the shared store, and what this machine has of it."""
+
+    names: SharedPaths
+    paths: RunPaths
+    objects: Objects
+    top: Link | None
+    source: str | None
+    tracking: Tracking
+    before: Tracking | None
+    manifest: Manifest | None = None
+
+    @property
+    def is_overtaken(self) -> bool:
+        """Whether what this machine wrote is no longer what counts."""
+        newest = 0 if self.top is None else self.top.token if self.top.is_claim else self.top.of
+        return self.tracking.is_ahead and (newest > self.tracking.token or (self.top is not None and self._is_gone))
+
+    @property
+    def _is_gone(self) -> bool:
+        return self.top is not None and self.top.kind == "gone"
+
+
+def look(
+    remote: Remote, wanted: Mapping[SharedPaths, RunPaths], objects: Objects, *, closely: bool = False
+) -> list[Stand]:
+    """How runs stand, as their objects tell. The newest claim is read where something is unfinished, or `closely`."""
+    own: dict[str, dict[str, Entry]] = defaultdict(dict)
+    for name, entry in objects.items():
+        study, _, rest = name.partition("/")
+        own[f"{study}/{rest.partition('/')[0]}"][name] = entry
+    tops = {names: top_token(names, own[names.root]) for names in wanted}
+    unfinished = {
+        names: token for names, token in tops.items()
+        if token and (closely or not _is_plain(names, own[names.root]) or _is_ahead(wanted[names]))
+    }  # fmt: skip
+    links = remote.read_many(names.claim(token) for names, token in unfinished.items())
+    clock = functools.cache(remote.now)
+    found = []
+    for names, paths in wanted.items():
+        mine = own[names.root]
+        told = links.get(names.claim(unfinished[names])) if names in unfinished else None
+        top = parse_link(told) if told else None
+        before = read_tracking(paths)
+        known = before or Tracking()
+        if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
+            known = note_pulse(names, mine, top, known, clock)
+        else:
+            known = replace(known, pulse="", lease_s=0.0)
+        found.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))
+    return found
+
+
+def _is_plain(names: SharedPaths, objects: Objects) -> bool:
+    """Whether all files of a run have their plain names."""
+    return names.metadata in objects and not any(name.startswith(f"{names.live}/") for name in objects)
+
+
+def _is_ahead(paths: RunPaths) -> bool:
+    known = read_tracking(paths)
+    return known is not None and known.is_ahead
+
+
+def nothing(_name: str) -> bool:
+    return False
+
+
+def everything(_name: str) -> bool:
+    return True
+
+
+@dataclass
+class Brought:
+    """How many bytes were read, and the runs that changed their place while they were read."""
+
+    size: int = 0
+    moved: list[Stand] = field(default_factory=list)
+
+
+def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False) -> Brought:
+    """Make the files here those that are there.
+
+    `checkpoints` chooses among the files below folders. Those that are not chosen stay there, and are noted. A run that
+    a process of this machine is making is left alone, unless the caller is that process and has it `held`.
+    """
+    live = {stand.names.manifest(int(stand.source)): stand for stand in stands if stand.source not in (None, PLAIN)}
+    for name, content in remote.read_many(live).items():
+        live[name].manifest = Manifest.from_bytes(content)
+    pulls = [Pull(stand, checkpoints) for stand in stands if stand.source == PLAIN or stand.manifest]
+    contents = remote.read_many(name for pull in pulls for name in pull.small())
+    found = Brought(sum(map(len, contents.values())), [s for s in live.values() if s.manifest is None])
+    for pull in pulls:
+        if not contents.keys() >= set(pull.small()):
+            found.moved.append(pull.stand)
+            continue
+        with contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
+            try:
+                found.size += pull.apply(remote, contents) if held or mine else 0
+            except FileNotFoundError:
+                found.moved.append(pull.stand)
+    return found
+
+
+@contextlib.contextmanager
+def _untouched(stand: Stand) -> Iterator[bool]:
+    """Hold a run for a moment; whether nobody else does, and nobody has changed it since it was looked at."""
+    try:
+        claim = Claim(stand.paths)
+    except ClaimedElsewhere:
+        yield False
+        return
+    try:
+        yield read_tracking(stand.paths) == stand.before
+    finally:
+        claim.release()
+
+
+class Pull:
+    """What has to be read of one run, and what is made of it."""
+
+    def __init__(self, stand: Stand, checkpoints: Chosen) -> None:
+        self.stand, self.names, self.paths = stand, stand.names, stand.paths
+        self._chosen = checkpoints
+        known = stand.tracking
+        self._same = known.source == stand.source and not known.is_ahead
+        self._tags = dict(known.tags) if self._same else {}
+        self.files = self._files()
+        self._segments = self._missing_segments()
+
+    def _files(self) -> dict[str, tuple[str, str, int]]:
+        """Every whole file: name here → name there, tag, size."""
+        if self.stand.manifest:
+            return {
+                name: (self.names.blob(facts["token"], facts["sha256"]), facts["sha256"], facts["size"])
+                for name, facts in self.stand.manifest.files.items()
+            }
+        skip = len(self.names.root) + 1
+        plain = {name[skip:]: entry for name, entry in self.stand.objects.items()}
+        return {
+            name: (self.names.plain(name), entry.tag, entry.size)
+            for name, entry in plain.items() if not name.startswith(".")
+        }  # fmt: skip
+
+    def _is_wanted(self, name: str) -> bool:
+        return "/" not in name or self._chosen(name)
+
+    def _is_here(self, name: str) -> bool:
+        return self._tags.get(name) == self.files[name][1] and (self.paths.root / name).is_file()
+
+    def _missing_segments(self) -> dict[str, list[tuple[int, str]]]:
+        """Of each file that grows: where to go on, and what has to be added. Of another claim it begins anew."""
+        if self.stand.manifest is None:
+            return {}
+        found = {}
+        token = self.stand.manifest.token
+        for name, length in self.stand.manifest.appended.items():
+            path = self.paths.root / name
+            have = path.stat().st_size if self._same and path.exists() else 0
+            have = have if have <= length else 0
+            folder = self.names.segment(token, name, 0).rpartition("/")[0]
+            offsets = sorted(
+                int(each.rpartition("/")[2]) for each in self.stand.objects if each.startswith(f"{folder}/")
+            )
+            needed = [at for at in offsets if have <= at < length]
+            found[name] = [(at, self.names.segment(token, name, at)) for at in needed]
+        return found
+
+    def small(self) -> list[str]:
+        """Objects that are read together with those of other runs."""
+        segments = [name for each in self._segments.values() for _, name in each]
+        return segments + [
+            there for name, (there, _, _) in self.files.items() if "/" not in name and not self._is_here(name)
+        ]
+
+    def apply(self, remote: Remote, contents: Mapping[str, bytes]) -> int:
+        """Write what was read, metadata last: whoever reads meanwhile sees the old or the new."""
+        with store_errors(self.paths.root):
+            self.paths.root.mkdir(parents=True, exist_ok=True)
+        size = self._bring_large(remote)
+        for name, (there, tag, _) in self.files.items():
+            if there in contents and name != self.paths.metadata.name:
+                replace_bytes(self.paths.root / name, contents[there], sync=Sync.NOTHING)
+                self._tags[name] = tag
+        for name, segments in self._segments.items():
+            self._append(name, segments, contents)
+        self._remove_others()
+        self._write_metadata(contents)
+        known = self.stand.tracking
+        token = self.stand.manifest.token if self.stand.manifest else known.token
+        facts = self.stand.manifest.files if self.stand.manifest else {}
+        absent = {name: facts.get(name, {}) for name in self.files if not (self.paths.root / name).is_file()}
+        source = self.stand.source or ""
+        write_tracking(self.paths, replace(
+            known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent
+        ))  # fmt: skip
+        return size
+
+    def _bring_large(self, remote: Remote) -> int:
+        size = 0
+        for name, (there, tag, length) in self.files.items():
+            if "/" not in name or not self._is_wanted(name) or self._is_here(name):
+                continue
+            path = self.paths.root / name
+            with store_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, lambda temporary, there=there: remote.download(there, temporary), sync=Sync.NOTHING)  # type: ignore[misc]
+            if self.stand.manifest and file_hash(path) != tag:
+                path.unlink()
+                raise StoreError(f"{there} in {remote.url} is damaged", hint="The run can be made again: --replace.")
+            self._tags[name] = tag
+            size += length
+        return size
+
+    def _append(self, name: str, segments: Iterable[tuple[int, str]], contents: Mapping[str, bytes]) -> None:
+        path = self.paths.root / name
+        first = next(iter(segments), None)
+        at = first[0] if first else None
+        if at is None:
+            if not self._same:
+                path.unlink(missing_ok=True)
+            return
+        added = b""
+        for offset, there in segments:
+            if offset != at or there not in contents:
+                break  # what comes after a gap cannot be placed
+            added += contents[there]
+            at += len(contents[there])
+        if first and first[0] == 0:
+            replace_bytes(path, added, sync=Sync.NOTHING)
+            return
+        with store_errors(path), path.open("ab") as file:
+            file.write(added)
+
+    def _remove_others(self) -> None:
+        """Files that belong to an earlier state of the run, which the shared store has given up."""
+        if self.stand.manifest is None and not self._same and self.paths.metadata.exists():
+            for path in self.paths.appended:
+                if path.name not in self.files:
+                    path.unlink(missing_ok=True)
+        for path in list(whole_files(self.paths)):
+            if str(path.relative_to(self.paths.root)) not in self.files:
+                path.unlink(missing_ok=True)
+
+    def _write_metadata(self, contents: Mapping[str, bytes]) -> None:
+        name = self.paths.metadata.name
+        if self.stand.manifest:
+            text = self.stand.manifest.metadata.encode()
+            if not self.paths.metadata.exists() or self.paths.metadata.read_bytes() != text:
+                replace_bytes(self.paths.metadata, text, sync=Sync.NOTHING)
+        elif name in self.files and (there := self.files[name][0]) in contents:
+            replace_bytes(self.paths.metadata, contents[there], sync=Sync.NOTHING)
+            self._tags[name] = self.files[name][1]
+
+
+def not_of_a_step(name: str) -> bool:
+    return f"/{STEP}" not in name
+
+
+def needed_to_resume(files: Iterable[str]) -> Chosen:
+    """Of the checkpoints that a run goes on from, the newest is enough; whatever else there is, is needed too."""
+    steps = [int(name.rpartition(STEP)[2].removesuffix(".pt")) for name in files if f"/{STEP}" in name]
+    newest = f"/{STEP}{max(steps)}.pt" if steps else ""
+    return lambda name: not_of_a_step(name) or name.endswith(newest)
+
+
+def set_aside(paths: RunPaths, folder: Path) -> None:
+    """Move a run out of the way in the mirror: nothing that was recorded is deleted unasked.
+
+    Its lock stays, because whoever does this holds it.
+    """
+    target = folder / f"{paths.root.name}.{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 1_000_000_000:09d}"
+    with store_errors(target):
+        target.mkdir(parents=True)
+        for path in list(paths.root.iterdir()):
+            if path != paths.lock:
+                path.rename(target / path.name)

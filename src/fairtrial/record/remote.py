@@ -1,0 +1,302 @@
+"""Objects in a store that a URL names: list, read, write, and create where nothing is yet.
+
+The last verb is what claims rest on, and the only one that fsspec does not have for every file system: it takes
+`mode="create"` everywhere, and most file systems then look first and write afterwards. S3 and Google Cloud Storage
+decide on their side. All others can be read, and are refused where something has to be claimed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import importlib.util
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fairtrial.core.errors import MissingExtra, StoreError
+from fairtrial.core.paths import SHARED_MARKER
+
+CONNECT_S = 5.0
+READ_S = 15.0
+"""How long an answer may take; after that the server counts as out of reach, and the one who asked may ask again."""
+
+_S3, _GCS = ("s3", "s3a"), ("gs", "gcs")
+_EXTRAS = {**dict.fromkeys(_S3, ("s3", "s3fs")), **dict.fromkeys(_GCS, ("gcs", "gcsfs"))}
+_CREDENTIALS = {
+    **dict.fromkeys(_S3, "Set $AWS_PROFILE, or $AWS_ACCESS_KEY_ID and $AWS_SECRET_ACCESS_KEY."),
+    **dict.fromkeys(_GCS, "Run: gcloud auth application-default login"),
+}
+_AWAY = {errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.ECONNREFUSED, errno.ECONNRESET, errno.ETIMEDOUT, errno.EPIPE}
+
+
+class Unreachable(StoreError):
+    """The server does not answer, or not in time. Whoever can wait tries again."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An object as a list shows it. `tag` changes whenever the content does."""
+
+    size: int
+    tag: str
+    modified: float | None
+
+
+class Remote:
+    """One store that a URL names. Names are relative to it. May be used from several threads."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.scheme = url.partition("://")[0]
+        self._files = _file_system(self.scheme, url)
+        self._root = str(self._files._strip_protocol(url)).rstrip("/")
+
+    def _at(self, name: str) -> str:
+        return f"{self._root}/{name}" if name else self._root
+
+    # Reading.
+
+    def list(self, below: str = "") -> dict[str, Entry]:
+        """Every object below a name, by its own name."""
+        with self._errors():
+            try:
+                found = self._files.find(self._at(below), detail=True)
+            except FileNotFoundError as error:
+                if _code(error) == "NoSuchBucket":
+                    raise
+                return {}
+        skip = len(self._root) + 1
+        return {name[skip:]: _entry(facts) for name, facts in found.items() if name.startswith(f"{self._root}/")}
+
+    def read(self, name: str) -> bytes:
+        """Raises FileNotFoundError where there is none."""
+        with self._errors(missing_is_fine=True):
+            content: bytes = self._files.cat_file(self._at(name))
+        return content
+
+    def read_many(self, names: Iterable[str]) -> dict[str, bytes]:
+        """Those that are there, side by side."""
+        wanted = {self._at(name): name for name in names}
+        if not wanted:
+            return {}
+        with self._errors():
+            found = self._files.cat(list(wanted), on_error="return")
+            found = found if isinstance(found, dict) else {next(iter(wanted)): found}
+            for content in found.values():
+                if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
+                    raise content
+        return {wanted[name]: content for name, content in found.items() if isinstance(content, bytes)}
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.read(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def download(self, name: str, path: Path) -> None:
+        with self._errors(missing_is_fine=True):
+            self._files.get_file(self._at(name), str(path))
+
+    def now(self) -> float | None:
+        """The server's clock, by which it also stamps objects; None where it does not tell."""
+        if self.scheme not in _S3:
+            return None
+        with self._errors():
+            answer = self._files.call_s3("head_bucket", Bucket=self._root.partition("/")[0])
+        from email.utils import parsedate_to_datetime
+
+        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return parsedate_to_datetime(told).timestamp() if told else None
+
+    # Writing.
+
+    def write(self, contents: Mapping[str, bytes]) -> None:
+        """Put whole objects in place, side by side."""
+        if contents:
+            with self._errors():
+                self._files.pipe({self._at(name): content for name, content in contents.items()})
+
+    def upload(self, path: Path, name: str, moved: Callable[[], None] = lambda: None) -> None:
+        """`moved` is called whenever a part of a large file has arrived."""
+        from fsspec.callbacks import Callback
+
+        with self._errors():
+            self._files.put_file(str(path), self._at(name), callback=Callback(hooks={"part": lambda *_, **__: moved()}))
+
+    def copy(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Make objects that are there also known under other names, without bringing them here."""
+        if pairs:
+            with self._errors():
+                self._files.copy([self._at(old) for old, _ in pairs], [self._at(new) for _, new in pairs])
+
+    def delete(self, names: Iterable[str]) -> None:
+        doomed = [self._at(name) for name in names]
+        if doomed:
+            with self._errors(), contextlib.suppress(FileNotFoundError):
+                self._files.rm(doomed)
+
+    def create(self, name: str, content: Mapping[str, Any]) -> bool:
+        """Write an object where none is; False where somebody else's is. Of all who try, one succeeds.
+
+        An answer can be lost after the object was made, so that one's own is found there: a mark in it tells.
+        """
+        self.require_claims()
+        mark = uuid.uuid4().hex
+        try:
+            with self._errors():
+                self._files.pipe_file(self._at(name), orjson.dumps({**content, "mark": mark}), mode="create")
+        except FileExistsError:
+            with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
+                return bool(orjson.loads(self.read(name)).get("mark") == mark)
+            return False
+        return True
+
+    def require_claims(self) -> None:
+        if self.scheme not in (*_S3, *_GCS):
+            raise StoreError(
+                f"{self.url} can be read, but not written: {self.scheme}:// cannot create an object only where none "
+                "is, so two machines could make the same run",
+                hint="Keep the store on s3:// or gs://, or in a folder.",
+            )
+
+    def identity(self) -> str | None:
+        """Which store this is; None where none was begun."""
+        try:
+            return str(orjson.loads(self.read(SHARED_MARKER))["id"])
+        except FileNotFoundError:
+            return None
+        except (orjson.JSONDecodeError, KeyError, TypeError):
+            raise StoreError(f"{self.url}/{SHARED_MARKER} is damaged", hint="Choose another --store.") from None
+
+    def begin(self) -> str:
+        """Make sure that this can be a store, and that its server refuses to create what is there already."""
+        if self.create(SHARED_MARKER, {"schema": 1, "id": uuid.uuid4().hex}) and self.create(SHARED_MARKER, {}):
+            raise StoreError(
+                f"the server of {self.url} creates an object where one is already, so two machines could make the "
+                "same run",
+                hint="Update the server, or choose another --store.",
+            )
+        found = self.identity()
+        assert found is not None
+        return found
+
+    @contextlib.contextmanager
+    def _errors(self, *, missing_is_fine: bool = False) -> Iterator[None]:
+        try:
+            yield
+        except (StoreError, FileExistsError):
+            raise
+        except Exception as error:
+            if isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket" and missing_is_fine:
+                raise
+            told = _told(error, self)
+            if told is None:
+                raise
+            raise told from error
+
+
+def open_remote(url: str) -> Remote:
+    """One per process: a connection does not survive a fork."""
+    return _open(url, os.getpid())
+
+
+@functools.cache
+def _open(url: str, _pid: int) -> Remote:
+    return Remote(url)
+
+
+def module_of(url: str) -> str:
+    """What speaks to such a store."""
+    _, module = _EXTRAS.get(url.partition("://")[0], ("", "fsspec"))
+    return f"{module}.core"
+
+
+def _file_system(scheme: str, url: str) -> Any:
+    extra, module = _EXTRAS.get(scheme, ("s3", "fsspec"))
+    if importlib.util.find_spec(module) is None:
+        raise MissingExtra(
+            f"a store at {scheme}:// needs {module}, which is not installed",
+            hint=f"Install it with: pip install 'fairtrial[{extra}]'",
+        )
+    import fsspec
+
+    try:
+        kind = fsspec.get_filesystem_class(scheme)
+    except ValueError:
+        raise StoreError(
+            f"{url}: there are no stores at {scheme}://", hint="Write it like s3://bucket/folder."
+        ) from None
+    except ImportError as error:
+        raise MissingExtra(f"a store at {scheme}:// needs more packages: {error}") from None
+    try:
+        files = kind(use_listings_cache=False, skip_instance_cache=True, **_settings(scheme))
+    except Exception as error:
+        raise StoreError(f"{url} cannot be opened: {_sentence(error)}", hint=_CREDENTIALS.get(scheme)) from error
+    if scheme in _S3:
+        files.retries = 1  # whoever asks knows whether it can wait
+    return files
+
+
+def _settings(scheme: str) -> dict[str, Any]:
+    if scheme in _S3:
+        limits = {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "retries": {"max_attempts": 0}}
+        return {"config_kwargs": limits}
+    return {"requests_timeout": READ_S} if scheme in _GCS else {}
+
+
+def _entry(facts: Mapping[str, Any]) -> Entry:
+    tag = facts.get("ETag") or facts.get("etag") or facts.get("generation") or facts.get("mtime") or ""
+    modified = facts.get("LastModified") or facts.get("updated") or facts.get("mtime")
+    if isinstance(modified, str):
+        modified = datetime.fromisoformat(modified)
+    if isinstance(modified, datetime):
+        modified = (modified if modified.tzinfo else modified.replace(tzinfo=UTC)).timestamp()
+    return Entry(int(facts["size"] or 0), str(tag), modified)
+
+
+def _told(error: Exception, remote: Remote) -> StoreError | None:
+    """What a library says about a server, as one sentence and a hint; None where it is no matter of the server."""
+    url, name, code = remote.url, type(error).__name__, _code(error)
+    bucket = url.partition("://")[2].partition("/")[0]
+    if name in ("NoCredentialsError", "PartialCredentialsError", "DefaultCredentialsError", "ProfileNotFound"):
+        return StoreError(f"there are no credentials for {url}", hint=_CREDENTIALS.get(remote.scheme))
+    if code == "NoSuchBucket":
+        return StoreError(f"there is no bucket '{bucket}'", hint="Make it first, or choose another --store.")
+    if code == "InvalidBucketName" or name == "ParamValidationError":
+        return StoreError(f"'{bucket}' cannot be the name of a bucket", hint="Write it like s3://bucket/folder.")
+    if isinstance(error, PermissionError):
+        return StoreError(f"{url} refuses access: {_sentence(error)}", hint=_CREDENTIALS.get(remote.scheme))
+    if isinstance(error, ValueError) and "endpoint" in str(error).lower():
+        return StoreError(f"{url} cannot be asked: {_sentence(error)}", hint="Look at $AWS_ENDPOINT_URL.")
+    foreign = type(error).__module__.partition(".")[0] in ("botocore", "aiohttp", "aiobotocore", "fsspec", "gcsfs")
+    if foreign or isinstance(error, TimeoutError) or (isinstance(error, OSError) and error.errno in _AWAY):
+        return Unreachable(
+            f"{url} cannot be reached: {_sentence(error)}",
+            hint="Look at the network and at $AWS_ENDPOINT_URL; the same command goes on from here."
+            if remote.scheme in _S3 else "Look at the network; the same command goes on from here.",
+        )  # fmt: skip
+    return None
+
+
+def _code(error: BaseException) -> str | None:
+    """What the server calls an error, wherever in the chain of causes it stands."""
+    seen: BaseException | None = error
+    while seen is not None:
+        answer = getattr(seen, "response", None)
+        if isinstance(answer, Mapping):
+            return str(answer.get("Error", {}).get("Code"))
+        seen = seen.__cause__
+    return None
+
+
+def _sentence(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")[:200]

@@ -1,0 +1,406 @@
+"""What can be done with a store that a URL names: begin it, bring it here, make a run of it, push what is left.
+
+Every machine works in its mirror, which is a store like any other. `Store` calls these functions where it has a URL.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from fairtrial.core.errors import StoreError
+from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of, shared_plan, shared_plans
+from fairtrial.core.runs import Status
+from fairtrial.record.atomic import Sync, replace_bytes, store_errors
+from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
+from fairtrial.record.leases import PLAIN, Lease, lease_seconds, may_take_over
+from fairtrial.record.metadata import load_metadata
+from fairtrial.record.mirror import Chosen, Stand, bring, everything, look, needed_to_resume, nothing, set_aside
+from fairtrial.record.remote import Remote, Unreachable, open_remote
+from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.upload import Manifest, Shipment, publish_run, start_shipment, uploader
+
+if TYPE_CHECKING:
+    from fairtrial.record.store import Store
+
+AT_ONCE = 64
+"""Runs whose files are asked for together."""
+FRESH_S = 2.0
+"""What was brought so long ago is not asked for again by somebody who watches."""
+CLAIM_PATIENCE_S = 600.0
+"""How long a job that is to begin waits for a server that does not answer."""
+Tell = Callable[[str], None]
+
+
+# The mirror and its store.
+
+
+@dataclass(frozen=True)
+class Mirror:
+    """Of which store a folder is the mirror. `store` is the mark of that store, unknown before it has one."""
+
+    url: str
+    id: str
+    store: str | None
+
+
+def read_mirror(paths: StorePaths) -> Mirror | None:
+    try:
+        return Mirror(**orjson.loads(paths.mirror.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (orjson.JSONDecodeError, TypeError):
+        raise StoreError(f"{paths.mirror} is damaged", hint="Remove it; the mirror is then matched anew.") from None
+
+
+def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
+    """The store behind a mirror, and the mirror. Nothing is written here before the server has answered."""
+    assert store.url is not None
+    remote = open_remote(store.url)
+    known = read_mirror(store.paths)
+    if known and known.store and not writing:
+        return remote, known
+    mark = remote.begin() if writing else remote.identity()
+    if known and known.store not in (None, mark):
+        raise StoreError(
+            f"{store.root} mirrors another store that was once at {store.url}",
+            hint=f"Move that folder away, or set $FAIRTRIAL_MIRRORS: its runs can be read with --store {store.root}.",
+        )
+    mirror = Mirror(store.url, known.id if known else uuid.uuid4().hex, mark)
+    if mirror != known:
+        with store_errors(store.root):
+            store.root.mkdir(parents=True, exist_ok=True)
+        replace_bytes(store.paths.mirror, orjson.dumps(mirror.__dict__), sync=Sync.NOTHING)
+    return remote, mirror
+
+
+# There → here.
+
+
+@dataclass(frozen=True)
+class Synced:
+    """What a synchronisation moved. `left`: runs of which this machine still holds what is not there."""
+
+    runs: int = 0
+    received: int = 0
+    pushed: int = 0
+    left: tuple[str, ...] = ()
+
+    def __add__(self, other: Synced) -> Synced:
+        return Synced(
+            self.runs + other.runs, self.received + other.received, self.pushed + other.pushed, self.left + other.left
+        )  # fmt: skip
+
+
+_pulled: dict[tuple[str, str], float] = {}
+
+
+def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
+    """Bring what changed, unless that was done a moment ago."""
+    key = (str(store.root), "\n".join(studies))
+    if time.monotonic() - _pulled.get(key, -FRESH_S) >= FRESH_S:
+        pull(store, studies)
+        _pulled[key] = time.monotonic()
+
+
+def pull(
+    store: Store, studies: Sequence[str] = (), checkpoints: Chosen = nothing, tell: Tell = lambda _: None
+) -> Synced:  # fmt: skip
+    """Bring what changed in the store, or in some studies of it, into the mirror."""
+    remote, _ = reach(store)
+    found = Synced()
+    for study in studies or [""]:
+        objects = remote.list(study)
+        wanted = {names: store.paths.run(names.study, names.run) for names in _runs(store, study, objects)}
+        stands = look(remote, wanted, objects)
+        waiting = [stand for stand in stands if _is_to_be_brought(store, stand, checkpoints)]
+        for start in range(0, len(waiting), AT_ONCE):
+            some = waiting[start : start + AT_ONCE]
+            if len(waiting) > AT_ONCE:
+                tell(f"Bringing runs {start + 1} to {start + len(some)} of {len(waiting)} …")
+            found += Synced(len(some), _bring_all(remote, some, checkpoints))
+        for each in {name.partition("/")[0] for name in objects if "/" in name}:
+            _bring_plan(store, remote, each, objects)
+    return found
+
+
+def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen) -> int:
+    """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
+    size = 0
+    for _ in range(3):
+        brought = bring(remote, stands, checkpoints)
+        size += brought.size
+        stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths)]
+        if not stands:
+            break
+    return size
+
+
+def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
+    """Every run that is there or here."""
+    there = {tuple(name.split("/", 2)[:2]) for name in objects if name.count("/") > 1}
+    here = {(name, entry.name) for name, entry in store.directories(study or None)}
+    return {SharedPaths(*pair) for pair in there | here if not any(part.startswith(".") for part in pair)}
+
+
+def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
+    """Whether a run has changed there. What was overtaken or removed there is set aside here."""
+    if is_claimed(stand.paths):
+        return False
+    if stand.tracking.is_ahead and not stand.is_overtaken:
+        return False
+    known = stand.before
+    vanished = stand.source is None and known is not None and stand.paths.metadata.exists()
+    if stand.is_overtaken or vanished:
+        _set_aside(store, stand)
+    if stand.source is None:
+        return False
+    if known is None or stand.source != PLAIN or known.source != PLAIN or known.is_ahead:
+        return True
+    if any(map(checkpoints, known.absent)):
+        return True
+    tags = {name.removeprefix(f"{stand.names.root}/"): entry.tag for name, entry in stand.objects.items()}
+    plain = {name: tag for name, tag in tags.items() if not name.startswith(".")}
+    return any(known.tags.get(name) != tag for name, tag in plain.items() if name not in known.absent)
+
+
+def _set_aside(store: Store, stand: Stand) -> None:
+    try:
+        claim = Claim(stand.paths)
+    except ClaimedElsewhere:
+        return
+    set_aside(stand.paths, store.paths.archive(stand.names.study))
+    claim.release()
+    stand.tracking = Tracking(pulse=stand.tracking.pulse, seen=stand.tracking.seen, lease_s=stand.tracking.lease_s)
+    stand.before = None
+
+
+def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) -> None:
+    """Bring a run with its checkpoints, unless they are here."""
+    paths = store.paths.run(study, run)
+    known = read_tracking(paths)
+    is_here = known and not any(map(checkpoints, known.absent)) and (known.mine or known.source == PLAIN)
+    if is_here or (known and known.is_ahead):
+        return
+    remote, _ = reach(store)
+    _bring_all(remote, _look_at(remote, SharedPaths(study, run), paths), checkpoints)
+
+
+def _look_at(remote: Remote, names: SharedPaths, paths: RunPaths) -> list[Stand]:
+    return look(remote, {names: paths}, remote.list(names.root), closely=True)
+
+
+# Making a run.
+
+
+def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda: False) -> Shipment | None:
+    """Claim a run whose directory this process holds, and bring what there is of it; None where it has ended well.
+
+    Raises ClaimedElsewhere where another machine makes it. A server that does not answer is waited for.
+    """
+    deadline, pause = time.monotonic() + CLAIM_PATIENCE_S, 0.5
+    while True:
+        try:
+            return _join(store, paths)
+        except Unreachable:
+            if time.monotonic() > deadline or should_stop():
+                raise
+            time.sleep(pause)
+            pause = min(2 * pause, 10.0)
+
+
+def _join(store: Store, paths: RunPaths) -> Shipment | None:
+    remote, mirror = reach(store, writing=read_mirror(store.paths) is None)
+    names = SharedPaths(paths.root.parent.name, paths.root.name)
+    [stand] = _look_at(remote, names, paths)
+    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):
+        write_tracking(paths, stand.tracking)
+        raise ClaimedElsewhere(f"{store.url}/{names.root}")
+    if stand.is_overtaken:
+        set_aside(paths, store.paths.archive(names.study))
+        stand.tracking, stand.before = Tracking(), None
+    has_ended = stand.top is None or not stand.top.is_claim
+    if stand.tracking.is_ahead:
+        if _is_result(paths) or has_ended:
+            _push_run(remote, mirror, stand)
+            return None if _is_result(paths) else _join(store, paths)
+    elif has_ended and stand.source:
+        if bring(remote, [stand], held=True).moved:
+            return _join(store, paths)
+        if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
+            _push_run(remote, mirror, replace(stand, tracking=read_tracking(paths) or Tracking()))
+            return _join(store, paths)
+        if _is_result(paths):
+            return None
+    lease = Lease.take(
+        remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source
+    )  # fmt: skip
+    if lease is None:
+        raise ClaimedElsewhere(f"{store.url}/{names.root}")
+    if stand.source and not stand.tracking.is_ahead:
+        [now] = _look_at(remote, names, paths)  # what the last one had written before it was overtaken
+        stand.objects, stand.tracking = now.objects, read_tracking(paths) or Tracking()
+        _bring_to_resume(remote, stand)
+    return start_shipment(lease, paths, stand.manifest)
+
+
+def _bring_to_resume(remote: Remote, stand: Stand) -> None:
+    chosen: Chosen = everything  # plain files have no other home, and are to be replaced
+    if stand.source != PLAIN:
+        manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+        chosen = needed_to_resume(manifest.files)
+    if bring(remote, [stand], chosen, held=True).moved:
+        raise StoreError(f"{stand.names.root} changed in {remote.url} while it was claimed", hint="Try again.")
+
+
+def _is_result(paths: RunPaths) -> bool:
+    metadata = load_metadata(paths)
+    return metadata is not None and Status(metadata["status"]).is_result
+
+
+def leave(store: Store, shipment: Shipment) -> str | None:
+    """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
+    if uploader().finish(shipment):
+        return None
+    if shipment.lease.lost:
+        return f"{shipment.names.root} was taken over by another machine; what was recorded here is kept aside."
+    why = f" ({shipment.trouble.message})" if shipment.trouble else ""
+    return (
+        f"{shipment.names.root} is recorded here and not all of it in {store.url} yet{why}. "
+        f"Push it with: fairtrial runs sync --store {store.url}"
+    )
+
+
+# Here → there.
+
+
+def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None) -> Synced:
+    """Bring what this machine still holds to the store: runs whose process was killed or could not reach it.
+
+    Also gives the files of ended runs their plain names, where somebody was killed before that was done.
+    """
+    remote, mirror = reach(store)
+    done = Synced()
+    for study in studies or store.studies():
+        for entry in [entry for _, entry in store.directories(study)]:
+            paths = store.paths.run(study, entry.name)
+            known = read_tracking(paths)
+            if known is None or (not known.is_ahead and known.source in (PLAIN, "")):
+                continue
+            try:
+                claim = Claim(paths)
+            except ClaimedElsewhere:
+                continue
+            try:
+                [stand] = _look_at(remote, SharedPaths(study, entry.name), paths)
+                if known.is_ahead:
+                    tell(f"Pushing {stand.names.root} …")
+                done += _push_run(remote, mirror, stand)
+            finally:
+                claim.release()
+    return done
+
+
+def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
+    """The runs of which this machine holds what the store does not have, and that nobody is making any more."""
+    where = [found for study in studies or store.studies() for found in store.directories(study)]
+    found = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in where]
+    return [
+        f"{study}/{run}" for study, run, paths in found
+        if (known := read_tracking(paths)) and known.is_ahead and paths.metadata.exists() and not is_claimed(paths)
+    ]  # fmt: skip
+
+
+def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
+    """Finish what the process that made a run could not. The caller holds its directory."""
+    known, top = stand.tracking, stand.top
+    if top and not top.is_claim and top.publish and stand.source not in (PLAIN, None):
+        manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+        tags = publish_run(remote, stand.names, manifest, stand.paths)
+        write_tracking(stand.paths, replace(known, source=PLAIN, tags=tags, closed=known.mine, pulse="", lease_s=0.0))
+        return Synced(pushed=1)
+    if not known.is_ahead or stand.is_overtaken:
+        return Synced()
+    if top and not top.is_claim and top.of == known.token:  # it ended, and was killed before it could note that
+        source = PLAIN if top.publish else str(known.token)
+        write_tracking(stand.paths, replace(known, source=source, closed=True))
+        return Synced()
+    lease = Lease(remote, stand.names, known.token, mirror.id, lease_seconds())
+    shipment = Shipment(lease, stand.paths, absent=known.absent)
+    shipment.close()
+    return Synced(pushed=int(shipment.arrived))
+
+
+def push_file(store: Store, study: str, run: str, name: str) -> None:
+    """A file of an ended run got longer here: the store gets it as it is now."""
+    remote, _ = reach(store)
+    names, paths = SharedPaths(study, run), store.paths.run(study, run)
+    known = read_tracking(paths)
+    if known is None or known.source != PLAIN:
+        return
+    remote.upload(paths.root / name, names.plain(name))
+    entry = remote.list(names.root).get(names.plain(name))
+    write_tracking(paths, replace(known, tags={**known.tags, name: entry.tag if entry else ""}))
+
+
+# Plans, and runs that go.
+
+
+def _bring_plan(store: Store, remote: Remote, study: str, objects: Iterable[str]) -> None:
+    newest = max((name for name in objects if name.startswith(f"{shared_plans(study)}/")), default=None)
+    path = store.paths.study_plan(study)
+    plain = f"{study}/{path.name}"
+    name = newest or (plain if plain in objects else None)
+    if name is None or study.startswith("."):
+        return
+    content = remote.read(name)
+    if newest:
+        content = orjson.dumps(orjson.loads(content)["plan"], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    if not path.exists() or path.read_bytes() != content:
+        with store_errors(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace_bytes(path, content, sync=Sync.NOTHING)
+
+
+def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    """Make a plan the newest of its study. `merge` adds to what is here what somebody else has planned meanwhile."""
+    remote, _ = reach(store)
+    while True:
+        there = remote.list(shared_plans(study))
+        number = max(map(number_of, there), default=0)
+        newest = orjson.loads(remote.read(shared_plan(study, number)))["plan"] if number else {}
+        plan = merge(newest)
+        if plan == newest:
+            return
+        if remote.create(shared_plan(study, number + 1), {"plan": plan}):
+            path = store.paths.study_plan(study)
+            remote.write({f"{study}/{path.name}": path.read_bytes()})
+            return
+
+
+def remove(store: Store, paths: RunPaths, archive: str | None = None) -> None:
+    """Take a run out of the store, or archive it there, unless another machine makes it. The caller holds it here."""
+    remote, mirror = reach(store)
+    names = SharedPaths(paths.root.parent.name, paths.root.name)
+    [stand] = _look_at(remote, names, paths)
+    if stand.top is None and not stand.objects:
+        return
+    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):
+        raise ClaimedElsewhere(f"{store.url}/{names.root}")
+    lease = Lease.take(
+        remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source
+    )  # fmt: skip
+    if lease is None:
+        raise ClaimedElsewhere(f"{store.url}/{names.root}")
+    doomed = [name for name in stand.objects if not name.startswith(f"{names.claims}/")]
+    if archive:
+        skip = len(names.root) + 1
+        kept = [(name, f"{names.study}/{archive}/{name[skip:]}") for name in doomed if not name[skip:].startswith(".")]
+        remote.copy(kept)
+    remote.delete(doomed)
+    lease.end("gone")

@@ -1,0 +1,63 @@
+"""What a machine knows of a run in a shared store, kept beside the files of that run in its mirror."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import orjson
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.record.atomic import Sync, replace_bytes, store_errors
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """How the files of a run in a mirror stand to the shared store.
+
+    `mine`: this machine wrote them under `token`; `closed`: all of it has arrived. `tags` are those of the objects that
+    were brought, `absent` the files that were left there, by name. `seen`: when the pulse was last seen to change, by
+    the clock of this machine.
+    """
+
+    token: int = 0
+    mine: bool = False
+    closed: bool = False
+    source: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pulse: str = ""
+    seen: float = 0.0
+    lease_s: float = 0.0
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether something is here that is not there yet."""
+        return self.mine and not self.closed
+
+    @property
+    def beats(self) -> bool:
+        """Whether somebody elsewhere gave a sign of life not long ago."""
+        return self.lease_s > 0 and time.time() - self.seen < self.lease_s
+
+
+def read_tracking(paths: RunPaths) -> Tracking | None:
+    try:
+        return Tracking(**orjson.loads(paths.tracking.read_bytes()))
+    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError, TypeError):
+        return None
+
+
+def write_tracking(paths: RunPaths, tracking: Tracking) -> None:
+    if read_tracking(paths) != tracking:
+        with store_errors(paths.root):
+            paths.root.mkdir(parents=True, exist_ok=True)
+        replace_bytes(paths.tracking, orjson.dumps(asdict(tracking)), sync=Sync.NOTHING)
+
+
+def is_made_elsewhere(paths: RunPaths) -> bool:
+    """Whether another machine is making this run, as far as this one has heard."""
+    tracking = read_tracking(paths)
+    return tracking is not None and tracking.beats

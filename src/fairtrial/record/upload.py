@@ -1,0 +1,365 @@
+"""Brings a run to the shared store while it is being made, and never keeps it waiting.
+
+A thread of its own looks at the files of the run every few seconds. What grew goes up in segments whose names say where
+they begin; other files go up whole, under the hash of their content. A manifest is written last and names all of it, so
+that whoever reads finds one moment of the run and never half of one. All of that lies below the token of the claim.
+
+At the end the claim is ended, and then the files get the plain names that they have in a folder. A kill in between
+leaves the manifest: whoever comes next repeats what is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import FairtrialError, StoreError
+from fairtrial.core.paths import RunPaths, SharedPaths
+from fairtrial.core.runs import Status
+from fairtrial.record.leases import Lease
+from fairtrial.record.remote import Remote, Unreachable
+from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+
+LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
+LOOKS = 20
+"""A run is looked at again when it is older by such a part: a long run must not become a million objects."""
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
+MOST_BYTES = 4 << 20
+"""What goes up in one piece with others; larger files go up one by one."""
+PATIENCE_VARIABLE = "FAIRTRIAL_PATIENCE"
+PATIENCE_S = 60.0
+"""How long the end of a run waits for a server that takes nothing."""
+PUBLISHED = (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
+
+
+def patience() -> float:
+    return float(os.environ.get(PATIENCE_VARIABLE) or PATIENCE_S)
+
+
+def whole_files(paths: RunPaths) -> Iterator[Path]:
+    """The files of a run that do not grow: they are replaced, or stay as they are. Metadata are told of separately."""
+    known = {*paths.appended, paths.metadata}
+    for folder, folders, files in os.walk(paths.root):
+        folders.sort()
+        for name in sorted(files):
+            path = Path(folder, name)
+            unfinished = name.endswith(".tmp") or name.startswith(".best-")
+            if path not in known and not unfinished and not (name.startswith(".") and path.parent == paths.root):
+                yield path
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """One moment of a run: its metadata, how long the files are that grow, and the hashes of the others."""
+
+    token: int
+    metadata: str
+    appended: Mapping[str, int]
+    files: Mapping[str, Mapping[str, Any]]
+
+    def to_bytes(self) -> bytes:
+        return orjson.dumps({"schema": 1, **self.__dict__})
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> Manifest:
+        told = orjson.loads(content)
+        return cls(told["token"], told["metadata"], told["appended"], told["files"])
+
+    @property
+    def status(self) -> Status:
+        return Status(orjson.loads(self.metadata)["status"])
+
+
+@dataclass
+class Shipment:
+    """One run on its way. `over` is set when all has arrived, or when nothing more is to be done."""
+
+    lease: Lease
+    paths: RunPaths
+    absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    sent: dict[str, int] = field(default_factory=dict)
+    blobs: dict[str, int] = field(default_factory=dict)
+    over: threading.Event = field(default_factory=threading.Event)
+    ending: bool = False
+    arrived: bool = False
+    trouble: FairtrialError | None = None
+    progress: float = field(default_factory=time.monotonic)
+    began: float = field(default_factory=time.monotonic)
+    looked: float = field(default_factory=time.monotonic)
+    _manifest: bytes = b""
+    _hashes: dict[tuple[int, int, int], str] = field(default_factory=dict)
+
+    @property
+    def remote(self) -> Remote:
+        return self.lease.remote
+
+    @property
+    def names(self) -> SharedPaths:
+        return self.lease.names
+
+    @property
+    def due(self) -> float:
+        """When something has to be done for it."""
+        return 0.0 if self.ending else min(self._look_due, self.lease.beat_due)
+
+    @property
+    def _look_due(self) -> float:
+        return self.looked + min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
+
+    def tend(self) -> None:
+        """Do what is due."""
+        if time.monotonic() >= self._look_due:
+            self.bring()
+        else:
+            self.lease.beat()
+
+    def bring(self) -> Manifest | None:
+        """Send what is new; gives what is there now, or None where nothing could be told yet."""
+        self.lease.beat()
+        self._moved()
+        self.looked = time.monotonic()
+        moment = None if self.lease.lost else self._moment()
+        if moment is None:
+            return None
+        pieces, lengths = self._pieces(moment.appended)
+        self._send_files(moment.files, pieces)
+        self._send(pieces)
+        self.sent |= lengths
+        files = {name: {**facts, "token": self._token_of(name, facts)} for name, facts in moment.files.items()}
+        manifest = replace(moment, appended=lengths, files=files)
+        content = manifest.to_bytes()
+        if content != self._manifest:
+            self._send({self.names.manifest(self.lease.token): content})
+            self._manifest = content
+        return manifest
+
+    def close(self) -> None:
+        """The run has ended: send the rest, end the claim, and give the files their plain names."""
+        manifest = self.bring()
+        status = manifest.status if manifest else None
+        status = Status.INTERRUPTED if status is Status.RUNNING else status  # its process could not say so
+        publish = status in PUBLISHED
+        if not self.lease.end("end", status=status, publish=publish):
+            return
+        self._moved()
+        tags: Mapping[str, str] = {}
+        if publish and manifest:
+            tags = publish_run(self.remote, self.names, manifest, self.paths)
+        source = "plain" if publish else str(self.lease.token)
+        tracking = Tracking(self.lease.token, mine=True, closed=True, source=source, tags=tags, absent=self.absent)
+        write_tracking(self.paths, tracking)
+        self.arrived = True
+
+    def _moment(self) -> Manifest | None:
+        """The files as they are at one moment. Events are measured first: what they tell of is there by then."""
+        for _ in range(3):
+            try:
+                before = self.paths.metadata.stat()
+                metadata = self.paths.metadata.read_text()
+                lengths = {path.name: _size(path) for path in reversed(self.paths.appended)}
+                files = {str(path.relative_to(self.paths.root)): self._hashed(path) for path in whole_files(self.paths)}
+                if os.path.samestat(before, self.paths.metadata.stat()):
+                    return Manifest(self.lease.token, metadata, lengths, {**self.absent, **files})
+            except FileNotFoundError:  # not begun, or replaced while we looked
+                continue
+        return None
+
+    def _hashed(self, path: Path) -> dict[str, Any]:
+        facts = path.stat()
+        key = (facts.st_ino, facts.st_mtime_ns, facts.st_size)
+        if key not in self._hashes:
+            self._hashes[key] = file_hash(path)
+        return {"sha256": self._hashes[key], "size": facts.st_size}
+
+    def _pieces(self, lengths: Mapping[str, int]) -> tuple[dict[str, bytes], dict[str, int]]:
+        """What grew, as segments; half a line waits for its other half."""
+        pieces, reached = {}, {}
+        for path in self.paths.appended:
+            start = self.sent.get(path.name, 0)
+            content = _read(path, start, lengths[path.name])
+            if path != self.paths.log:
+                content = content[: content.rfind(b"\n") + 1]
+            for offset in range(0, len(content), MOST_BYTES):
+                name = self.names.segment(self.lease.token, path.name, start + offset)
+                pieces[name] = content[offset : offset + MOST_BYTES]
+            reached[path.name] = start + len(content)
+        return pieces, reached
+
+    def _send_files(self, files: Mapping[str, Mapping[str, Any]], pieces: dict[str, bytes]) -> None:
+        """Files that are not there yet: small ones join the pieces, others are sent one by one."""
+        for name, facts in files.items():
+            if name in self.absent or facts["sha256"] in self.blobs:
+                continue
+            staged = self.paths.root / f".upload-{os.getpid()}.tmp"
+            staged.unlink(missing_ok=True)
+            os.link(self.paths.root / name, staged)  # what is replaced meanwhile stays what was hashed
+            try:
+                if file_hash(staged) != facts["sha256"]:
+                    raise FileNotFoundError(name)
+                there = self.names.blob(self.lease.token, facts["sha256"])
+                if facts["size"] < MOST_BYTES:
+                    pieces[there] = staged.read_bytes()
+                else:
+                    self.remote.upload(staged, there, self._moved)
+                    self._moved()
+                    self.lease.beat()
+            finally:
+                staged.unlink(missing_ok=True)
+            self.blobs[facts["sha256"]] = self.lease.token
+
+    def _token_of(self, name: str, facts: Mapping[str, Any]) -> int:
+        """The claim under which a file was brought; it is not brought again by the next one."""
+        return int(facts["token"] if name in self.absent else self.blobs[facts["sha256"]])
+
+    def _send(self, pieces: dict[str, bytes]) -> None:
+        try:
+            self.remote.write(pieces)
+        except BaseException:
+            for name in pieces:
+                self.blobs.pop(name.rpartition("/")[2], None)
+            raise
+        self._moved()
+
+    def _moved(self) -> None:
+        self.progress = time.monotonic()
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _read(path: Path, start: int, end: int) -> bytes:
+    if end <= start:
+        return b""
+    with path.open("rb") as file:
+        file.seek(start)
+        return file.read(end - start)
+
+
+def publish_run(remote: Remote, names: SharedPaths, manifest: Manifest, paths: RunPaths) -> dict[str, str]:
+    """Give the files of a run that has ended their plain names; returns the tags of the objects.
+
+    The manifest goes when everything else is in place: from then on the plain names count. Two may do this at once, and
+    do the same; but what somebody made after this end must not be changed.
+    """
+    if remote.exists(names.claim(manifest.token + 2)):
+        return {}
+    shown = {name: facts for name, facts in manifest.files.items() if not Path(name).name.startswith(".")}
+    grown = {path.name: path for path in paths.appended if manifest.appended.get(path.name)}
+    small = {name for name in grown if manifest.appended[name] < MOST_BYTES}
+    remote.write({names.plain(name): _read(grown[name], 0, manifest.appended[name]) for name in small})
+    for name in grown.keys() - small:
+        remote.upload(grown[name], names.plain(name))
+    with contextlib.suppress(FileNotFoundError):  # another has done it, and cleaned up
+        remote.copy([(names.blob(facts["token"], facts["sha256"]), names.plain(n)) for n, facts in shown.items()])
+    remote.write({names.metadata: manifest.metadata.encode()})
+    objects = remote.list(names.root)
+    plain = {names.plain(name) for name in (*shown, *grown, paths.metadata.name)}
+    if not plain <= objects.keys():
+        lost = ", ".join(sorted(plain - objects.keys()))
+        raise StoreError(f"{remote.url} lost {lost}", hint="What is here is kept: fairtrial runs sync tries again.")
+    stale = [name for name in objects if name not in plain and not name.startswith(f"{names.root}/.")]
+    remote.delete([names.manifest(manifest.token), *stale])
+    remote.delete([name for name in objects if (names.token_of(name) or manifest.token + 1) <= manifest.token])
+    return {name[len(names.root) + 1 :]: entry.tag for name, entry in objects.items() if name in plain}
+
+
+class Uploader:
+    """Brings all runs of this process to their stores, with one thread."""
+
+    def __init__(self) -> None:
+        self._shipments: list[Shipment] = []
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+
+    def add(self, shipment: Shipment) -> None:
+        with self._guard:
+            self._shipments.append(shipment)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._work, daemon=True, name="fairtrial-upload")
+                self._thread.start()
+        self._wake.set()
+
+    def finish(self, shipment: Shipment) -> bool:
+        """Wait until a run has arrived, as long as something moves; whether it has."""
+        shipment.progress = time.monotonic()
+        shipment.ending = True
+        self._wake.set()
+        limit = patience()
+        try:
+            while not shipment.over.wait(0.2) and time.monotonic() - shipment.progress < limit:
+                continue
+        finally:
+            with self._guard:
+                self._shipments = [each for each in self._shipments if each is not shipment]
+        return shipment.arrived
+
+    # What the thread does.
+
+    def _work(self) -> None:
+        pause = FIRST_PAUSE_S
+        while True:
+            with self._guard:
+                shipments = list(self._shipments)
+                if not shipments:
+                    self._thread = None
+                    return
+            now = time.monotonic()
+            failed = [each for each in shipments if each.due <= now and not each.over.is_set() and not _ship(each)]
+            nearest = min((each.due for each in shipments if not each.over.is_set()), default=now + LOOK_S)
+            self._wake.wait(pause if failed else max(0.05, min(nearest - time.monotonic(), LOOK_S)))
+            self._wake.clear()
+            pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
+
+
+def _ship(shipment: Shipment) -> bool:
+    """Whether there is nothing to try again soon."""
+    is_ending = shipment.ending
+    try:
+        if is_ending:
+            shipment.close()
+        else:
+            shipment.tend()
+    except Unreachable as error:
+        shipment.trouble = error
+        return False
+    except FairtrialError as error:
+        shipment.trouble = error
+    except FileNotFoundError:  # replaced between two looks at it
+        return False
+    except Exception as error:  # noqa: BLE001 — whatever goes wrong here must reach nobody who trains
+        shipment.trouble = FairtrialError(f"{type(error).__name__}: {error}")
+    else:
+        shipment.trouble = None
+    if is_ending or shipment.lease.lost:
+        shipment.over.set()
+    return True
+
+
+_uploaders: dict[int, Uploader] = {}
+
+
+def uploader() -> Uploader:
+    """One per process: threads do not survive a fork."""
+    return _uploaders.setdefault(os.getpid(), Uploader())
+
+
+def start_shipment(lease: Lease, paths: RunPaths, there: Manifest | None) -> Shipment:
+    """`there`: what the last claim has left, of which nothing has to be brought again."""
+    known = read_tracking(paths)
+    absent = known.absent if known else {}
+    write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
+    blobs = {facts["sha256"]: facts["token"] for facts in there.files.values()} if there else {}
+    shipment = Shipment(lease, paths, absent=absent, blobs=blobs)
+    uploader().add(shipment)
+    return shipment

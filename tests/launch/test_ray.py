@@ -1,0 +1,154 @@
+"""A real Ray cluster on this machine: nodes that die, processes that freeze, launchers that are killed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fairtrial.core.paths import RunPaths
+from fairtrial.launch.contract import Order
+from fairtrial.launch.engines import load_engine
+from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
+from fairtrial.record.series import read_lines
+from fairtrial.record.store import Store
+from fairtrial.testing import LAUNCHER_CHECKS
+from tests.conftest import Answer, start
+from tests.harness import eventually, series_of
+
+STUDY = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--seeds", "3")
+RUNS = ("--steps", "60", "--step-time", "0.05", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Clusters of other tests are not found here. Its sockets allow for a short name only."""
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
+        monkeypatch.setenv("RAY_TMPDIR", folder)
+        yield
+
+
+@pytest.fixture
+def cluster() -> Iterator[Any]:
+    """A head that runs nothing, and room for one run on each of three more nodes."""
+    from ray.cluster_utils import Cluster
+
+    made = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    try:
+        for _ in range(3):
+            made.add_node(num_cpus=1, wait=False)
+        made.wait_for_nodes()
+        yield made
+    finally:
+        made.shutdown()
+
+
+@pytest.fixture
+def connected() -> Iterator[None]:
+    """This process is connected to a cluster, as a person's own program may be; the launcher leaves it at that."""
+    import ray
+
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+    yield
+    assert ray.is_initialized()
+    ray.shutdown()
+
+
+def order(store: Path, **settings: Any) -> Order:
+    engine = load_engine("ray")
+    return Order(
+        "adhoc", str(store), str(store / ".home"), engine.settings(settings), cells=5, jobs=2, preload=["fake"]
+    )
+
+
+def test_the_launcher_keeps_the_contract(tmp_path: Path, connected: None) -> None:
+    for check in LAUNCHER_CHECKS:
+        store = tmp_path / check.__name__
+        check(lambda store=store: load_engine("ray").open(order(store)), store)
+
+
+def making(store: Store, event: str) -> dict[str, int]:
+    """Run → the process that makes it, for those whose attempt began with this event and has saved since."""
+    found = {}
+    for _, entry in store.directories("s"):
+        beat = read_pulse(RunPaths(Path(entry.path)))
+        begun = [row for row in read_lines(Path(entry.path) / "events.jsonl").rows if row["event"] == event]
+        if beat and begun and beat.pid == begun[-1]["pid"] and beat.saved:
+            found[entry.name] = beat.pid
+    return found
+
+
+def raylet_of(node: Any) -> int:
+    [raylet] = node.all_processes["raylet"]
+    return int(raylet.process.pid)
+
+
+def ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        found.append(pid)
+    return found
+
+
+def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
+    cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PULSE_VARIABLE, "0.3")
+    line = ("launch", "fake", *STUDY, *RUNS, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
+    first = start(*line)
+    eventually(lambda: len(making(store, "run_started")) == 3, timeout=60, what="three runs that have saved")
+    first.kill()
+    first.communicate()
+    second = start(*line)
+    again = eventually(lambda: making(store, "run_resumed"), timeout=60, what="a run that goes on")
+    frozen = min(again.values())
+    os.kill(frozen, signal.SIGSTOP)
+    others = [node for node in cluster.worker_nodes if raylet_of(node) not in ancestors(frozen)]
+    cluster.remove_node(others[0], allow_graceful=False)
+    _, err = second.communicate(timeout=120)
+    assert second.returncode == 0, err
+    assert "no sign of life" in err, err
+    assert "its place on the Ray cluster is gone" in err, err
+    reference = Store(tmp_path / "reference")
+    local = start("launch", "fake", *STUDY, *RUNS, "--store", str(reference.root))
+    local.communicate()
+    runs = [entry.name for _, entry in reference.directories("s")]
+    assert len(runs) == 6
+    for run in runs:
+        assert series_of(store, "s", run) == series_of(reference, "s", run), run
+    refuses_a_node_with_another_version(cluster, tmp_path)
+
+
+def refuses_a_node_with_another_version(cluster: Any, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(Path(load_engine.__code__.co_filename).parent.parent, other / "fairtrial")
+    (other / "fairtrial" / "version.py").write_text('__version__ = "9.9"\n')
+    cluster.add_node(num_cpus=64, env_vars={"PYTHONPATH": str(other)})
+    line = ("launch", "fake", *STUDY, "--on", "ray", "--address", cluster.address, "--cpus", "32", "--store", "other")
+    process = start(*line)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "and 9.9 on a machine of the Ray cluster" in err and "Install the same version" in err
+
+
+def test_what_cannot_be_is_said_before_anything_is_written(shell: Any, store: Store) -> None:
+    answer: Answer = shell("launch", "fake", *STUDY, "--on", "ray", "--address", "127.0.0.1:1", "--format", "json")
+    assert (
+        answer.code == 1 and "no Ray cluster answers at 127.0.0.1:1" in answer.err and "ray start --head" in answer.err
+    )
+    for wrong, told in (
+        (("--on", "rya"), "did you mean 'ray'"),
+        (("--on", "ray", "--with", "adress=x"), "did you mean 'address'"),
+        (("--on", "local", "--address", "x"), "unknown"),
+    ):
+        answer = shell("launch", "fake", *STUDY, *wrong)
+        assert answer.code == 1 and told in answer.err, answer.err
+    assert not store.root.exists()
