@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,12 +33,12 @@ PATIENCE_S = 600.0
 Found = TypeVar("Found")
 
 
-def start(store: Path, *words: str, log: Path) -> subprocess.Popen[bytes]:
+def start(store: Path, *words: str, log: Path, line: Sequence[str] = LINE) -> subprocess.Popen[bytes]:
     """A launcher in a process of its own; what it says goes to a file."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", PULSE_VARIABLE: "0.5"}
     with log.open("ab") as output:
         return subprocess.Popen(
-            [sys.executable, "-m", "fairtrial", *LINE, "--store", str(store), *words],
+            [sys.executable, "-m", "fairtrial", *line, "--store", str(store), *words],
             stdout=output, stderr=output, env=environment,
         )  # fmt: skip
 
@@ -94,8 +94,8 @@ def _equal(ours: tuple[object, object], theirs: tuple[object, object]) -> bool:
     return [list(map(repr, part)) for part in ours] == [list(map(repr, part)) for part in theirs]  # type: ignore[call-overload]
 
 
-def quiet_study(store: Path, log: Path) -> Path:
-    process = start(store, log=log)
+def quiet_study(store: Path, log: Path, *words: str, line: Sequence[str] = LINE) -> Path:
+    process = start(store, *words, log=log, line=line)
     if process.wait() != 0:
         raise RuntimeError(log.read_text()[-2000:])
     return store

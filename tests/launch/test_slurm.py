@@ -83,7 +83,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def all_series(launched: Launched) -> dict[str, Any]:
     assert not launched.bad and not launched.missing
-    store = Store(launched.store)
+    store = Store.at(launched.store)
     return {run.id: series_of(store, "s", run.id) for run in launched.runs}
 
 

@@ -96,7 +96,6 @@ class _Task:
     state: JobState | None = None
     gone_since: float | None = None
     stopping: signal.Signals | None = None
-    cancelled: bool = False
 
 
 class ErrandLauncher:
@@ -109,6 +108,7 @@ class ErrandLauncher:
         self._waiting: list[_Task] = []
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
+        self._to_cancel: set[str] = set()
         self._names: set[str] = set()
         self._looked = self._asked = self._again_at = float("-inf")
 
@@ -169,7 +169,13 @@ class ErrandLauncher:
             task.job = job
             task.errand.post(self._queue.word, task.requests, job)
 
+    def _cancel(self) -> None:
+        jobs, self._to_cancel = self._to_cancel, set()
+        if jobs:
+            self._queue.cancel(jobs)
+
     def poll(self, timeout: float) -> list[Exit]:
+        self._cancel()
         self._hand_over()
         exits = self._look()
         if not exits:
@@ -263,16 +269,15 @@ class ErrandLauncher:
 
     def stop(self, key: str, *, kill: bool) -> None:
         """A job that waits, or that is to be killed, is cancelled; one that runs saves and leaves by itself."""
-        task = self._task_of.get(key)
-        if task is None or (task.stopping and not kill):
+        task, wanted = self._task_of.get(key), signal.SIGKILL if kill else signal.SIGTERM
+        if task is None or task.stopping in (wanted, signal.SIGKILL):
             return
-        task.stopping = signal.SIGKILL if kill else signal.SIGTERM
+        task.stopping = wanted
         if task.job is None:
             return
         task.errand.ask_to_stop(kill=kill)
-        if (kill or not self.has_started(key)) and not task.cancelled:
-            task.cancelled = True
-            self._queue.cancel([task.job])
+        if kill or not self.has_started(key):
+            self._to_cancel.add(task.job)  # with all others that are stopped now
 
     def forget(self, key: str) -> None:
         """The engine is told not to start it again; what its old process still says is heard by nobody."""
@@ -282,20 +287,18 @@ class ErrandLauncher:
         self._release(task, key)
         if not task.left:
             if task.job:
-                self._queue.cancel([task.job])
+                self._to_cancel.add(task.job)
             self._end(task)
 
     def close(self) -> None:
         self._let_finish()
-        jobs = []
         for task in list(self._tasks.values()):
             if not task.left or not task.job:
                 self._end(task)
             else:
                 task.errand.ask_to_stop(kill=False)
-                jobs.append(task.job)
-        if jobs:
-            self._queue.cancel(jobs)  # their notes are cleared by the next launcher of the study
+                self._to_cancel.add(task.job)  # its notes are cleared by the next launcher of the study
+        self._cancel()
         self._queue.close()
 
     def _let_finish(self) -> None:
