@@ -148,6 +148,18 @@ def shell() -> Callable[..., Answer]:
     return call
 
 
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A real file system of two megabytes."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(path)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system needs rights that this process does not have")
+    yield path
+    subprocess.run(["umount", "-l", str(path)], check=True)
+
+
 @dataclass
 class Moto:
     """An S3 server in a process of its own, which can be stopped for a while. All tests of a worker share it."""

@@ -127,3 +127,15 @@ def one_at_a_time(path: Path) -> Iterator[None]:
     with path.open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
+
+
+def fill_up(path: Path, *, leave: int) -> Path:
+    ballast = path / "ballast"
+    descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT)
+    try:
+        while True:
+            os.write(descriptor, b"x" * 4096)
+    except OSError:
+        os.ftruncate(descriptor, os.fstat(descriptor).st_size - leave)
+    os.close(descriptor)
+    return ballast

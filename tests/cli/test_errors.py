@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.conftest import Answer
+from tests.harness import fill_up
 
 Cli = Callable[..., Answer]
 
@@ -125,30 +125,6 @@ main(["launch", "distill", "--seeds", "1", "--store", "never"])
         Answer(done.returncode, done.stdout, done.stderr), 1, "needs torch, mnist1d", "pip install 'fairtrial[train]'"
     )
     assert not (tmp_path / "never").exists()
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A real file system of two megabytes."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(path)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("mounting a file system needs rights that this process does not have")
-    yield path
-    subprocess.run(["umount", "-l", str(path)], check=True)
-
-
-def fill_up(path: Path, *, leave: int) -> Path:
-    ballast = path / "ballast"
-    descriptor = os.open(ballast, os.O_WRONLY | os.O_CREAT)
-    try:
-        while True:
-            os.write(descriptor, b"x" * 4096)
-    except OSError:
-        os.ftruncate(descriptor, os.fstat(descriptor).st_size - leave)
-    os.close(descriptor)
-    return ballast
 
 
 @pytest.mark.parametrize("leave", [16_384, 40_960, 65_536, 98_304])

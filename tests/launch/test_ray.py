@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,7 @@ from fairtrial.launch.engines import load_engine
 from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
-from fairtrial.testing import LAUNCHER_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
 
@@ -69,7 +71,7 @@ def order(store: Path, **settings: Any) -> Order:
 
 
 def test_the_launcher_keeps_the_contract(tmp_path: Path, connected: None) -> None:
-    for check in LAUNCHER_CHECKS:
+    for check in (*LAUNCHER_CHECKS, *PROCESS_CHECKS):
         store = tmp_path / check.__name__
         check(lambda store=store: load_engine("ray").open(order(store)), store)
 
@@ -124,7 +126,22 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     assert len(runs) == 6
     for run in runs:
         assert series_of(store, "s", run) == series_of(reference, "s", run), run
+    refuses_what_does_not_fit(cluster)
     refuses_a_node_with_another_version(cluster, tmp_path)
+
+
+def refuses_what_does_not_fit(cluster: Any) -> None:
+    line = ("launch", "fake", *STUDY, "--on", "ray", "--address", cluster.address, "--store", "other")
+    other_ray = (
+        "import ray, sys; ray.__version__ = '9.9'; from fairtrial.cli.app import run; sys.exit(run(sys.argv[1:]))"
+    )
+    answer = subprocess.run([sys.executable, "-c", other_ray, *line], capture_output=True, text=True, timeout=60)
+    assert answer.returncode == 1
+    assert "do not fit together" in answer.stderr and "Ray: 9.9" in answer.stderr, answer.stderr
+    process = start(*line, "--cpus", "99")
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 1 and "no machine of the Ray cluster has what a run needs: 99 cores" in err
+    assert not Path("other").exists()
 
 
 def refuses_a_node_with_another_version(cluster: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from tests.conftest import Answer, Moto, start
-from tests.harness import eventually, forked, make, request_for, series_of, wait
+from tests.harness import eventually, fill_up, forked, make, request_for, series_of, wait
 
 Cli = Callable[..., Answer]
 FAKE: dict[str, Any] = {"steps": 40, "eval_every": 10, "log_every": 1, "checkpoint_every": 10, "jitter": 0.1}
@@ -440,3 +440,19 @@ def test_a_file_url_is_a_path(cli: Cli, tmp_path: Path) -> None:
     answer = cli("train", "fake", "--steps", "5", "--store", f"file://{tmp_path}/plain", "--format", "json")
     assert answer.code == 0 and Store(tmp_path / "plain").studies() == ["adhoc"]
     assert f"Store: {tmp_path}/plain" in answer.err
+
+
+def test_a_full_disk_below_the_mirror_is_told_and_gone_on_from(
+    cli: Cli, url: str, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(small_disk))
+    line = ("train", "fake", "--steps", "3000", "--log-every", "1", "--checkpoint-every", "100", "--variant", "v")
+    cli("runs", "list", "--store", url)
+    ballast = fill_up(small_disk, leave=60_000)
+    answer = cli(*line, "--store", url)
+    assert answer.code in (1, 4) and "the disk is full" in answer.err and "Traceback" not in answer.err, answer.err
+    ballast.unlink()
+    assert cli(*line, "--store", url).code == 0
+    assert cli(*line, "--store", str(tmp_path / "roomy")).code == 0
+    ours, reference = at(url, tmp_path / "there", monkeypatch), Store(tmp_path / "roomy")
+    assert series_of(ours, "adhoc", "v.seed1072") == series_of(reference, "adhoc", "v.seed1072")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import os
 import queue
+import signal
 import socket
 import tempfile
 import time
@@ -24,6 +25,7 @@ from typing import Any
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__
@@ -68,7 +70,6 @@ def _connect(address: str | None) -> None:
         return
     # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
         _require_answer(address)
@@ -147,19 +148,29 @@ def _refusal(address: str | None, error: BaseException) -> UserError:
 
 def _require_room(resources: Resources) -> None:
     """Ray waits for ever for a machine that nobody has; say at once that there is none."""
-    ray = _ray()
-    wanted = _wanted(resources)
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    fits = [node for node in nodes if all(node.get(name, 0) >= amount for name, amount in wanted.items())]
-    if not fits:
-        has = "; ".join(", ".join(f"{node.get(n, 0):g} {w}" for n, w in _WORDS.items()) for node in nodes[:4])
-        needs = ", ".join(f"{amount:g} {_WORDS[name]}" for name, amount in wanted.items())
+    wanted, machines = _wanted(resources), _machines()
+    if not any(_fit(machine, wanted) for machine in machines):
+        largest = max(machines, key=lambda machine: machine.get("CPU", 0), default={})
         raise UserError(
-            f"no machine of the Ray cluster has what a run needs: {needs}", hint=f"The largest have: {has}."
+            f"no machine of the Ray cluster has what a run needs: {_spelled(wanted)}",
+            hint=f"The largest has {_spelled(largest)}." if largest else "The cluster has no machine yet.",
         )
 
 
-_WORDS = {"CPU": "cores", "GPU": "cards", "memory": "bytes of memory"}
+def _machines() -> list[dict[str, float]]:
+    return [node["Resources"] for node in _ray().nodes() if node["Alive"]]
+
+
+def _fit(machine: Mapping[str, float], wanted: Mapping[str, float]) -> int:
+    """How many runs fit on a machine at once."""
+    return int(min(machine.get(name, 0) // amount for name, amount in wanted.items()))
+
+
+def _spelled(amounts: Mapping[str, float]) -> str:
+    words = [counted(int(amounts["CPU"]), "core")] if "CPU" in amounts else []
+    words += [counted(int(amounts["GPU"]), "card")] if "GPU" in amounts else []
+    words += [f"{amounts['memory'] / 1e9:.0f} GB of memory"] if "memory" in amounts else []
+    return ", ".join(words)
 
 
 def _wanted(resources: Resources) -> dict[str, float]:
@@ -228,6 +239,7 @@ class RayLauncher:
         self._seats: list[_Seat] = []
         self._waiting: deque[Requests] = deque()
         self._stops: dict[str, bool] = {}
+        self._never_begun: list[Exit] = []
         self._counted, self._capacity = 0.0, 1
 
     @property
@@ -236,7 +248,9 @@ class RayLauncher:
         if self._order.jobs:
             return self._order.jobs
         if time.monotonic() - self._counted > COUNT_S:
-            self._counted, self._capacity = time.monotonic(), _capacity(_wanted(self._order.resources))
+            self._counted = time.monotonic()
+            wanted = _wanted(self._order.resources)
+            self._capacity = sum(_fit(machine, wanted) for machine in _machines())
         return max(1, min(self._capacity, self._order.cells))
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors end with their launcher
@@ -272,11 +286,11 @@ class RayLauncher:
         ray = _ray()
         waited = {seat.task: seat for seat in self._seats if seat.requests}
         starting = {seat.about: seat for seat in self._seats if seat.ready is None}
-        if not waited:
-            time.sleep(timeout)
-            return []
+        exits, self._never_begun = self._never_begun, []
+        if exits or not waited:
+            time.sleep(0 if exits else timeout)
+            return exits
         done, _ = ray.wait([*waited, *starting], num_returns=1, timeout=timeout)
-        exits: list[Exit] = []
         for reference in done:
             if reference in starting:
                 self._greet(starting[reference])
@@ -331,10 +345,18 @@ class RayLauncher:
 
     def stop(self, key: str, *, kill: bool) -> None:
         seat = self._seat_of(key)
-        if seat and seat.ready:
+        if seat is None:
+            self._take_from_queue(key, kill=kill)
+        elif seat.ready:
             seat.actor.stop.remote(key, kill)
         else:
             self._stops[key] = kill
+
+    def _take_from_queue(self, key: str, *, kill: bool) -> None:
+        for requests in self._waiting:
+            if requests.pop(key, None) is not None:
+                self._never_begun.append(Exit(key, -(signal.SIGKILL if kill else signal.SIGTERM), None))
+        self._waiting = deque(requests for requests in self._waiting if requests)
 
     def forget(self, key: str) -> None:
         """The actor itself no longer answers: it is ended from outside, and its cells are given up."""
@@ -359,12 +381,6 @@ class RayLauncher:
             ray.kill(seat.actor)
         self._seats = []
         _leave()
-
-
-def _capacity(wanted: Mapping[str, float]) -> int:
-    ray = _ray()
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    return sum(int(min(node.get(name, 0) // amount for name, amount in wanted.items())) for node in nodes)
 
 
 def _environment() -> dict[str, str]:
