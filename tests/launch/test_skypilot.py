@@ -42,6 +42,26 @@ needs_sky = pytest.mark.skipif(not REAL_SKY.exists(), reason="SkyPilot's own env
 Cli = Callable[..., Answer]
 
 
+GATED = """
+import os, time
+from beside import METRIC, REQUIRES, SUMMARY, Options
+from beside import build as build_fake
+
+def build(options, setting):
+    trainable = build_fake(options, setting)
+    take = trainable.step
+
+    def step(number, watch):
+        while number == 40 and not os.path.exists(os.environ["GATE"]):
+            time.sleep(0.02)
+        return take(number, watch)
+
+    trainable.step = step
+    return trainable
+"""
+"""A recipe of somebody's whose runs wait before step 40 until there is a file, so that tests need not be quick."""
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A small project of somebody's, with a recipe that needs a module beside it."""
@@ -52,7 +72,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / ".gitignore").write_text("*.secret\n")
     (root / "big.secret").write_text("not shipped")
     (inner / "beside.py").write_text("from fairtrial.recipes.fake import *\n")
-    (inner / "mine.py").write_text("from beside import METRIC, REQUIRES, SUMMARY, Options, build\n")
+    (inner / "mine.py").write_text(GATED)
+    monkeypatch.setenv("GATE", str(tmp_path / "gate"))
     monkeypatch.chdir(inner)
     return root
 
@@ -85,6 +106,12 @@ def order_on(store: Store, *, cells: int = 1, resources: Resources | None = None
 
 def records() -> list[dict[str, Any]]:
     return [sky_stand_in.read(job) for job in sky_stand_in.all_jobs()]
+
+
+def ended_records() -> list[tuple[int, str]]:
+    """How often the machine of each job was replaced, and how the job ended. It does so after its last run."""
+    eventually(lambda: all(record["end_at"] for record in records()), what="the end of the jobs")
+    return sorted((record["recovery_count"], record["status"]) for record in records())
 
 
 # What SkyPilot says.
@@ -195,11 +222,10 @@ def run_of(store: Store, seed: int) -> Run:
 def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine(store: Store, tmp_path: Path) -> None:
     """The recipe is a file of the project, with a module beside it; a second run waits behind it on the machine."""
     make(store, "fake", study="alone", steps=60)
-    slow = cells_of(store, [1], "./mine.py", steps=60, step_time=0.02, checkpoint_every=5)
-    cells = [*slow, *cells_of(store, [2], "./mine.py", steps=5)]
-    key, ready = cells[0].key, tmp_path / "ready"
-    wait_for_it = f"case $HOME in *machine-1) until test -e {ready}; do sleep 0.05; done;; esac"
-    launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_for_it))
+    cells = cells_of(store, [1, 2], "./mine.py", steps=60, checkpoint_every=5)
+    key, gate = cells[0].key, tmp_path / "gate"
+    wait_too = f"case $HOME in *machine-1) until test -e {gate}; do sleep 0.05; done;; esac"
+    launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_too, secrets="GATE"))
     phases = ["lose it", "look", "done"]
 
     def lose_once(tickets: Sequence[Ticket]) -> None:
@@ -210,14 +236,13 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
             phases.pop(0)
             eventually(lambda: launcher.poll(0.05) or not launcher.has_started(key), what="the news of the loss")
             assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
-            ready.touch()
+            gate.touch()
 
     tickets = complete(cells, store, launcher, Terms(watch=lose_once))
     launcher.close()
     assert phases == ["done"]
     assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
-    [record] = records()
-    assert record["recovery_count"] == 1 and record["status"] == "SUCCEEDED"
+    assert ended_records() == [(1, "SUCCEEDED")]
     assert series_of(store) == series_of(store, "alone"), "metric by metric what an undisturbed run has"
     assert run_of(store, 1).metadata["lineage"], "it was resumed"
     shipped = sky_stand_in.folder_of(1) / "machine-1/sky_workdir"
@@ -225,9 +250,9 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
 
 
 @pytest.mark.usefixtures("cloud")
-def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store) -> None:
-    cells = cells_of(store, [1, 2], steps=60, step_time=0.05)
-    order = order_on(store, cells=2, group=1)
+def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store, tmp_path: Path) -> None:
+    cells = cells_of(store, [1, 2], "./mine.py", steps=50)
+    order = order_on(store, cells=2, group=1, secrets="GATE")
 
     def first() -> None:
         complete(cells, store, open_launcher(order), Terms())
@@ -237,7 +262,7 @@ def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store
     os.kill(pid, signal.SIGKILL)
     wait(pid)
     launcher = open_launcher(order)
-    tickets = complete(cells, store, launcher, Terms())
+    tickets = complete(cells, store, launcher, Terms(watch=lambda _: (tmp_path / "gate").touch()))
     launcher.close()
     assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
     assert len(records()) == 2, "nothing was started twice"
@@ -298,24 +323,29 @@ def test_what_would_fail_anywhere_is_told_with_its_reason(
 def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     moto: Moto, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Machines have mirrors of their own; all that they have in common with us is the object store."""
-    surroundings = {**moto.surroundings, "FAIRTRIAL_LEASE": "4"}
+    """Machines have mirrors of their own; all that they have in common with us is the object store.
+
+    No run gets beyond step 40 before the machines are lost.
+    """
+    gate = tmp_path / "gate"
+    surroundings = {**moto.surroundings, "FAIRTRIAL_LEASE": "4", "GATE": str(gate)}
     for name, value in {**surroundings, "FAIRTRIAL_MIRRORS": str(tmp_path / "here")}.items():
         monkeypatch.setenv(name, value)
-    options = {"steps": 60, "step_time": 0.03, "checkpoint_every": 10, "jitter": 0.1, "eval_every": 20}
+    options = {"steps": 60, "checkpoint_every": 10, "jitter": 0.1, "eval_every": 20}
     study = Study.model_validate({"study": "s", "recipe": "./mine.py", "seeds": [1, 2], "options": options})
     settings = {"python": sys.executable, "secrets": ",".join(surroundings), "group": 1}
-    url, lost = f"s3://{moto.bucket()}/lab", []
+    url = f"s3://{moto.bucket()}/lab"
 
     def lose_once(tickets: Sequence[Ticket]) -> None:
-        marks = [ticket for ticket in tickets if ticket.hearing.sign and ticket.hearing.sign.saved]
-        if marks and not lost:
-            lost.append(True)
-            sky_stand_in.lose(1)
+        if not gate.exists() and all(ticket.hearing.sign and ticket.hearing.sign.step >= 30 for ticket in tickets):
+            for job in sky_stand_in.all_jobs():
+                sky_stand_in.lose(job)
+            gate.touch()
 
     done = launch(study, store=url, terms=LaunchTerms(on="skypilot", settings=settings, watch=lose_once))
-    assert lost and [run.status for run in done.runs] == [Status.COMPLETED] * 2
+    assert [run.status for run in done.runs] == [Status.COMPLETED] * 2
     local = launch(study, store=tmp_path / "local")
-    for run in local.runs:
-        assert series_of(Store.at(url), "s", run.run_id) == series_of(Store(tmp_path / "local"), "s", run.run_id)
+    for name in (run.name.partition("/")[2] for run in local.runs):
+        assert series_of(Store.at(url), "s", name) == series_of(Store(tmp_path / "local"), "s", name)
+    assert ended_records() == [(1, "SUCCEEDED")] * 2, "the next machines of the same jobs went on"
     assert not open_notes(f"{url}/s/.launcher").names(), "nothing is left of the errands"

@@ -204,10 +204,26 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         tell=terms.tell, tickets=tickets,
     )  # fmt: skip
     schedule.run()
+    _bring_results(store, sorted({cell.spec.study for cell in cells}), terms)
     terms.watch(tickets)
     if schedule.interrupted:
         raise KeyboardInterrupt
     return tickets
+
+
+def _bring_results(store: Store, studies: Sequence[str], terms: Terms) -> None:
+    """How runs that other machines made have ended; what was brought a moment ago may be older than that."""
+    if not store.url:
+        return
+    from fairtrial.record.sharing import pull
+
+    try:
+        pull(store, studies)
+    except StoreError as error:
+        terms.tell(
+            f"{error.message}. What other machines have recorded is there; bring it with: "
+            f"fairtrial runs sync --store {shlex.quote(store.address)}"
+        )
 
 
 def _sign_of_life(store: Store, spec: RunSpec) -> Sign | None:
