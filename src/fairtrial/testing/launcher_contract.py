@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -16,6 +18,7 @@ from fairtrial.core.specs import RunSpec
 from fairtrial.job import Request
 from fairtrial.launch.contract import Exit, Launcher
 from fairtrial.record.claims import Claim, token_of
+from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 
 MakeLauncher = Callable[[], Launcher]
@@ -117,6 +120,16 @@ def check_a_killed_run_comes_back(make: MakeLauncher, store: Path) -> None:
     assert end.outcome.status is Status.INTERRUPTED if end.outcome else end.code != 0
 
 
+def check_a_process_that_is_killed_by_others_comes_back_without_a_word(make: MakeLauncher, store: Path) -> None:
+    """It must run on this machine: clusters that are tried have their nodes here."""
+    with closing(make()) as launcher:
+        run = _running(launcher, store)
+        [begun] = [row for row in read_lines(run.events).rows if row["event"] == "run_started"]
+        os.kill(begun["pid"], signal.SIGKILL)
+        end = _collect(launcher, 1)["cell"]
+    assert end.outcome is None and end.code != 0
+
+
 def check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere(make: MakeLauncher, store: Path) -> None:
     with closing(make()) as launcher:
         run = _running(launcher, store)
@@ -180,6 +193,7 @@ LAUNCHER_CHECKS: tuple[Callable[[MakeLauncher, Path], None], ...] = (
 PROCESS_CHECKS: tuple[Callable[[MakeLauncher, Path], None], ...] = (
     check_a_stopped_run_saves_and_is_interrupted,
     check_a_killed_run_comes_back,
+    check_a_process_that_is_killed_by_others_comes_back_without_a_word,
     check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere,
     check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it,
 )
