@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import threading
@@ -49,6 +50,16 @@ def test_only_the_claim_that_is_known_to_be_lost_is_taken_over(store: Store) -> 
         held.fence.check()
     with pytest.raises(ClaimedElsewhere):
         Claim(paths, over=1)
+
+
+def test_a_lost_claim_is_fenced_off_also_where_its_lock_is_not_seen(store: Store) -> None:
+    """On a file system that keeps locks to one machine, the lock of the other one looks free."""
+    paths = store.paths.run("s", "v.seed1")
+    held = Claim(paths)
+    fcntl.flock(held._descriptor or 0, fcntl.LOCK_UN)
+    assert Claim(paths, over=held.token).token == 2
+    with pytest.raises(ClaimLost):
+        held.fence.check()
 
 
 def test_of_many_that_take_over_at_once_one_does(store: Store) -> None:

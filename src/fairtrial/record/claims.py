@@ -42,9 +42,10 @@ class Fence:
 
     also: Callable[[], None] | None = None
 
-    def __init__(self, lock: Path) -> None:
+    def __init__(self, lock: Path, held: int | None = None) -> None:
+        """`held` is the lock file as it was opened; without it, the one that is there now is meant."""
         self._lock = os.fspath(lock)
-        found = os.stat(self._lock)  # noqa: PTH116 — asked before every line, where a path object costs a third more
+        found = os.stat(self._lock if held is None else held)  # noqa: PTH116 — a path object costs a third more
         self._device, self._file = found.st_dev, found.st_ino
 
     def check(self) -> None:
@@ -67,11 +68,13 @@ class Claim:
     def __init__(self, paths: RunPaths, *, over: int | None = None) -> None:
         self.paths = paths
         self.afterwards: Callable[[], None] = lambda: None
-        self._descriptor: int | None = _lock(paths, over)
+        taken = None if over is None else _take_over(paths, over)
+        descriptor = _lock(paths) if taken is None else taken
+        self._descriptor: int | None = descriptor
         _held.add(self)
         with store_errors(paths.root):
-            self.token = _count_up(self._descriptor, token_of(paths) or 0)
-        self.fence = Fence(paths.lock)
+            self.token = _token(descriptor) if taken is not None else _count_up(descriptor)
+        self.fence = Fence(paths.lock, descriptor)
 
     def release(self) -> None:
         if self._descriptor is not None:
@@ -96,18 +99,15 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
-def _lock(paths: RunPaths, over: int | None) -> int:
+def _lock(paths: RunPaths) -> int:
     while True:
         descriptor = _open(paths)
         if not _try_lock(descriptor):
             os.close(descriptor)
-            if over is None or token_of(paths) != over:
-                raise ClaimedElsewhere(str(paths.root))
-            _replace(paths, over)
-        elif _is_current(descriptor, paths.lock):
+            raise ClaimedElsewhere(str(paths.root))
+        if _is_current(descriptor, paths.lock):
             return descriptor
-        else:
-            os.close(descriptor)
+        os.close(descriptor)
 
 
 def _open(paths: RunPaths) -> int:
@@ -118,17 +118,25 @@ def _open(paths: RunPaths) -> int:
                 return os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
-def _replace(paths: RunPaths, over: int) -> None:
-    """Put a lock file in place that nobody holds, unless somebody else has just done so."""
+def _take_over(paths: RunPaths, over: int) -> int | None:
+    """Put a new lock file in place that this process holds, unless the claim is no longer the one that was meant.
+
+    Also where nobody seems to hold the old one: on some file systems a lock is seen on its own machine only.
+    """
+    if token_of(paths) != over:
+        return None
     with store_errors(paths.root), paths.taking_over.open("w") as taking:
         fcntl.flock(taking, fcntl.LOCK_EX)
         if token_of(paths) != over:
-            return
+            return None
         fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
-        fresh.write_text(f"{over}\n")
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.pwrite(descriptor, f"{over + 1}\n".encode(), 0)
         os.replace(fresh, paths.lock)  # noqa: PTH105
         for path in paths.appended:
             _give_new_file(path)
+        return descriptor
 
 
 def _give_new_file(path: Path) -> None:
@@ -147,9 +155,16 @@ def token_of(paths: RunPaths) -> int | None:
         return None
 
 
-def _count_up(descriptor: int, last: int) -> int:
-    os.pwrite(descriptor, f"{last + 1}\n".encode(), 0)
-    return last + 1
+def _count_up(descriptor: int) -> int:
+    token = _token(descriptor) + 1
+    os.pwrite(descriptor, f"{token}\n".encode(), 0)
+    return token
+
+
+def _token(descriptor: int) -> int:
+    with contextlib.suppress(ValueError):
+        return int(os.pread(descriptor, 32, 0) or 0)
+    return 0
 
 
 def _try_lock(descriptor: int) -> bool:
