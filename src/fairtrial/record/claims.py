@@ -69,11 +69,9 @@ class Claim:
         self.paths = paths
         self.afterwards: Callable[[], None] = lambda: None
         taken = None if over is None else _take_over(paths, over)
-        descriptor = _lock(paths) if taken is None else taken
+        descriptor, self.token = taken or _take(paths)
         self._descriptor: int | None = descriptor
         _held.add(self)
-        with store_errors(paths.root):
-            self.token = _token(descriptor) if taken is not None else _count_up(descriptor)
         self.fence = Fence(paths.lock, descriptor)
 
     def release(self) -> None:
@@ -99,6 +97,29 @@ def _let_go_in_child() -> None:
 os.register_at_fork(after_in_child=_let_go_in_child)
 
 
+def _take(paths: RunPaths) -> tuple[int, int]:
+    """The lock that nobody holds, under the next token."""
+    held = _lock(paths)
+    try:
+        return _put_new_lock(paths, _token(held) + 1)
+    finally:
+        os.close(held)
+
+
+def _take_over(paths: RunPaths, over: int) -> tuple[int, int] | None:
+    """The lock under the next token, whoever holds it, unless the claim is no longer the one that was meant."""
+    if token_of(paths) != over:
+        return None
+    with store_errors(paths.root), paths.taking_over.open("w") as taking:
+        fcntl.flock(taking, fcntl.LOCK_EX)
+        if token_of(paths) != over:
+            return None
+        taken = _put_new_lock(paths, over + 1)
+        for path in paths.appended:
+            _give_new_file(path)
+        return taken
+
+
 def _lock(paths: RunPaths) -> int:
     while True:
         descriptor = _open(paths)
@@ -118,25 +139,19 @@ def _open(paths: RunPaths) -> int:
                 return os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
-def _take_over(paths: RunPaths, over: int) -> int | None:
-    """Put a new lock file in place that this process holds, unless the claim is no longer the one that was meant.
-
-    Also where nobody seems to hold the old one: on some file systems a lock is seen on its own machine only.
-    """
-    if token_of(paths) != over:
-        return None
-    with store_errors(paths.root), paths.taking_over.open("w") as taking:
-        fcntl.flock(taking, fcntl.LOCK_EX)
-        if token_of(paths) != over:
-            return None
-        fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
+def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
+    """A new file for every claim: on a file system that keeps locks to one machine, the later claim wins."""
+    fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
+    with store_errors(paths.root):
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        os.pwrite(descriptor, f"{over + 1}\n".encode(), 0)
-        os.replace(fresh, paths.lock)  # noqa: PTH105
-        for path in paths.appended:
-            _give_new_file(path)
-        return descriptor
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            os.pwrite(descriptor, f"{token}\n".encode(), 0)
+            os.replace(fresh, paths.lock)  # noqa: PTH105
+        except BaseException:
+            os.close(descriptor)
+            raise
+    return descriptor, token
 
 
 def _give_new_file(path: Path) -> None:
@@ -153,12 +168,6 @@ def token_of(paths: RunPaths) -> int | None:
         return int(paths.lock.read_text() or 0)
     except (FileNotFoundError, ValueError):
         return None
-
-
-def _count_up(descriptor: int) -> int:
-    token = _token(descriptor) + 1
-    os.pwrite(descriptor, f"{token}\n".encode(), 0)
-    return token
 
 
 def _token(descriptor: int) -> int:
