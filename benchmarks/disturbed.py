@@ -33,7 +33,7 @@ PATIENCE_S = 600.0
 Found = TypeVar("Found")
 
 
-def start(store: Path, *words: str, log: Path, line: Sequence[str] = LINE) -> subprocess.Popen[bytes]:
+def start(store: Path | str, *words: str, log: Path, line: Sequence[str] = LINE) -> subprocess.Popen[bytes]:
     """A launcher in a process of its own; what it says goes to a file."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1", PULSE_VARIABLE: "0.5"}
     with log.open("ab") as output:

@@ -25,6 +25,7 @@ from benchmarks import (
     playing,
     reinforcement,
     resampling,
+    shared_store,
     startup,
     step_costs,
     sweeping,
@@ -67,4 +68,5 @@ BENCHMARKS = {
     "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
     "cluster_skypilot": Benchmark(cluster_skypilot.TITLE, cluster_skypilot.measure, step=8, slow=True),
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
+    "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
 }

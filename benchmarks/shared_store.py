@@ -1,36 +1,47 @@
-"""Is a training slower because it records into a store at a URL? And when the server of that store is away?
+"""A store at a URL: is each cell made once, is nothing lost when its server is away, and is a training slowed?
+
+Two launchers, each with a mirror of its own as two machines have, fill one study in s3:// (moto, in a process of its
+own). In the middle the server is stopped for a while. Then the study is brought to a third machine and compared with
+one that was made in a folder.
 
 One process trains: steps of about a millisecond of work, each with one `log` of two numbers, and a checkpoint of 2 MB
-every thousand. It does so in turn into a folder, into s3:// (moto, in a process of its own), and into s3:// with the
-server stopped. What is compared is the loop alone: its time per step, the processor time of the thread that trains,
-and the processor time that all other threads of the process took meanwhile, as a share of the loop's time. The last
-bounds what they can have taken from the training by holding Python's lock.
-
-    python -m benchmarks.shared_store [--steps 8000] [--rounds 5]
+every thousand. It does so in turn into a folder, into s3://, and into s3:// with the server stopped. What is compared
+is the loop alone: the processor time of the thread that trains, and the processor time that all other threads of the
+process took meanwhile, as a share of the loop's time. The last bounds what they can have taken from the training by
+holding Python's lock.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import os
 import signal
 import socket
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
 
 import fairtrial
+from benchmarks.disturbed import RUNS, compare, quiet_study, runs_of, start
+from benchmarks.figures import Figure, at_most, estimated, exactly
+from benchmarks.measure import median_interval, ratio_interval
+from fairtrial.record.series import read_lines
+from fairtrial.record.store import Store
 
+TITLE = "Shared stores"
+URL = "s3://lab/team"
+AWAY_S = 15.0
 CHECKPOINT_EVERY = 1000
+STEPS = 4000
+ROUNDS = 6
+SLOWED = 1.05
+OTHERS = 5
 
 
 @contextlib.contextmanager
@@ -90,36 +101,52 @@ def train(store: str, variant: str, steps: int, *, stop: subprocess.Popen[bytes]
     return Timed(wall, own, everybody - own, calls)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=8000)
-    parser.add_argument("--rounds", type=int, default=5)
-    given = parser.parse_args()
-    found: dict[str, list[Timed]] = {"folder": [], "folder again": [], "s3": [], "s3, server stopped": []}
-    with tempfile.TemporaryDirectory() as folder, server() as process:
-        os.environ["FAIRTRIAL_MIRRORS"] = str(Path(folder) / "mirrors")
-        for number in range(given.rounds):
-            for name, timed in found.items():
-                place = str(Path(folder) / "plain") if name.startswith("folder") else "s3://lab/bench"
-                variant = f"{name.replace(', ', '-').replace(' ', '-')}-{number}"
-                timed.append(train(place, variant, given.steps, stop=process if "stopped" in name else None))
-    for name, timed in found.items():
-        print(_line(name, timed, found["folder"], given.steps))
+def measure(folder: Path) -> list[Figure]:
+    with server() as process:
+        return [*_shared(folder, process), *_slowed(folder, process)]
 
 
-def _line(name: str, timed: Sequence[Timed], base: Sequence[Timed], steps: int) -> str:
-    walls = sorted(each.wall / other.wall for each, other in zip(timed, base, strict=True))
-    owns = sorted(each.own / other.own for each, other in zip(timed, base, strict=True))
-    micro = sorted(1e6 * call for each in timed for call in each.calls)
-    share = statistics.median(each.others / each.wall for each in timed)
-    return (
-        f"{name:20} {statistics.median(each.wall for each in timed) / steps * 1e6:7.0f} µs per step; against a folder: "
-        f"wall {statistics.median(walls):.3f} [{walls[0]:.3f}, {walls[-1]:.3f}], "
-        f"CPU of training {statistics.median(owns):.3f} [{owns[0]:.3f}, {owns[-1]:.3f}]; "
-        f"other threads {100 * share:.1f} % of the time; "
-        f"log median {statistics.median(micro):.1f} µs, 99 % {micro[int(0.99 * len(micro))]:.0f} µs"
-    )
+def _shared(folder: Path, process: subprocess.Popen[bytes]) -> list[Figure]:
+    mirrors = [folder / "one", folder / "two", folder / "three"]
+    launchers = [_launcher(folder, mirror) for mirror in mirrors[:2]]
+    quiet = quiet_study(folder / "quiet", folder / "log.txt")
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(AWAY_S)
+    process.send_signal(signal.SIGCONT)
+    codes = [launcher.wait() for launcher in launchers]
+    if any(codes):
+        raise RuntimeError((folder / "log.txt").read_text()[-3000:])
+    os.environ["FAIRTRIAL_MIRRORS"] = str(mirrors[2])
+    shared = Store.at(URL)
+    shared.pull()
+    begun = [sum(row["event"] == "run_started" for row in read_lines(run.events).rows) for run in runs_of(shared.root)]
+    return [
+        *compare("two launchers", shared.root, quiet),
+        Figure("two launchers: runs that were begun once", begun.count(1), "runs", goal=exactly(RUNS),
+               note=f"the server was away for {AWAY_S:g} s"),
+    ]  # fmt: skip
 
 
-if __name__ == "__main__":
-    main()
+def _launcher(folder: Path, mirror: Path) -> subprocess.Popen[bytes]:
+    os.environ["FAIRTRIAL_MIRRORS"] = str(mirror)
+    return start(URL, "--jobs", "1", log=folder / "log.txt")
+
+
+def _slowed(folder: Path, process: subprocess.Popen[bytes]) -> list[Figure]:
+    found: dict[str, list[Timed]] = {"a folder": [], "a folder again": [], "s3": [], "s3, its server stopped": []}
+    os.environ["FAIRTRIAL_MIRRORS"] = str(folder / "mirrors")
+    for number in range(ROUNDS):
+        for name, timed in found.items():
+            place = str(folder / "plain") if "folder" in name else URL
+            variant = f"{name.replace(', ', '-').replace(' ', '-')}-{number}"
+            timed.append(train(place, variant, STEPS, stop=process if "stopped" in name else None))
+    base, *others = found
+    figures = []
+    for name in others:
+        ratio = ratio_interval([each.own for each in found[name]], [each.own for each in found[base]])
+        goal = None if "folder" in name else at_most(SLOWED)
+        figures.append(estimated(f"CPU time of training into {name}, against a folder", ratio, "×", goal))
+    for name in others[1:]:
+        share = median_interval(100 * each.others / each.wall for each in found[name])
+        figures.append(estimated(f"{name}: other threads", share, "% of the time", at_most(OTHERS)))
+    return figures
