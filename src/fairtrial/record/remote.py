@@ -73,8 +73,8 @@ class Remote:
                 if _code(error) == "NoSuchBucket":
                     raise
                 return {}
-        skip = len(self._root) + 1
-        return {name[skip:]: _entry(facts) for name, facts in found.items() if name.startswith(f"{self._root}/")}
+        skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # not the folder itself, which may appear meanwhile
+        return {name[skip:]: _entry(facts) for name, facts in found.items() if name.startswith(inside)}
 
     def read(self, name: str) -> bytes:
         """Raises FileNotFoundError where there is none."""

@@ -5,6 +5,7 @@ Every machine works in its mirror, which is a store like any other. `Store` call
 
 from __future__ import annotations
 
+import contextlib
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -212,6 +213,9 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
                 raise
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
+        except FileNotFoundError:  # it ended, and its files got their plain names, while this one looked
+            if time.monotonic() > deadline:
+                raise
 
 
 def _join(store: Store, paths: RunPaths) -> Shipment | None:
@@ -300,7 +304,8 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
                 [stand] = _look_at(remote, SharedPaths(study, entry.name), paths)
                 if known.is_ahead:
                     tell(f"Pushing {stand.names.root} …")
-                done += _push_run(remote, mirror, stand)
+                with contextlib.suppress(FileNotFoundError):  # another machine was quicker to complete it
+                    done += _push_run(remote, mirror, stand)
             finally:
                 claim.release()
     return done
