@@ -57,13 +57,13 @@ def _disturbed(folder: Path) -> list[Figure]:
         first.kill()
         first.wait()
         second = start(store, *words, log=log)
-        frozen = min(until(lambda: beating(store), second, "a run that goes on").values())
+        frozen = min(until(lambda: beating(store, ["run_resumed"]), second, "a run that goes on").values())
         os.kill(frozen, signal.SIGSTOP)
         until(lambda: completed(store) >= 9, second, "nine runs")
         cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
         cluster.add_node(num_cpus=1)
         until(lambda: completed(store) >= 15, second, "fifteen runs")
-        os.kill(until(lambda: _place_of_a_run(store), second, "a run"), signal.SIGSTOP)
+        os.kill(until(lambda: _places_of_runs(store), second, "a run")[0], signal.SIGSTOP)
         code = second.wait()
     if code != 0:
         raise RuntimeError(log.read_text()[-3000:])
@@ -75,14 +75,13 @@ def _disturbed(folder: Path) -> list[Figure]:
     ]
 
 
-def _place_of_a_run(store: Path) -> int | None:
-    """The process that Ray runs for us, and that a run's job server belongs to."""
+def _places_of_runs(store: Path) -> list[int]:
+    """The processes that Ray runs for us, and that the job servers of runs belong to."""
+    places = []
     for pid in beating(store).values():
         with suppress(OSError):
-            place = _parent(_parent(pid))
-            if "ray::" in Path(f"/proc/{place}/cmdline").read_text():
-                return place
-    return None
+            places.append(_parent(_parent(pid)))
+    return [place for place in places if "ray::" in Path(f"/proc/{place}/cmdline").read_text()]
 
 
 def _parent(pid: int) -> int:

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -61,13 +61,13 @@ def completed(store: Path) -> int:
     return sum(run is not None and run.status is Status.COMPLETED for run in found)
 
 
-def beating(store: Path) -> dict[str, int]:
-    """Run → process, for runs that have saved and whose last attempt has given a sign of life."""
+def beating(store: Path, begun_by: Collection[str] = ("run_started", "run_resumed")) -> dict[str, int]:
+    """Run → process, for runs whose last attempt began with one of these events, lives, and has saved."""
     found = {}
     for paths in runs_of(store):
         beat = read_pulse(paths)
         rows = read_lines(paths.events).rows
-        begun = [row["pid"] for row in rows if row["event"] in ("run_started", "run_resumed")]
+        begun = [row["pid"] for row in rows if row["event"] in begun_by]
         if beat and beat.saved and begun[-1:] == [beat.pid] and not any(row["event"] == "run_ended" for row in rows):
             found[paths.root.name] = beat.pid
     return found
