@@ -65,10 +65,9 @@ def beating(store: Path, begun_by: Collection[str] = ("run_started", "run_resume
     """Run → process, for runs whose last attempt began with one of these events, lives, and has saved."""
     found = {}
     for paths in runs_of(store):
+        told = [row for row in read_lines(paths.events).rows if row["event"] in (*begun_by, "run_ended")]
         beat = read_pulse(paths)
-        rows = read_lines(paths.events).rows
-        begun = [row["pid"] for row in rows if row["event"] in begun_by]
-        if beat and beat.saved and begun[-1:] == [beat.pid] and not any(row["event"] == "run_ended" for row in rows):
+        if beat and beat.saved and told and told[-1].get("pid") == beat.pid:
             found[paths.root.name] = beat.pid
     return found
 
