@@ -1,0 +1,1 @@
+"""Can others check it? Artifacts, registrations, bundles and their verification."""
