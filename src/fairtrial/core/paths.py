@@ -295,6 +295,64 @@ class SharedPaths:
         return None if below == name else int(below.partition("/")[0])
 
 
+ARTIFACT = "artifact.yaml"
+"""Marks the folder of a research project."""
+
+KEY_VARIABLE = "FAIRTRIAL_KEY"
+
+
+def signing_key() -> Path:
+    """The key that registrations are signed with: $FAIRTRIAL_KEY, or one below the person's own settings."""
+    return Path(os.environ.get(KEY_VARIABLE) or "~/.config/fairtrial/signing-key.pem").expanduser().absolute()
+
+
+def public_key(key: Path) -> Path:
+    """The half of a signing key that others may have."""
+    return key.with_suffix(".pub")
+
+
+@dataclass(frozen=True)
+class ProjectPaths:
+    """The files of a research project, below the folder of its `artifact.yaml`."""
+
+    root: Path
+
+    @classmethod
+    def around(cls, place: Path) -> ProjectPaths | None:
+        """The project that a folder lies in."""
+        start = place.absolute()
+        return next((cls(each) for each in (start, *start.parents) if (each / ARTIFACT).is_file()), None)
+
+    @property
+    def artifact(self) -> Path:
+        return self.root / ARTIFACT
+
+    @property
+    def registrations(self) -> RegistrationPaths:
+        return RegistrationPaths(self.root / "registrations")
+
+
+@dataclass(frozen=True)
+class RegistrationPaths:
+    """The folder of a project's registrations."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.jsonl"
+
+    def registration(self, sha256: str) -> Path:
+        return self.root / f"{sha256}.json"
+
+    def anchor(self, sha256: str) -> Path:
+        """What is to be published elsewhere."""
+        return self.root / f"{sha256}.anchor.txt"
+
+
+NOT_CODE = (f"**/{ARTIFACT}", "**/registrations/**")
+"""What a project writes about itself, as git globs: it does not change what a run computes."""
+
 SHARED_MARKER = ".fairtrial.json"
 """Stands in a shared store, and tells it from any other."""
 
