@@ -106,6 +106,12 @@ class ProjectPaths:
 
     root: Path
 
+    @classmethod
+    def around(cls, place: Path) -> ProjectPaths | None:
+        """The project that a folder lies in."""
+        found = find_artifact(place)
+        return None if found is None else cls(found.parent)
+
     @property
     def artifact(self) -> Path:
         return self.root / ARTIFACT
@@ -118,6 +124,10 @@ class ProjectPaths:
     def journal(self) -> Path:
         """What was run below the artifact and which files were added to it, line by line. Append-only."""
         return self.root / "artifact.journal.jsonl"
+
+    @property
+    def registrations(self) -> RegistrationPaths:
+        return RegistrationPaths(self.root / "registrations")
 
 
 def _checked_url(url: str) -> str:
@@ -410,10 +420,48 @@ class BundlePaths(Generic[AnyPath]):
         return self.root / "runs"
 
     @property
+    def registrations(self) -> AnyPath:
+        return self.root / "registrations"
+
+    @property
     def files(self) -> AnyPath:
         """What belongs to the project and to none of the other folders, under the names that it has there."""
         return self.root / "project"
 
+
+KEY_VARIABLE = "FAIRTRIAL_KEY"
+
+
+def signing_key() -> Path:
+    """The key that registrations are signed with: $FAIRTRIAL_KEY, or one below the person's own settings."""
+    return Path(os.environ.get(KEY_VARIABLE) or "~/.config/fairtrial/signing-key.pem").expanduser().absolute()
+
+
+def public_key(key: Path) -> Path:
+    """The half of a signing key that others may have."""
+    return key.with_suffix(".pub")
+
+
+@dataclass(frozen=True)
+class RegistrationPaths:
+    """The folder of a project's registrations."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.jsonl"
+
+    def registration(self, sha256: str) -> Path:
+        return self.root / f"{sha256}.json"
+
+    def anchor(self, sha256: str) -> Path:
+        """What is to be published elsewhere."""
+        return self.root / f"{sha256}.anchor.txt"
+
+
+NOT_CODE = (f"**/{ARTIFACT}", "**/artifact.journal.jsonl", "**/CITATION.cff", "**/registrations/**")
+"""What a project writes about itself, as git globs: it does not change what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"
 """Stands in a shared store, and tells it from any other."""

@@ -1,1 +1,1 @@
-"""Can others check it? Artifacts, registrations, bundles and their verification."""
+"""Can others check it? Artifacts, registrations and their ledger, bundles, and what verifies them."""
