@@ -398,6 +398,11 @@ class BundlePaths(Generic[AnyPath]):
         return self.root / "manifest.json"
 
     @property
+    def signature(self) -> AnyPath:
+        """Of the manifest, and through it of everything: the one file that the manifest does not list."""
+        return self.root / "manifest.signature.json"
+
+    @property
     def environment(self) -> AnyPath:
         return self.root / "environment.json"
 

@@ -7,7 +7,7 @@ import shutil
 import stat
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
@@ -15,7 +15,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.words import counted
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
-MODE = stat.S_IFREG | 0o644
+MODE, FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
 PACKED_ALREADY = (".png", ".pdf", ".pt", ".zip", ".gz", ".parquet")
 LEVEL = 6
 CHUNK = 1 << 20
@@ -37,7 +37,10 @@ def write_zip(path: Path, files: Mapping[str, Path], watch: Watch = quiet) -> No
     """Names in order, one time for all, one mode for all: nothing of when and where it was packed is left in it."""
     total, done = sum(file.stat().st_size for file in files.values()), 0
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
-        for name in sorted(files):
+        for name in sorted([*files, *folders_of(files)]):
+            if name.endswith("/"):
+                archive.writestr(_folder(name), b"")
+                continue
             packed = PurePosixPath(name).suffix in PACKED_ALREADY
             info = zipfile.ZipInfo(name, EPOCH)
             info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
@@ -48,6 +51,17 @@ def write_zip(path: Path, files: Mapping[str, Path], watch: Watch = quiet) -> No
                 shutil.copyfileobj(source, target, CHUNK)
             done += info.file_size
             watch(done, total)
+
+
+def folders_of(names: Iterable[str]) -> set[str]:
+    """Every folder that files of these names lie in. The crate describes them, so the archive has them by name."""
+    return {f"{parent}/" for name in names for parent in PurePosixPath(name).parents if parent != PurePosixPath()}
+
+
+def _folder(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system, info.external_attr = 3, FOLDER_MODE << 16
+    return info
 
 
 @contextmanager
@@ -84,8 +98,9 @@ def _why_unsafe(info: zipfile.ZipInfo) -> str | None:
         return f"the name {name!r} {why}"
     if stat.S_ISLNK(mode):
         return f"{name!r} is a link"
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        return f"{name!r} is no ordinary file"
+    usual = (0, stat.S_IFDIR) if name.endswith("/") else (0, stat.S_IFREG)
+    if stat.S_IFMT(mode) not in usual or (name.endswith("/") and info.file_size):
+        return f"{name!r} is neither an ordinary file nor a folder"
     if info.flag_bits & 0x1:
         return f"{name!r} is encrypted"
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
@@ -99,11 +114,11 @@ def why_unsafe_name(name: str) -> str | None:
         return "has a character that no path should have"
     if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
         return "is absolute"
-    parts = name.split("/")
+    parts = name.removesuffix("/").split("/")
     if ".." in parts:
         return "leads out of the folder"
     if "" in parts or "." in parts:
-        return "is a folder, or has an empty part"
+        return "has an empty part"
     return None
 
 
@@ -112,9 +127,10 @@ def twice(names: Sequence[str]) -> list[str]:
     seen: set[str] = set()
     found = []
     for name in names:
-        if name.casefold() in seen:
+        plain = name.removesuffix("/").casefold()
+        if plain in seen:
             found.append(name)
-        seen.add(name.casefold())
+        seen.add(plain)
     return found
 
 
@@ -136,7 +152,7 @@ def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
 def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict[str, tuple[int, str]]:
     """Every file of an archive that was found safe, with its size and SHA-256 as it was unpacked."""
     found: dict[str, tuple[int, str]] = {}
-    entries = archive.infolist()
+    entries = [info for info in archive.infolist() if not info.is_dir()]
     total, done = sum(info.file_size for info in entries), 0
     for info in entries:
         target = folder / info.filename
@@ -161,8 +177,13 @@ def changed_container(archive: zipfile.ZipFile) -> list[str]:
         problems.append("something stands before the first file of the archive")
     if [info.filename for info in entries] != sorted(info.filename for info in entries):
         problems.append("the files are not in the order in which they were packed")
+    names = {info.filename for info in entries}
+    folders = folders_of(name for name in names if not name.endswith("/"))
+    odd = sorted(folders ^ {name for name in names if name.endswith("/")})
+    problems += [f"the folder {name} is {'missing' if name in folders else 'an addition'}" for name in odd]
     for info in entries:
-        usual = info.date_time == EPOCH and info.external_attr >> 16 == MODE and info.create_system == 3
+        mode = FOLDER_MODE if info.is_dir() else MODE
+        usual = info.date_time == EPOCH and info.external_attr >> 16 == mode and info.create_system == 3
         if not usual or info.comment or (info.extra and info.file_size < 1 << 31):
             problems.append(f"{info.filename}: its entry has another time, mode or comment than it was packed with")
     return problems

@@ -39,7 +39,7 @@ def cff(artifact: Artifact) -> str:
         "doi": artifact.doi,
         "url": artifact.url,
     }
-    return "".join(f"{key}: {_yaml(value)}\n" for key, value in document.items() if value is not None)
+    return "".join(f"{key}:{_yaml(value)}\n" for key, value in document.items() if value is not None)
 
 
 def _cff_author(author: Author) -> dict[str, Any]:
@@ -54,7 +54,7 @@ def _yaml(value: Any) -> str:
     if isinstance(value, list) and value and isinstance(value[0], Mapping):
         rows = ("\n    ".join(f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in each.items()) for each in value)
         return "".join(f"\n  - {row}" for row in rows)
-    return json.dumps(value, ensure_ascii=False)
+    return f" {json.dumps(value, ensure_ascii=False)}"
 
 
 def bibtex(artifact: Artifact) -> str:

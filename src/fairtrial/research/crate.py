@@ -51,7 +51,7 @@ def crate_document(
             "@id": str(paths.crate), "@type": "CreativeWork", "about": {"@id": "./"},
             "conformsTo": {"@id": PROFILE},
         },
-        _root(artifact, published, [*outside, *(f"{paths.store}/{study}/" for study in studies)]),
+        _root(artifact, published, [*outside, str(paths.manifest), *(f"{paths.store}/{s}/" for s in studies)]),
         *map(_person, artifact.authors),
         *_organizations(artifact.authors),
         _license(artifact),
@@ -63,6 +63,12 @@ def crate_document(
     for study in studies:
         graph += _study(study, [run for run in runs if run.study == study], files, str(paths.store))
     graph += [_file(name, files[name]) for name in sorted(files)]
+    graph.append(
+        {
+            "@id": str(paths.manifest), "@type": "File", "name": paths.manifest.name, "encodingFormat": _KINDS[".json"],
+            "description": "Size and SHA-256 of every other file, and what was left out of the bundle.",
+        }
+    )  # fmt: skip
     return orjson.dumps({"@context": CONTEXT, "@graph": graph}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
