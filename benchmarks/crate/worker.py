@@ -46,7 +46,7 @@ def serve_context() -> None:
         return adapter.build_response(request, raw)
 
     rdflib._networking._urlopen = rdflib.parser._urlopen = opened
-    requests.adapters.HTTPAdapter.send = send
+    setattr(requests.adapters.HTTPAdapter, "send", send)  # noqa: B010 — a method is replaced, and is meant to be
 
 
 def judge(crate: str) -> dict[str, Any]:
