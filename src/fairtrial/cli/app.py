@@ -44,6 +44,7 @@ COMMANDS = {
     "power": "Say how many seeds, hours and dollars a question needs.",
     "cost-performance": "Price every configuration; show the frontier of cost and accuracy.",
     "recommend": "Name the configuration that fits a budget, a deadline and a card.",
+    "research": "Make evidence that others can check: describe, register, bundle, verify.",
     "doctor": "Show what is installed and what this machine can measure.",
 }
 

@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urlsplit
@@ -79,9 +80,15 @@ def store_words(given: Place) -> str:
     return "" if store_address(given) == store_address() else f" --store {shlex.quote(str(given))}"
 
 
+def is_name(name: object) -> bool:
+    """Whether a study or variant can have this name, which becomes a folder."""
+    fits = isinstance(name, str) and _NAME.fullmatch(name) is not None
+    return fits and not str(name).endswith(" ") and len(str(name)) <= LONGEST_NAME
+
+
 def check_name(kind: str, name: str) -> str:
-    """A study or variant name becomes a folder: say clearly when it cannot."""
-    if not _NAME.fullmatch(name) or name.endswith(" ") or len(name) > LONGEST_NAME:
+    """Say clearly when a name cannot be a folder."""
+    if not is_name(name):
         raise UserError(
             f"{kind} name {name!r} cannot be a folder name",
             hint="Use A–Z, a–z, digits, spaces and . _ + = , @ -, beginning with a letter or digit, "
@@ -296,7 +303,27 @@ class SharedPaths:
 
 
 ARTIFACT = "artifact.yaml"
-"""Marks the folder of a research project."""
+
+
+def find_artifact(start: Path | None = None) -> Path | None:
+    """The `artifact.yaml` of this folder or the nearest one above it: commands run below it belong to its project.
+
+    One that somebody else has put above a folder of yours, such as into /tmp, is not taken.
+    """
+    here = Path.cwd() if start is None else start.absolute()
+    try:
+        trusted = {os.geteuid(), here.stat().st_uid}
+    except OSError:  # the folder is gone
+        return None
+    for folder in (here, *here.parents):
+        try:
+            found = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — looked for by every command, in every folder above
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_uid in trusted:
+            return folder / ARTIFACT
+    return None
+
 
 KEY_VARIABLE = "FAIRTRIAL_KEY"
 
@@ -316,12 +343,6 @@ class ProjectPaths:
     """The files of a research project, below the folder of its `artifact.yaml`."""
 
     root: Path
-
-    @classmethod
-    def around(cls, place: Path) -> ProjectPaths | None:
-        """The project that a folder lies in."""
-        start = place.absolute()
-        return next((cls(each) for each in (start, *start.parents) if (each / ARTIFACT).is_file()), None)
 
     @property
     def artifact(self) -> Path:
@@ -350,7 +371,7 @@ class RegistrationPaths:
         return self.root / f"{sha256}.anchor.txt"
 
 
-NOT_CODE = (f"**/{ARTIFACT}", "**/registrations/**")
+NOT_CODE = tuple(f"**/{name}" for name in (ARTIFACT, "artifact.journal.jsonl", "CITATION.cff", "registrations/**"))
 """What a project writes about itself, as git globs: it does not change what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"
