@@ -31,6 +31,7 @@ from fairtrial.api.gather import (
 )  # fmt: skip
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.over_tasks import over_tasks
+from fairtrial.api.registered import not_by_plan
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.options import parse_options
@@ -75,7 +76,14 @@ def analyze(
         question = as_planned(question, gathered.plan)
     else:
         gathered = from_runs(place, _variants(control, candidates), question.wanted)
-    return _analyse(*choose_arms(gathered, control, candidates), question, place)
+    return not_by_plan(analyze_gathered(gathered, control, candidates, question, place), gathered)
+
+
+def analyze_gathered(
+    gathered: Gathered, control: str | None, candidates: Sequence[str], question: Question, store: Store
+) -> Analysis:
+    """The same for runs that are at hand."""
+    return _analyse(*choose_arms(gathered, control, candidates), question, store)
 
 
 def _run_ids(control: Sequence[str], candidate: Sequence[str]) -> dict[str, Sequence[str]]:

@@ -22,7 +22,7 @@ from fairtrial.api.analysis import Analysis
 from fairtrial.api.analyze import analyze
 from fairtrial.api.artifact import Project, file_in, load_project
 from fairtrial.api.bundle_report import report_text
-from fairtrial.api.headlines import recorded_headlines, study_headlines
+from fairtrial.api.headlines import plan_headlines, recorded_headlines, study_headlines
 from fairtrial.api.plots import main_chart, write_plots
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError, unknown
@@ -37,6 +37,7 @@ from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.journal import added_files, read_journal
 from fairtrial.research.keys import load_signer
 from fairtrial.research.manifest import Excluded, Manifest
+from fairtrial.research.registration import read_registration
 from fairtrial.research.scrub import RULES, Scrubber, absolute_paths
 from fairtrial.research.signature import sign_manifest
 from fairtrial.version import __version__
@@ -196,19 +197,31 @@ def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], ter
     journal = _stage_project(stage, project, runs, scrubber)
     stage.put(INSIDE.environment, _environments(runs))
     copy = Store(stage.folder / INSIDE.store)
-    with _kept_as_staged(stage):
+    with _kept_as_staged(stage), contextlib.chdir(project.paths.root):  # an analysis asks which project it is in
         found = {study: study_headlines(copy, study) for study in studies}
         recorded, stale = recorded_headlines(copy, journal, studies)
+        planned = _planned(stage, copy, studies)
         analyses = {study: _analysis(copy, study) for study in studies}
-    stage.put(INSIDE.headlines, as_json({"studies": found, "results": recorded}).encode())
+    headlines = {"studies": found, "registered": planned, "results": recorded}
+    stage.put(INSIDE.headlines, as_json(headlines).encode())
     for study, analysis in analyses.items():
         if analysis is not None:
             stage.put(INSIDE.analysis(study), scrubber.text(as_json(analysis.to_dict()).encode()))
             _stage_charts(stage, study, analysis, terms)
-    registered = sorted(name for name in stage.files if name.startswith(f"{INSIDE.registrations}/"))
-    text = report_text(project.artifact, found, recorded, analyses, registered)
+    text = report_text(project.artifact, headlines, analyses)
     stage.put(INSIDE.report, scrubber.text(text.encode()))
     return stale
+
+
+def _planned(stage: Stage, store: Store, studies: Sequence[str]) -> dict[str, Any]:
+    """The registered analysis of every registration that fixes one and whose runs are here."""
+    found = {}
+    for path in sorted((stage.folder / INSIDE.registrations).glob("*.json")):
+        with contextlib.suppress(FairtrialError):
+            registration = read_registration(path)
+            if registration.study in studies:
+                found[registration.sha256] = plan_headlines(store, path)
+    return found
 
 
 @contextlib.contextmanager

@@ -2,41 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Mapping
 from typing import Any
 
 from fairtrial.api.analysis import Analysis
-from fairtrial.core.words import counted, shown_interval, shown_p, shown_value
+from fairtrial.core.words import shown_interval, shown_p, shown_value
 from fairtrial.report.documents import as_markdown
 from fairtrial.research.artifact import Artifact
 
 MOST_ROWS = 40
 
 
-def report_text(
-    artifact: Artifact, studies: Mapping[str, Mapping[str, Any]], results: Sequence[Mapping[str, Any]],
-    analyses: Mapping[str, Analysis | None], registered: Sequence[str],
-) -> str:  # fmt: skip
+def report_text(artifact: Artifact, headlines: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
     """Every number in it is computed from the runs of the bundle, and checked again by `fairtrial research verify`."""
     people = ", ".join(author.name for author in artifact.authors)
     parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, license {artifact.license}.\n"]
     if artifact.description:
         parts.append(f"{artifact.description}\n")
-    plans = [PurePosixPath(name).stem for name in registered if name.endswith(".json")]
-    parts.append(_registered(plans))
-    for study, found in studies.items():
+    if not headlines["registered"]:
+        parts.append("No analysis was registered before the runs: what follows is exploratory.\n")
+    for sha256, found in headlines["registered"].items():
+        parts += _registered(sha256, found)
+    for study, found in headlines["studies"].items():
         parts += _study(study, found, analyses.get(study))
-    for result in results:
+    for result in headlines["results"]:
         parts += _result(result)
     return "\n".join(parts)
 
 
-def _registered(plans: Sequence[str]) -> str:
-    if not plans:
-        return "Nothing was registered before the runs: what follows is exploratory.\n"
-    told = ", ".join(f"`{name[:12]}`" for name in plans)
-    return f"{counted(len(plans), 'registration')}: {told}; see `registrations/`.\n"
+def _registered(sha256: str, found: Mapping[str, Any]) -> list[str]:
+    parts = [f"## Registered analysis {sha256[:12]}\n", f"The plan is `registrations/{sha256}.json`.\n"]
+    if found.get("reason"):
+        return [*parts, f"It could not be followed: {found['reason']}.\n"]
+    rows = [_comparison(each) for each in found["comparisons"][:MOST_ROWS]]
+    return [*parts, f"Study {found['study']}, by `{found['metric']}`.\n", as_markdown(rows)]
 
 
 def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from math import isclose, isfinite
+from pathlib import Path
 from statistics import stdev
 from typing import Any
 
@@ -19,6 +20,7 @@ from fairtrial.analyse.sweeps import mean_of, pick_winner
 from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import as_planned, judge_arms
 from fairtrial.api.arms import LabTerms
+from fairtrial.api.by_plan import analyze_by_plan
 from fairtrial.api.context import account_of
 from fairtrial.api.cost_performance import cost_performance
 from fairtrial.api.gather import Gathered, Wanted, choose_arms, from_study
@@ -87,6 +89,19 @@ def comparison_numbers(found: Comparison) -> Document:
         "level": found.effect.level, "p_value": found.p_value, "adjusted_p": found.adjusted_p,
         "verdict": found.verdict.value, "reason": found.reason,
     }  # fmt: skip
+
+
+def plan_headlines(store: Store, registration: Path) -> Document:
+    """What the registered analysis gives: the numbers that the registration promised to report."""
+    try:
+        found = analyze_by_plan(registration, store=store.root)
+    except FairtrialError as error:
+        return {"reason": error.message}
+    arms = [
+        {"variant": a.variant, "planned": a.planned, "used": a.used, "mean": a.mean, "sd": a.sd} for a in found.arms
+    ]
+    compared = [comparison_numbers(each) for each in (*found.comparisons, *found.secondary)]
+    return _plain({"study": found.source, "metric": found.metric, "arms": arms, "comparisons": compared})
 
 
 def recorded_headlines(

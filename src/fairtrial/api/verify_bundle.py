@@ -15,10 +15,17 @@ from typing import Any
 
 import orjson
 
-from fairtrial.api.headlines import TOLERANCE, count_numbers, differences, result_headlines, study_headlines
+from fairtrial.api.headlines import (
+    TOLERANCE,
+    count_numbers,
+    differences,
+    plan_headlines,
+    result_headlines,
+    study_headlines,
+)
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError
-from fairtrial.core.paths import BundlePaths
+from fairtrial.core.paths import BundlePaths, RegistrationPaths
 from fairtrial.core.runs import Run
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store
@@ -84,15 +91,25 @@ def _begins_like_a_zip(path: Path) -> bool:
         return False
 
 
-def verify_bundle(path: str | os.PathLike[str], *, trust: str | None = None, watch: Watch = quiet) -> CheckedBundle:
-    """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused."""
+def verify_bundle(
+    path: str | os.PathLike[str],
+    *,
+    trust: str | None = None,
+    published: str | os.PathLike[str] | None = None,
+    watch: Watch = quiet,
+) -> CheckedBundle:
+    """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
+
+    `trust`: the public key that it must be signed with. `published`: an anchor of a registration that others kept.
+    """
     path = Path(path)
     key = read_trusted(trust) if trust is not None else None
     if not path.exists():
         raise UserError(f"no bundle {path}")
     with tempfile.TemporaryDirectory(prefix="fairtrial-verify-") as folder:
         found, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
-        return _check(path, BundlePaths(Path(folder)), found, container, key)
+        place = None if published is None else Path(published)
+        return _check(path, BundlePaths(Path(folder)), found, container, key, place)
 
 
 def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
@@ -123,8 +140,9 @@ def _files_below(root: Path) -> Iterator[str]:
 
 
 def _check(
-    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str], key: str | None
-) -> CheckedBundle:
+    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str], key: str | None,
+    published: Path | None,
+) -> CheckedBundle:  # fmt: skip
     name = str(INSIDE.manifest)
     if name not in found:
         raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
@@ -140,7 +158,7 @@ def _check(
     checks += signed
     runs, unreadable = _runs(Store(paths.store))
     checks.append(_told("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
-    registered = _registrations(paths, runs, key)
+    registered = _registrations(paths, runs, key, published)
     checks += [
         Check(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
         for each in registered for check in each.checks
@@ -195,15 +213,17 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
     return sorted(found, key=lambda run: run.name), sorted(problems)
 
 
-def _registrations(paths: BundlePaths[Path], runs: Sequence[Run], key: str | None) -> list[Checked]:
+def _registrations(
+    paths: BundlePaths[Path], runs: Sequence[Run], key: str | None, published: Path | None
+) -> list[Checked]:  # fmt: skip
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
     found = []
     folder = paths.registrations
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        first = verify_registration(path, trust=key)
+        first = verify_registration(path, trust=key, published=published)
         study = first.registration.study if first.registration else None
         began = [Began(run.name, float(run.metadata["timings"]["created"])) for run in runs if run.study == study]
-        found.append(verify_registration(path, trust=key, runs=began) if began else first)
+        found.append(verify_registration(path, trust=key, runs=began, published=published) if began else first)
     return found
 
 
@@ -211,7 +231,7 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
     """The claimed numbers, each computed again from the raw series."""
     try:
         said = orjson.loads(paths.headlines.read_bytes())
-        claimed, results = dict(said["studies"]), list(said["results"])
+        claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
     except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
         return [Check("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")], 0
     store, checks, numbers = Store(paths.store), [], 0
@@ -223,6 +243,15 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             continue
         checks.append(_same(label, claimed[study], _computed(study_headlines, store, study)))
         numbers += count_numbers(claimed[study])
+    registered = {path.stem for path in paths.registrations.glob("*.json")}
+    for sha256, numbers_said in sorted(plans.items()):
+        label = f"registered analysis {sha256[:12]}"
+        if sha256 not in registered:
+            checks.append(Check(label, False, "its registration is not in the bundle"))
+            continue
+        plan = RegistrationPaths(paths.registrations).registration(sha256)
+        checks.append(_same(label, numbers_said, _computed(plan_headlines, store, plan)))
+        numbers += count_numbers(numbers_said)
     for at, result in enumerate(results, 1):
         asked = result.get("asked") if isinstance(result, dict) else None
         if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):

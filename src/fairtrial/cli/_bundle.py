@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_own_output
+from fairtrial.cli._registration_text import MARKS
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
 from fairtrial.core.words import counted
 
@@ -73,12 +74,12 @@ def _show_bundle(console: Console, found: Bundled) -> None:
     console.print(f"Check it with: fairtrial research verify {found.path}", markup=False)
 
 
-def verify_one_bundle(out: Output, path: Path, trust: str | None) -> int:
+def verify_one_bundle(out: Output, path: Path, trust: str | None, published: str | None) -> int:
     """Exit code 3 where anything does not fit."""
     from fairtrial.api.verify_bundle import verify_bundle
 
     with _progress(out, "verifying") as watch:
-        found = verify_bundle(path, trust=trust, watch=watch)
+        found = verify_bundle(path, trust=trust, published=published, watch=watch)
     out.give(found.to_dict(), [check.to_dict() for check in found.checks], lambda console: _show_checks(console, found))
     return EXIT_OK if found.intact else EXIT_CHECK
 
@@ -86,10 +87,9 @@ def verify_one_bundle(out: Output, path: Path, trust: str | None) -> int:
 def _show_checks(console: Console, found: CheckedBundle) -> None:
     console.print(f"{found.path}: {found.sentence}", style="bold", markup=False)
     console.print()
-    marks = {True: "✓", False: "✗", None: "–"}
     for check in found.checks:
         style = "red" if check.ok is False else ""
-        console.print(f"  {marks[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
+        console.print(f"  {MARKS[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
     for note in found.notes:
         console.print(note, markup=False)
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
 ENGINES = ("local", "ray", "slurm", "skypilot")
+PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
@@ -85,6 +86,7 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
         is_flag=True,
         help="Train runs together where that is faster; no number changes.",
     ),
+    click.Option(["--plan"], metavar="REGISTRATION", help=PLAN_HELP),
     click.Option(["--detach"], is_flag=True, help="Leave it running and come back: see runs watch."),
     click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
 )
@@ -161,7 +163,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.launch import dry_run, launch
 
     if flags["dry_run"]:
-        _give_dry_run(out, dry_run(study, store=out.store))
+        _give_dry_run(out, dry_run(study, store=out.store, plan=flags["plan"]))
         return EXIT_OK
     out.name_store()
     if flags["detach"]:
@@ -184,6 +186,7 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
         hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
         retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
+        plan=flags["plan"],
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -17,6 +18,7 @@ from fairtrial.core.paths import NOT_CODE
 
 CODE = (":/", *(f":(top,exclude,glob){pattern}" for pattern in NOT_CODE))
 """What git is asked about: everything but what a project writes about itself."""
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn", "peft", "transformers")
 
 
@@ -44,6 +46,8 @@ def _untracked(folder: Path) -> bytes:
 
 def changed_files(folder: Path, before: str, after: str) -> list[str] | None:
     """The files of code that differ between two commits; None where git cannot say."""
+    if not all(_COMMIT.fullmatch(commit) for commit in (before, after)):  # what others wrote is no option of git
+        return None
     names = git_output(folder, "diff", "--name-only", "-z", before, after, "--", *CODE)
     return None if names is None else [name for name in names.split("\0") if name]
 

@@ -24,12 +24,22 @@ def _add(a: Point, b: Point) -> Point:
     return e * f % P, g * h % P, f * g % P, e * h % P
 
 
-def _times(factor: int, point: Point) -> Point:
+def _double(a: Point) -> Point:
+    xx, yy, zz = a[0] * a[0] % P, a[1] * a[1] % P, 2 * a[2] * a[2] % P
+    h, g = xx + yy, xx - yy
+    e, f = h - (a[0] + a[1]) ** 2, zz + g
+    return e * f % P, g * h % P, f * g % P, e * h % P
+
+
+def _sum_of_products(first: int, a: Point, second: int, b: Point) -> Point:
+    """first·a + second·b, bit by bit for both at once."""
+    both = _add(a, b)
     total: Point = (0, 1, 1, 0)
-    while factor:
-        if factor & 1:
-            total = _add(total, point)
-        point, factor = _add(point, point), factor >> 1
+    for bit in range(max(first.bit_length(), second.bit_length()) - 1, -1, -1):
+        total = _double(total)
+        chosen = first >> bit & 1, second >> bit & 1
+        if any(chosen):
+            total = _add(total, both if all(chosen) else a if chosen[0] else b)
     return total
 
 
@@ -63,5 +73,6 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
         return False
     challenge = int.from_bytes(hashlib.sha512(signature[:32] + public_key + message).digest(), "little") % ORDER
     assert _BASE is not None
-    left, right = _times(response, _BASE), _add(commitment, _times(challenge, key))
-    return all((left[i] * right[2] - right[i] * left[2]) % P == 0 for i in (0, 1))
+    minus_key = P - key[0], key[1], 1, P - key[3]
+    found = _sum_of_products(response, _BASE, challenge, minus_key)
+    return all((found[i] - commitment[i] * found[2]) % P == 0 for i in (0, 1))

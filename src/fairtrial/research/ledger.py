@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -97,6 +98,7 @@ def _row(line: bytes) -> dict[str, Any] | None:
         return None
     fits = isinstance(row, dict) and row.keys() == KEYS and isinstance(row["about"], dict)
     fits = fits and type(row["entry"]) is int and isinstance(row["time"], int | float)
+    fits = fits and re.fullmatch(r"[0-9a-f]{64}", str(row["registration"])) is not None
     fits = fits and all(isinstance(row[key], str) for key in KEYS - {"about", "entry", "time"})
     return row if fits and canonical_json(row) == line else None
 

@@ -47,7 +47,10 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         path = folder.registration(sha256)
         _write_once(folder, sha256, spell(whole, sha256, signer.sign(signed_text(sha256))))
         kind = ledger.AMENDED if amends else ledger.REGISTERED
-        about = {"amends": amends} if amends else {}
+        about = {
+            **({"amends": amends} if amends else {}),
+            **({"study": study["name"]} if (study := plan["study"]) else {}),
+        }
         entry = ledger.append(folder, kind, sha256, time=now, signer=signer, about=about)
         told = _anchor(project, sha256, anchor, signer) if anchor else None
     return Registered(read_registration(path), entry.number, signer.public, told)

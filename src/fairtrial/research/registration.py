@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CheckFailed, UserError
+from fairtrial.core.paths import is_name
 from fairtrial.core.schema import REGISTRATION_SCHEMA
 from fairtrial.research.seeds import SEEDS, derive_seeds
 
@@ -24,6 +25,14 @@ PLAN_KEYS = {
     "amends", "analysis", "artifact", "basis", "code", "command", "exclusions", "hypothesis", "late", "methods",
     "seeds", "signer", "stopping_rule", "study", "time",
 }  # fmt: skip
+STUDY_KEYS = {"arms", "name", "recipe", "recipe_sha256"}
+ARM_KEYS = {"data", "declared", "identity", "options"}
+SEEDS_KEYS = {"count", "derived", "given", "list"}
+ANALYSIS_KEYS = {
+    "alpha", "candidates", "control", "direction", "family", "method", "metrics", "resamples", "seed", "sesoi", "side",
+    "summary", "unpaired",
+}  # fmt: skip
+SUMMARY_KEYS = {"percent", "percent_window", "points", "threshold", "type", "window"}
 LAST_MOMENT = 253402300800.0
 """The year 10000, which calendars here do not know."""
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -113,14 +122,30 @@ def _is_plan(plan: Any) -> bool:
     """Whether it has the parts that readers rely on, each of its kind."""
     if not isinstance(plan, dict) or plan.keys() != PLAN_KEYS:
         return False
-    executable = [plan[key] for key in ("study", "seeds", "analysis")]
-    kind = type(None) if plan["basis"] == TEXT_ONLY else dict
+    executable = (plan["study"], plan["seeds"], plan["analysis"])
+    fits = executable == (None, None, None) if plan["basis"] == TEXT_ONLY else _is_executable(*executable)
     return (
-        bool(_SHA256.fullmatch(str(plan["signer"]))) and all(isinstance(each, kind) for each in executable)
+        bool(_SHA256.fullmatch(str(plan["signer"]))) and fits
         and _is_moment(plan["time"]) and isinstance(plan["late"], list) and isinstance(plan["exclusions"], list)
         and all(isinstance(run, dict) and run.keys() == {"run", "began"} and _is_moment(run["began"])
                 for run in plan["late"])
         and all(isinstance(plan[key], dict) for key in ("artifact", "code"))
+    )  # fmt: skip
+
+
+def _is_executable(study: Any, seeds: Any, analysis: Any) -> bool:
+    if not all(isinstance(part, dict) for part in (study, seeds, analysis)):
+        return False
+    keys = (study.keys(), seeds.keys(), analysis.keys()) == (STUDY_KEYS, SEEDS_KEYS, ANALYSIS_KEYS)
+    if not keys or not isinstance(study["arms"], dict) or not isinstance(analysis["summary"], dict):
+        return False
+    listed = seeds["list"]
+    return (
+        all(is_name(name) for name in (study["name"], *study["arms"]))
+        and all(isinstance(arm, dict) and arm.keys() == ARM_KEYS for arm in study["arms"].values())
+        and analysis["summary"].keys() == SUMMARY_KEYS and type(seeds["count"]) is int and seeds["count"] > 0
+        and (listed is None if seeds["derived"] is True else isinstance(listed, list) and len(listed) == seeds["count"])
+        and all(type(seed) is int for seed in listed or ())
     )  # fmt: skip
 
 
