@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -51,3 +52,60 @@ def text_plan(**changed: Any) -> dict[str, Any]:
 @pytest.fixture
 def registered(project: ProjectPaths, signer: Signer) -> Registered:
     return register(project, text_plan(), signer, anchor=None)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A project with a registered study, a recorded sweep and an added file, and its bundle."""
+
+    root: Path
+    bundle: Path
+
+    @property
+    def artifact(self) -> Path:
+        return self.root / "artifact.yaml"
+
+
+STUDY = """\
+study: tea  # milk first, or tea first?
+recipe: fake
+options: {steps: 8, eval_every: 4, checkpoint_every: 0}
+variants: {tea: {}, milk: {effect: 0.03}}
+seeds: 3
+sesoi: 0.01
+"""
+
+
+@pytest.fixture(scope="session")
+def made(tmp_path_factory: pytest.TempPathFactory, key: Path, signer: Signer) -> Made:
+    """Made once by the commands that a person types; nobody may change it."""
+    from fairtrial.cli.app import run
+
+    root = tmp_path_factory.mktemp("made") / "project"
+    root.mkdir()
+    words = ["--id", "tea", "--title", "Milk & tea", "--type", "experiment", "--license", "CC-BY-4.0"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.delenv("FAIRTRIAL_STORE", raising=False)
+        patch.setenv(KEY_VARIABLE, str(key))
+        assert run(["research", "init", *words, "--author", "Ada Lovelace", "--date", "2026-01-02"]) == 0
+        (root / "tea.yaml").write_text(STUDY)
+        said = ["--hypothesis", "Milk first is better.", "--methods", "Launch, then analyze --plan."]
+        assert (
+            run(["research", "preregister", "artifact.yaml", *said, "--study", "tea.yaml", "--derive-seeds", "3"]) == 0
+        )
+        assert run(["launch", "tea.yaml", "--quiet"]) == 0
+        sweep = ["--param", "effect=0,0.02", "--runs", "2", "--steps", "4", "--eval-every", "0"]
+        assert run(["sweep", "fake", *sweep, "--study", "cups", "--quiet"]) == 0
+        (root / "notes.txt").write_text("Eight cups were tasted.\n")
+        assert run(["research", "add", "notes.txt"]) == 0
+        assert run(["research", "bundle", "--zip", "--no-charts", "--quiet"]) == 0
+    return Made(root, root / "tea-0.1.0.zip")
+
+
+@pytest.fixture
+def in_project(made: Made, monkeypatch: pytest.MonkeyPatch) -> Made:
+    """A person who works in the made project, with no store but its own."""
+    monkeypatch.delenv("FAIRTRIAL_STORE", raising=False)
+    monkeypatch.chdir(made.root)
+    return made

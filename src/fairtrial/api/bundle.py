@@ -22,7 +22,7 @@ from fairtrial.api.analysis import Analysis
 from fairtrial.api.analyze import analyze
 from fairtrial.api.artifact import Project, file_in, load_project
 from fairtrial.api.bundle_report import report_text
-from fairtrial.api.headlines import plan_headlines, recorded_headlines, study_headlines
+from fairtrial.api.headlines import TOLERANCE, plan_headlines, recorded_headlines, study_headlines
 from fairtrial.api.plots import main_chart, write_plots
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError, unknown
@@ -37,6 +37,7 @@ from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.journal import added_files, read_journal
 from fairtrial.research.keys import load_signer
 from fairtrial.research.manifest import Excluded, Manifest
+from fairtrial.research.notebook import notebook
 from fairtrial.research.registration import read_registration
 from fairtrial.research.scrub import RULES, Scrubber, absolute_paths
 from fairtrial.research.signature import sign_manifest
@@ -208,6 +209,7 @@ def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], ter
         if analysis is not None:
             stage.put(INSIDE.analysis(study), scrubber.text(as_json(analysis.to_dict()).encode()))
             _stage_charts(stage, study, analysis, terms)
+    stage.put(INSIDE.notebook, notebook(project.artifact, headlines, runs=str(INSIDE.store), tolerance=TOLERANCE))
     text = report_text(project.artifact, headlines, analyses)
     stage.put(INSIDE.report, scrubber.text(text.encode()))
     return stale

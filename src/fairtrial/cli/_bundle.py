@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._output import Output, with_own_output
+from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.cli._registration_text import MARKS
-from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_USER, UsageError
 from fairtrial.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.bundle import Bundled
+    from fairtrial.api.deposit import Deposit
     from fairtrial.api.verify_bundle import CheckedBundle
     from fairtrial.research.archive import Watch
 
@@ -92,6 +93,63 @@ def _show_checks(console: Console, found: CheckedBundle) -> None:
         console.print(f"  {MARKS[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
     for note in found.notes:
         console.print(note, markup=False)
+
+
+@click.command("export")
+@click.argument("artifact", required=False)
+@click.option("--to", "kind", required=True, metavar="KIND", help="folder, markdown or notebook.")
+@click.option("--output", metavar="PATH", help="Where to write it.  [default: beside artifact.yaml]")
+@with_content
+@with_own_output
+def export_command(
+    out: Output, artifact: str | None, kind: str, output: str | None, studies: Sequence[str], checkpoints: bool,
+    charts: bool,
+) -> None:  # fmt: skip
+    """Write the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
+    from fairtrial.api.bundle import BundleTerms
+    from fairtrial.api.export import export
+
+    terms = BundleTerms(studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, tell=out.say)
+    path = export(artifact, to=kind, output=output, terms=terms)
+    document = {"path": str(path)}
+    out.give(document, [document], lambda console: console.print(f"Wrote {path}", markup=False))
+
+
+@click.command("deposit")
+@click.argument("bundle", metavar="BUNDLE.zip")
+@click.option("--sandbox", is_flag=True, help="Zenodo's sandbox, where everything is for trying out.")
+@click.option("--api", metavar="URL", help="Address of the API.  [default: $ZENODO_API, or Zenodo's]")
+@click.option("--yes", is_flag=True, help="Upload it now, as a draft; needs $ZENODO_TOKEN.")
+@with_output
+def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, yes: bool) -> int:
+    """Prepare the upload of a bundle to Zenodo; with a token and --yes, do it. Publishing is left to you.
+
+    Writes the metadata beside the bundle and prints the exact commands. Ends with 1 if nothing was uploaded.
+    """
+    from fairtrial.api.deposit import deposit
+    from fairtrial.research.zenodo import SANDBOX
+
+    if sandbox and api:
+        raise UsageError("--sandbox and --api exclude each other")
+    found = deposit(bundle, api=SANDBOX if sandbox else api, yes=yes)
+    out.give(found.to_dict(), list(found.files), lambda console: _show_deposit(console, found))
+    if found.draft is not None:
+        return EXIT_OK
+    click.echo(f"Error: nothing was uploaded: {found.why_not}", err=True)
+    return EXIT_USER
+
+
+def _show_deposit(console: Console, found: Deposit) -> None:
+    console.print(f"Wrote {found.metadata_file}: what {found.api} is told.", markup=False)
+    for file in found.files:
+        console.print(f"  {file['name']}, {file['bytes']:,} bytes, SHA-256 {file['sha256']}", markup=False)
+    if found.draft is not None:
+        console.print(f"Uploaded as draft {found.draft['id']}. It is not published: look at it and publish it at "
+                      f"{found.draft['page']}", markup=False)  # fmt: skip
+        return
+    console.print("Upload it with:", style="bold")
+    for line in found.commands:
+        console.out(f"  {line}", highlight=False)
 
 
 @contextlib.contextmanager

@@ -8,14 +8,14 @@ from typing import Any
 import click
 
 from fairtrial.cli._artifact import add_command, cite_command, init_command
-from fairtrial.cli._bundle import bundle_command, verify_one_bundle
+from fairtrial.cli._bundle import bundle_command, deposit_command, export_command, verify_one_bundle
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._source_options import TYPES, with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
 
 COMMAND_HELP = "The command line that makes the study, such as 'temperature --start 1 --end 4'."
 EXCLUDE_HELP = "Leave out runs for which this holds, such as 'wall_s > 3600'; repeat it for more."
-ORDER = ("init", "preregister", "add", "bundle", "verify", "cite")
+ORDER = ("init", "preregister", "add", "bundle", "verify", "cite", "export", "deposit")
 """The commands as they follow each other in a project."""
 METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 
@@ -101,6 +101,6 @@ def verify_command(out: Output, path: str, trust: str | None, published: str | N
     return EXIT_OK if checked.intact else EXIT_CHECK
 
 
-for each in (init_command, add_command, bundle_command, cite_command):
+for each in (init_command, add_command, bundle_command, cite_command, export_command, deposit_command):
     command.add_command(each)
 command.commands = {name: command.commands[name] for name in ORDER}

@@ -420,6 +420,10 @@ class BundlePaths(Generic[AnyPath]):
     def report(self) -> AnyPath:
         return self.root / "report" / "report.md"
 
+    @property
+    def notebook(self) -> AnyPath:
+        return self.root / "analysis.ipynb"
+
     def analysis(self, study: str) -> AnyPath:
         return self.root / "report" / study / "analysis.json"
 
