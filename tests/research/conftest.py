@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
+from fairtrial.api.preregister import Intent, preregister
 from fairtrial.core.paths import KEY_VARIABLE, ProjectPaths
+from fairtrial.plan.study import read_study
+from fairtrial.record.store import Store
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.register import Registered, register
 
@@ -51,3 +54,30 @@ def text_plan(**changed: Any) -> dict[str, Any]:
 @pytest.fixture
 def registered(project: ProjectPaths, signer: Signer) -> Registered:
     return register(project, text_plan(), signer, anchor=None)
+
+
+STUDY = """study: s
+recipe: fake
+options: {steps: 20}
+variants:
+  base: {}
+  new: {effect: 0.2, label: new}
+seeds: 3
+sesoi: 0.01
+"""
+
+
+@pytest.fixture
+def study(project: ProjectPaths) -> Path:
+    path = project.root / "s.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def register_study(
+    project: ProjectPaths, study: Path, store: Store, *, derive: int | None = None, intent: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Registered:  # fmt: skip
+    planned = Intent(study=read_study(study), derive=derive, **(intent or {}))
+    words = {"hypothesis": "new is better", "methods": "as in the study file"}
+    return preregister(project.artifact, **words, intent=planned, store=store.root, **settings)

@@ -182,13 +182,22 @@ def _refuse_late(study: str, before: Sequence[Mapping[str, Any]], *, late: bool)
 
 def _check_exclusions(rules: Sequence[str], cell: Cell) -> None:
     """A rule must be readable now. The values that a run ends with have names that only its runs know."""
-    known = {**excludable({}), "options": dict(cell.spec.options)}
+    known = {**excludable({}), "options": dict(cell.spec.options), "final": _NotKnownYet()}
     for rule in rules:
         try:
             check(rule, known)
         except UserError as error:
-            if not error.message.startswith("no 'final."):
-                raise UserError(f"--exclude: {error.message}", hint=error.hint) from None
+            raise UserError(f"--exclude: {error.message}", hint=error.hint) from None
+
+
+class _NotKnownYet(dict[str, None]):
+    """Values whose names are not known before there are runs: each is there, and unknown."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __missing__(self, _name: str) -> None:
+        return None
 
 
 def excludable(run: Mapping[str, Any]) -> dict[str, Any]:
