@@ -41,11 +41,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     yield ProjectPaths(root)
 
 
+CODE: dict[str, Any] = {"git_commit": None, "git_dirty": None, "git_dirty_hash": None, "versions": {}}
+
+
 def text_plan(**changed: Any) -> dict[str, Any]:
     """The shortest plan there is."""
     plan = {
         "amends": None, "analysis": None, "artifact": {"id": "tea", "sha256": "0" * 64}, "basis": "text only",
-        "code": {"git_commit": None}, "command": None, "exclusions": [], "hypothesis": "Milk first is better.",
+        "code": CODE, "command": None, "exclusions": [], "hypothesis": "Milk first is better.",
         "late": [], "methods": "Eight cups.", "seeds": None, "stopping_rule": "fixed", "study": None,
     }  # fmt: skip
     return {**plan, **changed}

@@ -56,7 +56,7 @@ def test_the_plan_holds_every_option_resolved(project: ProjectPaths, study: Path
     plan = register_study(project, study, store).registration.plan
     arms = plan["study"]["arms"]
     assert arms["new"]["options"]["noise"] == 0.02 and arms["new"]["options"]["effect"] == 0.2
-    assert plan["seeds"] == {"count": 3, "derived": False, "list": [1072, 2043, 3014], "given": 3}
+    assert plan["seeds"] == {"count": 3, "derived": False, "listed": [1072, 2043, 3014], "given": 3}
     assert plan["analysis"]["metrics"] == ["report_accuracy"] and plan["analysis"]["direction"] == "max"
     assert plan["analysis"]["summary"]["type"] == "last" and plan["analysis"]["sesoi"] == 0.01
     assert plan["artifact"] == {"id": "tea", "sha256": file_hash(project.artifact)}

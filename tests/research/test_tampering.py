@@ -178,7 +178,7 @@ def test_nothing_is_added_to_a_ledger_that_was_changed(
     ("content", "said"),
     [
         (b"study: s\n", "is not a registration"), (b"[1]", "is not a registration"), (b"{}", "is not a registration"),
-        (b'{"fairtrial":"registration","schema":2}', "schema 2"), (b"\xff\xfe", "is not a registration"),
+        (b'{"fairtrial":"registration","schema":2}', "another version"), (b"\xff\xfe", "is not a registration"),
         (b"[" * 100_000, "is not a registration"),
     ],
 )  # fmt: skip
@@ -189,6 +189,13 @@ def test_what_is_no_registration_is_refused_in_one_sentence(tmp_path: Path, cont
     assert not checked.intact and said in checked.sentence
     with pytest.raises(UserError, match=r"file\.json"):
         read_registration(path)
+
+
+def test_what_nobody_could_read_is_not_registered(project: ProjectPaths, signer: Signer) -> None:
+    for changed in ({"basis": "study"}, {"late": None}, {"code": {}}, {"more": 1}):
+        with pytest.raises(UserError, match="is not as expected"):
+            register(project, text_plan(**changed), signer, anchor=None)
+    assert not read_ledger(project.registrations).entries and not list(project.registrations.root.glob("*.json"))
 
 
 def test_a_registration_that_was_cut_off_is_called_so(registered: Registered) -> None:

@@ -31,8 +31,9 @@ from fairtrial.record.store import Store, open_store
 from fairtrial.research.anchors import KINDS
 from fairtrial.research.deviations import FIXED
 from fairtrial.research.keys import load_signer
+from fairtrial.research.plan_schema import TEXT_ONLY
 from fairtrial.research.register import Registered, register
-from fairtrial.research.registration import TEXT_ONLY, NotARegistration, read_registration
+from fairtrial.research.registration import NotARegistration, read_registration
 from fairtrial.research.verify import Began, Checked, verify_registration
 
 __all__ = ["Intent", "Registered", "preregister", "verify"]
@@ -132,7 +133,7 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
             "arms": {cell.spec.variant: _arm(cell, study) for cell in cells},
         },
         "seeds": {
-            "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "list": seeds,
+            "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "listed": seeds,
             "given": study.seeds,
         },
         "analysis": _analysis(intent, study, recipe),
