@@ -244,6 +244,8 @@ def test_a_git_tag_carries_the_order_as_far_as_others_have_it(
     before = git_state(Path.cwd())
     done = register_study(project, study, store, anchor="git-tag")
     assert git_state(Path.cwd()) == before  # a registration is no change to the code
+    (project.registrations.root / "code.py").write_text("pass")
+    assert git_state(Path.cwd()) != before
     found = done.registration
     assert done.anchor and done.anchor["proves"].startswith("Push the tag")
     make(store, "fake", study="s", variant="base", seed=1072, steps=20)

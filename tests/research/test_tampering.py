@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -229,6 +232,23 @@ def test_the_order_is_by_the_clock_and_runs_before_it_are_named(registered: Regi
     order = {c.name: c for c in verify_registration(path, runs=[Began("s/a.seed1", at + 9)]).checks}["order"]
     assert order.ok and order.detail.endswith("by the author's clock")
     assert "s/a.seed1 began" in mismatches(path, runs=[Began("s/a.seed1", at - 9), Began("s/a.seed2", at + 9)])["order"]
+
+
+def test_many_who_register_at_once_make_one_chain(project: ProjectPaths, signer: Signer) -> None:
+    with ThreadPoolExecutor(6) as workers:
+        done = list(workers.map(lambda n: register(project, text_plan(methods=f"{n}"), signer, anchor=None), range(12)))
+    assert sorted(each.entry for each in done) == list(range(1, 13))
+    assert all(verify_registration(each.registration.path).intact for each in done)
+
+
+def test_a_checker_needs_no_package_for_signatures(registered: Registered) -> None:
+    code = (
+        "import sys; from pathlib import Path; from fairtrial.research.verify import verify_registration as verify\n"
+        "print(verify(Path(sys.argv[1])).sentence, 'cryptography' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(registered.registration.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "intact, signer unknown False"
 
 
 def test_an_amendment_must_follow_what_it_amends(project: ProjectPaths, signer: Signer, registered: Registered) -> None:

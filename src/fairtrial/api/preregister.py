@@ -18,7 +18,7 @@ from fairtrial.api.registered import arms_of
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, UserError, unknown
 from fairtrial.core.expressions import check
-from fairtrial.core.paths import ProjectPaths, RunPaths
+from fairtrial.core.paths import ARTIFACT, ProjectPaths, RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import likely_direction
@@ -93,6 +93,8 @@ def preregister(
 
 
 def _artifact(path: Path) -> dict[str, Any]:
+    if path.name != ARTIFACT:
+        raise UserError(f"a project is described in {ARTIFACT}, not in {path.name}", hint="Name that file.")
     content = read_mapping(path, hint="Make one with: fairtrial research init")
     if not isinstance(content.get("id"), str):
         raise UserError(f"{path} has no id", hint="Make one with: fairtrial research init")
