@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from fairtrial.api.preregister import Intent, preregister
 from fairtrial.core.paths import KEY_VARIABLE, ProjectPaths
+from fairtrial.plan.study import read_study
+from fairtrial.record.store import Store
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.register import Registered, register
 
@@ -39,11 +42,14 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project
     yield ProjectPaths(root)
 
 
+CODE: dict[str, Any] = {"git_commit": None, "git_dirty": None, "git_dirty_hash": None, "versions": {}}
+
+
 def text_plan(**changed: Any) -> dict[str, Any]:
     """The shortest plan there is."""
     plan = {
         "amends": None, "analysis": None, "artifact": {"id": "tea", "sha256": "0" * 64}, "basis": "text only",
-        "code": {"git_commit": None}, "command": None, "exclusions": [], "hypothesis": "Milk first is better.",
+        "code": CODE, "command": None, "exclusions": [], "hypothesis": "Milk first is better.",
         "late": [], "methods": "Eight cups.", "seeds": None, "stopping_rule": "fixed", "study": None,
     }  # fmt: skip
     return {**plan, **changed}
@@ -52,6 +58,33 @@ def text_plan(**changed: Any) -> dict[str, Any]:
 @pytest.fixture
 def registered(project: ProjectPaths, signer: Signer) -> Registered:
     return register(project, text_plan(), signer, anchor=None)
+
+
+STUDY = """study: s
+recipe: fake
+options: {steps: 20}
+variants:
+  base: {}
+  new: {effect: 0.2, label: new}
+seeds: 3
+sesoi: 0.01
+"""
+
+
+@pytest.fixture
+def study(project: ProjectPaths) -> Path:
+    path = project.root / "s.yaml"
+    path.write_text(STUDY)
+    return path
+
+
+def register_study(
+    project: ProjectPaths, study: Path, store: Store, *, derive: int | None = None, intent: dict[str, Any] | None = None,
+    **settings: Any,
+) -> Registered:  # fmt: skip
+    planned = Intent(study=read_study(study), derive=derive, **(intent or {}))
+    words = {"hypothesis": "new is better", "methods": "as in the study file"}
+    return preregister(project.artifact, **words, intent=planned, store=store.root, **settings)
 
 
 @dataclass(frozen=True)
@@ -66,7 +99,7 @@ class Made:
         return self.root / "artifact.yaml"
 
 
-STUDY = """\
+TEA = """\
 study: tea  # milk first, or tea first?
 recipe: fake
 options: {steps: 8, eval_every: 4, checkpoint_every: 0}
@@ -89,7 +122,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, key: Path, signer: Signer) ->
         patch.delenv("FAIRTRIAL_STORE", raising=False)
         patch.setenv(KEY_VARIABLE, str(key))
         assert run(["research", "init", *words, "--author", "Ada Lovelace", "--date", "2026-01-02"]) == 0
-        (root / "tea.yaml").write_text(STUDY)
+        (root / "tea.yaml").write_text(TEA)
         said = ["--hypothesis", "Milk first is better.", "--methods", "Launch, then analyze --plan."]
         assert (
             run(["research", "preregister", "artifact.yaml", *said, "--study", "tea.yaml", "--derive-seeds", "3"]) == 0

@@ -174,7 +174,10 @@ MANY = [{"family": "O'Neil & Sons"}, {"family": "van Beethoven", "given": "Ludwi
 def test_bibtex_is_escaped_and_keeps_names_in_one_piece() -> None:
     text = bibtex(artifact(authors=MANY))
     assert r"title = {{Milk \& tea: 100 \% \{true\}}}" in text
-    assert r"author = {{O'Neil \& Sons} and {van Beethoven}, Ludwig and Curie, Marie Skłodowska and Sartre, Jean-Paul}" in text
+    assert (
+        r"author = {{O'Neil \& Sons} and {van Beethoven}, Ludwig and Curie, Marie Skłodowska and Sartre, Jean-Paul}"
+        in text
+    )
     assert text.count("{") - text.count(r"\{") == text.count("}") - text.count(r"\}")
     assert "year = {2026}" in text and "doi" not in text
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -178,7 +181,7 @@ def test_nothing_is_added_to_a_ledger_that_was_changed(
     ("content", "said"),
     [
         (b"study: s\n", "is not a registration"), (b"[1]", "is not a registration"), (b"{}", "is not a registration"),
-        (b'{"fairtrial":"registration","schema":2}', "schema 2"), (b"\xff\xfe", "is not a registration"),
+        (b'{"fairtrial":"registration","schema":2}', "another version"), (b"\xff\xfe", "is not a registration"),
         (b"[" * 100_000, "is not a registration"),
     ],
 )  # fmt: skip
@@ -189,6 +192,13 @@ def test_what_is_no_registration_is_refused_in_one_sentence(tmp_path: Path, cont
     assert not checked.intact and said in checked.sentence
     with pytest.raises(UserError, match=r"file\.json"):
         read_registration(path)
+
+
+def test_what_nobody_could_read_is_not_registered(project: ProjectPaths, signer: Signer) -> None:
+    for changed in ({"basis": "study"}, {"late": None}, {"code": {}}, {"more": 1}):
+        with pytest.raises(UserError, match="is not as expected"):
+            register(project, text_plan(**changed), signer, anchor=None)
+    assert not read_ledger(project.registrations).entries and not list(project.registrations.root.glob("*.json"))
 
 
 def test_a_registration_that_was_cut_off_is_called_so(registered: Registered) -> None:
@@ -222,6 +232,23 @@ def test_the_order_is_by_the_clock_and_runs_before_it_are_named(registered: Regi
     order = {c.name: c for c in verify_registration(path, runs=[Began("s/a.seed1", at + 9)]).checks}["order"]
     assert order.ok and order.detail.endswith("by the author's clock")
     assert "s/a.seed1 began" in mismatches(path, runs=[Began("s/a.seed1", at - 9), Began("s/a.seed2", at + 9)])["order"]
+
+
+def test_many_who_register_at_once_make_one_chain(project: ProjectPaths, signer: Signer) -> None:
+    with ThreadPoolExecutor(6) as workers:
+        done = list(workers.map(lambda n: register(project, text_plan(methods=f"{n}"), signer, anchor=None), range(12)))
+    assert sorted(each.entry for each in done) == list(range(1, 13))
+    assert all(verify_registration(each.registration.path).intact for each in done)
+
+
+def test_a_checker_needs_no_package_for_signatures(registered: Registered) -> None:
+    code = (
+        "import sys; from pathlib import Path; from fairtrial.research.verify import verify_registration as verify\n"
+        "print(verify(Path(sys.argv[1])).sentence, 'cryptography' in sys.modules)"
+    )
+    command = [sys.executable, "-c", code, str(registered.registration.path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "intact, signer unknown False"
 
 
 def test_an_amendment_must_follow_what_it_amends(project: ProjectPaths, signer: Signer, registered: Registered) -> None:

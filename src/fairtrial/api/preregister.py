@@ -18,7 +18,7 @@ from fairtrial.api.registered import arms_of
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, UserError, unknown
 from fairtrial.core.expressions import check
-from fairtrial.core.paths import ProjectPaths, RunPaths
+from fairtrial.core.paths import ARTIFACT, ProjectPaths, RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import likely_direction
@@ -31,8 +31,9 @@ from fairtrial.record.store import Store, open_store
 from fairtrial.research.anchors import KINDS
 from fairtrial.research.deviations import FIXED
 from fairtrial.research.keys import load_signer
+from fairtrial.research.plan_schema import TEXT_ONLY
 from fairtrial.research.register import Registered, register
-from fairtrial.research.registration import TEXT_ONLY, NotARegistration, read_registration
+from fairtrial.research.registration import NotARegistration, read_registration
 from fairtrial.research.verify import Began, Checked, verify_registration
 
 __all__ = ["Intent", "Registered", "preregister", "verify"]
@@ -92,6 +93,8 @@ def preregister(
 
 
 def _artifact(path: Path) -> dict[str, Any]:
+    if path.name != ARTIFACT:
+        raise UserError(f"a project is described in {ARTIFACT}, not in {path.name}", hint="Name that file.")
     content = read_mapping(path, hint="Make one with: fairtrial research init")
     if not isinstance(content.get("id"), str):
         raise UserError(f"{path} has no id", hint="Make one with: fairtrial research init")
@@ -132,7 +135,7 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
             "arms": {cell.spec.variant: _arm(cell, study) for cell in cells},
         },
         "seeds": {
-            "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "list": seeds,
+            "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "listed": seeds,
             "given": study.seeds,
         },
         "analysis": _analysis(intent, study, recipe),
@@ -182,13 +185,22 @@ def _refuse_late(study: str, before: Sequence[Mapping[str, Any]], *, late: bool)
 
 def _check_exclusions(rules: Sequence[str], cell: Cell) -> None:
     """A rule must be readable now. The values that a run ends with have names that only its runs know."""
-    known = {**excludable({}), "options": dict(cell.spec.options)}
+    known = {**excludable({}), "options": dict(cell.spec.options), "final": _NotKnownYet()}
     for rule in rules:
         try:
             check(rule, known)
         except UserError as error:
-            if not error.message.startswith("no 'final."):
-                raise UserError(f"--exclude: {error.message}", hint=error.hint) from None
+            raise UserError(f"--exclude: {error.message}", hint=error.hint) from None
+
+
+class _NotKnownYet(dict[str, None]):
+    """Values whose names are not known before there are runs: each is there, and unknown."""
+
+    def __contains__(self, _name: object) -> bool:
+        return True
+
+    def __missing__(self, _name: str) -> None:
+        return None
 
 
 def excludable(run: Mapping[str, Any]) -> dict[str, Any]:

@@ -164,15 +164,9 @@ def store_words(given: Place) -> str:
     return "" if store_address(given) == store_address() else f" --store {shlex.quote(str(given))}"
 
 
-def is_name(name: object) -> bool:
-    """Whether a study or variant can have this name, which becomes a folder."""
-    fits = isinstance(name, str) and _NAME.fullmatch(name) is not None
-    return fits and not str(name).endswith(" ") and len(str(name)) <= LONGEST_NAME
-
-
 def check_name(kind: str, name: str) -> str:
-    """Say clearly when a name cannot be a folder."""
-    if not is_name(name):
+    """A study or variant name becomes a folder: say clearly when it cannot."""
+    if not _NAME.fullmatch(name) or name.endswith(" ") or len(name) > LONGEST_NAME:
         raise UserError(
             f"{kind} name {name!r} cannot be a folder name",
             hint="Use A–Z, a–z, digits, spaces and . _ + = , @ -, beginning with a letter or digit, "
@@ -475,7 +469,13 @@ class RegistrationPaths:
         return self.root / f"{sha256}.anchor.txt"
 
 
-NOT_CODE = tuple(f"**/{name}" for name in (ARTIFACT, "artifact.journal.jsonl", "CITATION.cff", "registrations/**"))
+NOT_CODE = tuple(
+    f"**/{name}"
+    for name in (
+        ARTIFACT, "artifact.journal.jsonl", "CITATION.cff", "registrations/ledger.jsonl", "registrations/*.anchor.txt",
+        f"registrations/{'[0-9a-f]' * 64}.json",
+    )
+)  # fmt: skip
 """What a project writes about itself, as git globs: it does not change what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"

@@ -6,14 +6,15 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.paths import ProjectPaths, RegistrationPaths
+from fairtrial.core.paths import ProjectPaths
 from fairtrial.research import ledger
 from fairtrial.research.anchors import FILE, GIT_TAG, PROVES, make_file, make_tag
 from fairtrial.research.keys import Signer
-from fairtrial.research.registration import Registration, plan_hash, read_registration, signed_text, spell
+from fairtrial.research.registration import Registration, parse, plan_hash, signed_text, spell
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,9 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         whole = {**plan, "signer": signer.public, "time": now}
         sha256 = plan_hash(whole)
         path = folder.registration(sha256)
-        _write_once(folder, sha256, spell(whole, sha256, signer.sign(signed_text(sha256))))
+        content = spell(whole, sha256, signer.sign(signed_text(sha256)))
+        found = parse(content, path)  # what nobody could read must not be listed
+        _write_once(path, content)
         kind = ledger.AMENDED if amends else ledger.REGISTERED
         about = {
             **({"amends": amends} if amends else {}),
@@ -53,11 +56,11 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         }
         entry = ledger.append(folder, kind, sha256, time=now, signer=signer, about=about)
         told = _anchor(project, sha256, anchor, signer) if anchor else None
-    return Registered(read_registration(path), entry.number, signer.public, told)
+    return Registered(found, entry.number, signer.public, told)
 
 
-def _write_once(folder: RegistrationPaths, sha256: str, content: bytes) -> None:
-    with folder.registration(sha256).open("xb") as file:
+def _write_once(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())

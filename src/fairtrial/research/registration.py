@@ -6,38 +6,20 @@ The file is spelled in one way only, so that any byte that is changed in it is f
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pydantic import ValidationError
+
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CheckFailed, UserError
-from fairtrial.core.paths import is_name
 from fairtrial.core.schema import REGISTRATION_SCHEMA
+from fairtrial.research.plan_schema import TEXT_ONLY, RegistrationModel
 from fairtrial.research.seeds import SEEDS, derive_seeds
 
 KIND = "registration"
-TEXT_ONLY = "text only"
-KEYS = {"fairtrial", "schema", "plan", "sha256", "signature"}
-PLAN_KEYS = {
-    "amends", "analysis", "artifact", "basis", "code", "command", "exclusions", "hypothesis", "late", "methods",
-    "seeds", "signer", "stopping_rule", "study", "time",
-}  # fmt: skip
-STUDY_KEYS = {"arms", "name", "recipe", "recipe_sha256"}
-ARM_KEYS = {"data", "declared", "identity", "options"}
-SEEDS_KEYS = {"count", "derived", "given", "list"}
-ANALYSIS_KEYS = {
-    "alpha", "candidates", "control", "direction", "family", "method", "metrics", "resamples", "seed", "sesoi", "side",
-    "summary", "unpaired",
-}  # fmt: skip
-SUMMARY_KEYS = {"percent", "percent_window", "points", "threshold", "type", "window"}
-LAST_MOMENT = 253402300800.0
-"""The year 10000, which calendars here do not know."""
-_SHA256 = re.compile(r"[0-9a-f]{64}")
-_SIGNATURE = re.compile(r"[0-9a-f]{128}")
-
 Plan = Mapping[str, Any]
 
 
@@ -78,7 +60,7 @@ class Registration:
         told = self.plan["seeds"]
         if told is None:
             return []
-        return self.derived(SEEDS, told["count"]) if told["derived"] else list(told["list"])
+        return self.derived(SEEDS, told["count"]) if told["derived"] else list(told["listed"])
 
     def derived(self, stream: str, count: int) -> list[int]:
         return derive_seeds(self.sha256, stream, count)
@@ -108,49 +90,15 @@ class NotARegistration(UserError):
 def parse(content: bytes, path: Path) -> Registration:
     """The registration that these bytes spell, or one sentence on why they spell none."""
     document = _document(content, path)
-    plan = document["plan"]
-    signed = _SHA256.fullmatch(str(document["sha256"])) and _SIGNATURE.fullmatch(str(document["signature"]))
-    if not signed or not _is_plan(plan):
-        raise NotARegistration(f"{path.name} is damaged: it has not the parts of a registration")
-    found = Registration(path, plan, document["sha256"], document["signature"])
+    try:
+        RegistrationModel.model_validate(document)
+    except ValidationError as error:
+        place = ".".join(map(str, error.errors()[0]["loc"])) or "its parts"
+        raise NotARegistration(f"{path.name} is damaged or of another version: {place} is not as expected") from None
+    found = Registration(path, document["plan"], document["sha256"], document["signature"])
     if spell(found.plan, found.sha256, found.signature) != content:
         raise NotARegistration(f"{path.name} was changed: it is not spelled as it was written")
     return found
-
-
-def _is_plan(plan: Any) -> bool:
-    """Whether it has the parts that readers rely on, each of its kind."""
-    if not isinstance(plan, dict) or plan.keys() != PLAN_KEYS:
-        return False
-    executable = (plan["study"], plan["seeds"], plan["analysis"])
-    fits = executable == (None, None, None) if plan["basis"] == TEXT_ONLY else _is_executable(*executable)
-    return (
-        bool(_SHA256.fullmatch(str(plan["signer"]))) and fits
-        and _is_moment(plan["time"]) and isinstance(plan["late"], list) and isinstance(plan["exclusions"], list)
-        and all(isinstance(run, dict) and run.keys() == {"run", "began"} and _is_moment(run["began"])
-                for run in plan["late"])
-        and all(isinstance(plan[key], dict) for key in ("artifact", "code"))
-    )  # fmt: skip
-
-
-def _is_executable(study: Any, seeds: Any, analysis: Any) -> bool:
-    if not all(isinstance(part, dict) for part in (study, seeds, analysis)):
-        return False
-    keys = (study.keys(), seeds.keys(), analysis.keys()) == (STUDY_KEYS, SEEDS_KEYS, ANALYSIS_KEYS)
-    if not keys or not isinstance(study["arms"], dict) or not isinstance(analysis["summary"], dict):
-        return False
-    listed = seeds["list"]
-    return (
-        all(is_name(name) for name in (study["name"], *study["arms"]))
-        and all(isinstance(arm, dict) and arm.keys() == ARM_KEYS for arm in study["arms"].values())
-        and analysis["summary"].keys() == SUMMARY_KEYS and type(seeds["count"]) is int and seeds["count"] > 0
-        and (listed is None if seeds["derived"] is True else isinstance(listed, list) and len(listed) == seeds["count"])
-        and all(type(seed) is int for seed in listed or ())
-    )  # fmt: skip
-
-
-def _is_moment(value: Any) -> bool:
-    return isinstance(value, float) and 0 <= value < LAST_MOMENT
 
 
 def _document(content: bytes, path: Path) -> dict[str, Any]:
@@ -162,10 +110,6 @@ def _document(content: bytes, path: Path) -> dict[str, Any]:
         raise NotARegistration(f"{path.name} {why}") from None
     if not isinstance(document, dict) or document.get("fairtrial") != KIND:
         raise NotARegistration(f"{path.name} is not a registration")
-    if document.get("schema") != REGISTRATION_SCHEMA or document.keys() != KEYS:
-        raise NotARegistration(
-            f"{path.name} has schema {document.get('schema')!r} or parts that this Fairtrial does not know"
-        )
     return document
 
 
