@@ -8,6 +8,9 @@ STAMP := $(VENV)/.installed
 ORACLE := .venv-rliable
 ORACLE_STAMP := $(ORACLE)/.installed
 
+CRATE := .venv-crate
+CRATE_STAMP := $(CRATE)/.installed
+
 .PHONY: setup demo test lint evidence benchmarks benchmarks-smoke golden docs clean
 
 setup: $(STAMP)
@@ -24,6 +27,12 @@ $(ORACLE_STAMP): benchmarks/oracle/constraints.txt
 	$(ORACLE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< rliable
 	touch $(ORACLE_STAMP)
 
+# rocrate and its validator judge our bundles; nothing of ours needs them.
+$(CRATE_STAMP): benchmarks/crate/constraints.txt
+	test -x $(CRATE)/bin/python || $(PYTHON) -m venv $(CRATE)
+	$(CRATE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< rocrate roc-validator
+	touch $(CRATE_STAMP)
+
 golden: $(STAMP) $(ORACLE_STAMP)
 	$(BIN)/python tools/make_golden.py
 
@@ -39,11 +48,11 @@ lint: $(STAMP)
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-evidence: $(STAMP) $(ORACLE_STAMP)
+evidence: $(STAMP) $(ORACLE_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks.evidence
 
-benchmarks: $(STAMP) $(ORACLE_STAMP)
+benchmarks: $(STAMP) $(ORACLE_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks
 
@@ -57,4 +66,4 @@ docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) $(ORACLE) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(CRATE) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     accuracies,
+    bundling,
     calibration,
     choices,
     cluster_ray,
@@ -63,4 +64,5 @@ BENCHMARKS = {
     "playing": Benchmark(playing.TITLE, playing.measure, step=7, slow=True),
     "language": Benchmark(language.TITLE, language.measure, step=7, slow=True),
     "cluster_ray": Benchmark(cluster_ray.TITLE, cluster_ray.measure, step=8, slow=True),
+    "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
 }

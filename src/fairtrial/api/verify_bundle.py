@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from fairtrial.api.headlines import (
+    SWEEPS,
     TOLERANCE,
     count_numbers,
     differences,
@@ -38,6 +39,7 @@ from fairtrial.research.verify import Began, Check, Checked, verify_registration
 Files = Mapping[str, tuple[int, str]]
 INSIDE = BundlePaths(PurePosixPath())
 MOST_NAMED = 20
+SERIES = "the raw series"
 
 
 @dataclass(frozen=True)
@@ -258,7 +260,8 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
             continue
         label = f"{asked['command']} of {asked.get('study')}"
-        checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked)))
+        basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
+        checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
         numbers += count_numbers(result.get("numbers"))
     return checks, numbers
 
@@ -271,7 +274,7 @@ def _computed(compute: Any, store: Store, about: Any) -> Any:
         return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
 
 
-def _same(label: str, said: Any, found: Any) -> Check:
+def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> Check:
     problems = differences(said, found)
     count = counted(count_numbers(said), "number")
     if problems or not isinstance(said, dict):
@@ -280,7 +283,7 @@ def _same(label: str, said: Any, found: Any) -> Check:
         return Check(label, None, f"there are none: {said['reason']}")
     exact = not differences(said, found, tolerance=0.0)
     how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
-    return Check(label, True, f"{count} computed again from the raw series, equal {how}")
+    return Check(label, True, f"{count} computed again from {basis}, equal {how}")
 
 
 def _notes(registered: Sequence[Checked], signer: str | None) -> list[str]:

@@ -124,11 +124,12 @@ def _study(
 ) -> list[Entity]:  # fmt: skip
     """The study, what made it, and each of its runs, with the files that belong to them."""
     folder = f"{store}/{study}/"
-    by_folder: dict[str, list[str]] = {}
+    by_run: dict[str, list[str]] = {}
     for name in sorted(files):
         if name.startswith(folder):
-            by_folder.setdefault(name.rpartition("/")[0] + "/", []).append(name)
-    own = by_folder.pop(folder, [])
+            run, slash, _ = name.removeprefix(folder).partition("/")
+            by_run.setdefault(run if slash else "", []).append(name)
+    own = by_run.get("", [])
     top = {name: f"{folder}{name}/" for name in sorted(run.run for run in runs)}
     told: Entity = {
         "@id": _id(folder), "@type": "Dataset", "name": f"Study {study}",
@@ -143,7 +144,7 @@ def _study(
     entities = [told, action]
     for run in runs:
         place = top[run.run]
-        inside = [name for each, names in by_folder.items() if each.startswith(place) for name in names]
+        inside = by_run.get(run.run, [])
         entities.append(
             {
                 "@id": _id(place), "@type": "Dataset", "name": f"Run {run.study}/{run.run}",

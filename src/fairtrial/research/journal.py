@@ -37,7 +37,10 @@ def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapp
 
 
 def _study(result: Mapping[str, Any] | None) -> str | None:
-    named = (result or {}).get("study") or (result or {}).get("source")
+    """The study that a result is about: by its name, or by that of its run."""
+    told = result or {}
+    run = told.get("run")
+    named = told.get("study") or told.get("source") or (run.partition("/")[0] if isinstance(run, str) else None)
     return named if isinstance(named, str) else None
 
 
