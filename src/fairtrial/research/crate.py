@@ -127,8 +127,8 @@ def _study(
     by_run: dict[str, list[str]] = {}
     for name in sorted(files):
         if name.startswith(folder):
-            run, slash, _ = name.removeprefix(folder).partition("/")
-            by_run.setdefault(run if slash else "", []).append(name)
+            first, slash, _ = name.removeprefix(folder).partition("/")
+            by_run.setdefault(first if slash else "", []).append(name)
     own = by_run.get("", [])
     top = {name: f"{folder}{name}/" for name in sorted(run.run for run in runs)}
     told: Entity = {
