@@ -238,6 +238,9 @@ def test_a_git_tag_carries_the_order_as_far_as_others_have_it(
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "a")
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.org")
+    with pytest.raises(UserError, match="there is no commit"):
+        register_study(project, study, store, anchor="git-tag")
+    assert not project.registrations.ledger.exists()
     git("init", "-q", ".")
     git("add", ".")
     git("commit", "-qm", "all")
