@@ -81,10 +81,11 @@ def test_a_registration_after_runs_is_refused_or_late_for_ever(
     make(store, "fake", study=name, variant="base", seed=1072, steps=20)
     if place == "archive":
         store.archive(store.paths.run("s", "base.seed1072"), "s")
+        make(store, "fake", study="s", variant="base", seed=1072, steps=20)
     with pytest.raises(UserError, match="began already"):
         register_study(project, study, store)
     found = register_study(project, study, store, late=True).registration
-    assert len(found.late) == 1 and found.late[0]["run"].startswith(f"{name}/")
+    assert len(found.late) == (2 if place == "archive" else 1) and found.late[0]["run"].startswith(f"{name}/")
     checked = verify_registration(found.path)
     assert checked.intact and any(note.startswith("Late:") for note in checked.notes)
     assert checked.to_dict()["late"] is True
@@ -174,6 +175,14 @@ def test_a_study_whose_options_changed_is_not_launched(project: ProjectPaths, st
         launch(read_study(study), store=store.root)
 
 
+def test_nobody_launches_by_a_registration_that_was_changed(project: ProjectPaths, study: Path, store: Store) -> None:
+    path = register_study(project, study, store).registration.path
+    path.write_bytes(path.read_bytes().replace(b"new is better", b"new is bettor"))
+    for plan in (None, path):
+        with pytest.raises(CheckFailed, match="was changed"):
+            launch(read_study(study), store=store.root, terms=LaunchTerms(plan=plan))
+
+
 def test_an_amendment_takes_the_place_of_what_it_amends(project: ProjectPaths, study: Path, store: Store) -> None:
     first = register_study(project, study, store, derive=2).registration
     second = register_study(project, study, store, derive=2, amends=first.sha256).registration
@@ -238,6 +247,9 @@ def test_a_git_tag_carries_the_order_as_far_as_others_have_it(
     for name in ("AUTHOR", "COMMITTER"):
         monkeypatch.setenv(f"GIT_{name}_NAME", "a")
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@example.org")
+    with pytest.raises(UserError, match="there is no commit"):
+        register_study(project, study, store, anchor="git-tag")
+    assert not project.registrations.ledger.exists()
     git("init", "-q", ".")
     git("add", ".")
     git("commit", "-qm", "all")
@@ -275,6 +287,7 @@ def test_a_file_proves_something_only_where_others_kept_it(
     found = done.registration
     here = preregister_verify(found.path, store)
     assert here.intact and not here.anchored
+    assert next(check for check in here.checks if check.name == "order").detail.endswith("by the author's clock")
     assert done.anchor and "proves nothing here" in done.anchor["proves"]
     copy = tmp_path / "copy.txt"
     copy.write_bytes(project.registrations.anchor(found.sha256).read_bytes())

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -18,7 +19,7 @@ from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.research.ed25519 import ORDER, is_signed
 from fairtrial.research.keys import Signer, load_signer
-from fairtrial.research.ledger import parse_ledger, read_ledger
+from fairtrial.research.ledger import append, held, parse_ledger, read_ledger
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import plan_hash, read_registration, signed_text, spell
 from fairtrial.research.verify import Began, Checked, verify_registration
@@ -88,6 +89,35 @@ def test_every_changed_byte_of_a_registration_is_found(registered: Registered) -
         assert not verify_registration(path).intact
     path.write_bytes(content)
     assert verify_registration(path).intact
+
+
+def test_the_same_content_in_another_spelling_is_found(registered: Registered) -> None:
+    path = registered.registration.path
+    content = path.read_bytes()
+    spelled = json.dumps(json.loads(content)).encode()
+    twice = content.replace(b'"hypothesis": ', b'"hypothesis": "Before.",\n    "hypothesis": ')
+    for changed in (spelled, twice, content + b" ", content.replace(b"\n  ", b"\n   ", 1), b"\xef\xbb\xbf" + content):
+        path.write_bytes(changed)
+        assert mismatches(path).keys() == {"form"}
+
+
+def test_a_registration_under_another_name_is_found(registered: Registered) -> None:
+    path = registered.registration.path
+    moved = path.rename(path.with_name("0" * 64 + ".json"))
+    assert "is not named by its hash" in mismatches(moved)["hash"]
+
+
+@pytest.mark.parametrize("other", [{"time": 1.0}, {"kind": "amendment"}, {"about": {"amends": "0" * 64}}])
+def test_a_ledger_that_its_author_wrote_anew_contradicts_the_registration(
+    project: ProjectPaths, signer: Signer, registered: Registered, other: dict[str, Any]
+) -> None:
+    """The chain and the signatures are right; what they say is not what was registered."""
+    folder, found = project.registrations, registered.registration
+    folder.ledger.unlink()
+    told = {"kind": "registration", "time": found.plan["time"], "about": {}, **other}
+    with held(folder):
+        append(folder, registration=found.sha256, signer=signer, **told)
+    assert mismatches(found.path).keys() == {"place in the ledger"}
 
 
 def test_every_changed_byte_of_a_ledger_is_found(project: ProjectPaths, signer: Signer, registered: Registered) -> None:

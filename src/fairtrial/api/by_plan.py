@@ -85,8 +85,8 @@ def _registered_runs(
     An excluded run stays planned: its pair is incomplete, and is counted as such.
     """
     seeds = [str(seed) for seed in registration.seeds]
-    names = list(registration.plan["study"]["arms"])
-    arms = {name: [t for t in gathered.arms.get(name, ()) if t.seed in seeds] for name in names}
+    names, registered = list(registration.plan["study"]["arms"]), set(seeds)
+    arms = {name: [t for t in gathered.arms.get(name, ()) if t.seed in registered] for name in names}
     rules = registration.plan["exclusions"]
     out = _excluded([trace for traces in arms.values() for trace in traces], runs, rules)
     kept = {name: [trace for trace in traces if trace.run not in out] for name, traces in arms.items()}

@@ -44,6 +44,18 @@ def make_tag(folder: Path, sha256: str) -> str:
     return name
 
 
+def check_can_tag(folder: Path) -> None:
+    """Say before anything is registered that no tag could be made."""
+    needed = {
+        ("rev-parse", "--verify", "HEAD"): "there is no commit",
+        ("var", "GIT_COMMITTER_IDENT"): "git does not know who you are",
+    }
+    for arguments, what in needed.items():
+        done = _git(folder, *arguments)
+        if done is None or done.returncode:
+            raise UserError(f"--anchor git-tag: {what} in {folder}", hint="Mend that, or use --anchor file.")
+
+
 def make_file(folder: RegistrationPaths, sha256: str) -> str:
     """A small file with the hash, to be published elsewhere."""
     path = folder.anchor(sha256)

@@ -56,7 +56,8 @@ def find_deviations(registration: Registration, done: Done) -> list[Deviation]:
     """What the runs of a study were not, that they were registered to be."""
     study = registration.plan["study"]
     arms = study["arms"]
-    planned = [run for run in done.runs if run.variant in arms and run.seed in registration.seeds]
+    seeds = set(registration.seeds)
+    planned = [run for run in done.runs if run.variant in arms and run.seed in seeds]
     found = [
         *_late(registration),
         *_arms(arms, done.runs),
@@ -104,7 +105,8 @@ def _arms(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviatio
 
 def _seeds(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
     arms, seeds = registration.plan["study"]["arms"], registration.seeds
-    extra = [run for run in runs if run.variant in arms and run.seed not in seeds]
+    registered = set(seeds)
+    extra = [run for run in runs if run.variant in arms and run.seed not in registered]
     if extra:
         told = _listed(sorted({run.seed for run in extra}))
         yield Deviation("extra seeds", f"not registered, and not used: {told}", _names(extra))
@@ -160,8 +162,9 @@ def _code(
         told = _commit_words(before, commit, changed_files)
         if told:
             yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
-    for changes, made in _grouped(runs, lambda run: run.changes).items():
-        if before is not None and changes != code["git_dirty_hash"] and made[0].commit is not None:
+    in_git = [run for run in runs if run.commit is not None and before is not None]
+    for changes, made in _grouped(in_git, lambda run: run.changes).items():
+        if changes != code["git_dirty_hash"]:
             told = f"uncommitted changes {_short(code['git_dirty_hash'])} → {_short(changes)}"
             yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
     for package, version in sorted(code["versions"].items()):

@@ -16,6 +16,8 @@ def find_registration(study: str, start: Path | None = None) -> Registration | N
     folder = ProjectPaths(artifact.parent).registrations if artifact else None
     if folder is None or not folder.ledger.exists():
         return None
+    if study.encode() not in folder.ledger.read_bytes():  # signatures take time, and most studies are in no ledger
+        return None
     ledger = read_ledger(folder)
     valid = _valid_for(ledger, study)
     if valid and ledger.problems:

@@ -12,7 +12,7 @@ from typing import Any
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.research import ledger
-from fairtrial.research.anchors import FILE, GIT_TAG, PROVES, make_file, make_tag
+from fairtrial.research.anchors import FILE, GIT_TAG, PROVES, check_can_tag, make_file, make_tag
 from fairtrial.research.keys import Signer
 from fairtrial.research.registration import Registration, parse, plan_hash, signed_text, spell
 
@@ -38,6 +38,8 @@ class Registered:
 def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, anchor: str | None) -> Registered:
     """Sign a plan, give it a file of its own and a line in the ledger. `plan` lacks only its signer and its time."""
     folder = project.registrations
+    if anchor == GIT_TAG:
+        check_can_tag(project.root)
     with ledger.held(folder):
         amends = plan["amends"]
         if amends is not None and not ledger.read_ledger(folder).entry_of(amends):
