@@ -10,6 +10,9 @@ ORACLE_STAMP := $(ORACLE)/.installed
 SKY := .venv-sky
 SKY_STAMP := $(SKY)/.installed
 
+CRATE := .venv-crate
+CRATE_STAMP := $(CRATE)/.installed
+
 .PHONY: setup demo test lint evidence benchmarks benchmarks-smoke golden sky docs clean
 
 setup: $(STAMP)
@@ -25,6 +28,12 @@ $(ORACLE_STAMP): benchmarks/oracle/constraints.txt
 	test -x $(ORACLE)/bin/python || $(PYTHON) -m venv $(ORACLE)
 	$(ORACLE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< rliable
 	touch $(ORACLE_STAMP)
+
+# rocrate and its validator judge our bundles; nothing of ours needs them.
+$(CRATE_STAMP): benchmarks/crate/constraints.txt
+	test -x $(CRATE)/bin/python || $(PYTHON) -m venv $(CRATE)
+	$(CRATE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< rocrate roc-validator
+	touch $(CRATE_STAMP)
 
 golden: $(STAMP) $(ORACLE_STAMP)
 	$(BIN)/python tools/make_golden.py
@@ -50,11 +59,11 @@ lint: $(STAMP)
 test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP)
+evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks.evidence
 
-benchmarks: $(STAMP) $(ORACLE_STAMP)
+benchmarks: $(STAMP) $(ORACLE_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
 	$(BIN)/python -m benchmarks
 
@@ -68,4 +77,4 @@ docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py
 
 clean:
-	rm -rf $(VENV) $(ORACLE) $(SKY) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(SKY) $(CRATE) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from benchmarks import (
     accuracies,
+    bundling,
     calibration,
     choices,
     cluster_ray,
@@ -69,4 +70,5 @@ BENCHMARKS = {
     "cluster_skypilot": Benchmark(cluster_skypilot.TITLE, cluster_skypilot.measure, step=8, slow=True),
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
+    "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
 }

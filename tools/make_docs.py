@@ -28,9 +28,11 @@ from fairtrial.core.events import EventLine
 from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.options import OptionInfo, describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
-from fairtrial.core.schema import EVENTS_SCHEMA, METADATA_SCHEMA, STUDY_SCHEMA
+from fairtrial.core.schema import ARTIFACT_SCHEMA, EVENTS_SCHEMA, METADATA_SCHEMA, REGISTRATION_SCHEMA, STUDY_SCHEMA
 from fairtrial.decide.prices import BUILT_IN
 from fairtrial.plan.study import Study
+from fairtrial.research.artifact import Artifact
+from fairtrial.research.plan_schema import RegistrationModel
 
 ROOT = Path(__file__).resolve().parent.parent
 EVIDENCE = "docs/evidence"
@@ -54,6 +56,16 @@ def pages(root: Path) -> Iterator[Page]:
     yield (
         f"docs/schemas/events-{EVENTS_SCHEMA}.json",
         schema_page("One line of events.jsonl of a run of Fairtrial", events),
+    )
+    artifact = Artifact.model_json_schema()
+    yield (
+        f"docs/schemas/artifact-{ARTIFACT_SCHEMA}.json",
+        schema_page("artifact.yaml of a project of Fairtrial", artifact),
+    )
+    registration = RegistrationModel.model_json_schema(by_alias=True)
+    yield (
+        f"docs/schemas/registration-{REGISTRATION_SCHEMA}.json",
+        schema_page("A registration of Fairtrial", registration),
     )
     figures = read_figures(root / EVIDENCE)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):

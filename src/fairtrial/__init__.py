@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from fairtrial.api.bench import Bench, bench
     from fairtrial.api.bench_pairs import bench_revisions, bench_variants
     from fairtrial.api.bench_runs import BenchTerms
+    from fairtrial.api.by_plan import analyze_by_plan
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.detach import Detached, detach
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
     from fairtrial.api.power import power
+    from fairtrial.api.preregister import Intent, preregister
     from fairtrial.api.profile import Profile, ProfileTerms, profile
     from fairtrial.api.profile_diff import ProfileDiff, check_profile, diff_profiles, load_profile
     from fairtrial.api.recommend import Advice, recommend
@@ -68,6 +70,9 @@ _HOMES = {
     "watch_study": "fairtrial.api.watch",
     "StudyState": "fairtrial.api.watch",
     "analyze": "fairtrial.api.analyze",
+    "analyze_by_plan": "fairtrial.api.by_plan",
+    "preregister": "fairtrial.api.preregister",
+    "Intent": "fairtrial.api.preregister",
     "Analysis": "fairtrial.api.analysis",
     "Question": "fairtrial.api.analysis",
     "sweep": "fairtrial.api.sweep",
@@ -121,13 +126,13 @@ _HOMES = {
 __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
     "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Detached", "Estimate", "Evaluated", "FairtrialError",
-    "LabTerms", "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source",
+    "Intent", "LabTerms", "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source",
     "StrategyComparison", "Study", "StudyState", "SummaryRule", "Sweep", "Sync", "Trained", "Verdict", "__version__",
-    "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "bench", "bench_revisions", "bench_variants",
-    "check_profile", "compare", "compare_samples", "cost_performance", "detach", "diff_profiles", "evaluate",
-    "export_runs", "launch", "list_runs", "load_profile", "power", "profile", "query", "read_study", "recommend",
-    "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep", "train", "variance",
-    "watch_study",
+    "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "analyze_by_plan", "bench", "bench_revisions",
+    "bench_variants", "check_profile", "compare", "compare_samples", "cost_performance", "detach", "diff_profiles",
+    "evaluate", "export_runs", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
+    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep",
+    "train", "variance", "watch_study",
 ]  # fmt: skip
 
 

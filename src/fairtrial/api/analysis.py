@@ -14,6 +14,8 @@ from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.sentences import family_sentence
 from fairtrial.core.traces import Trace
+from fairtrial.core.words import counted
+from fairtrial.research.deviations import Deviation
 
 REQUIREMENTS = ("better", "not-worse", "equivalent")
 
@@ -66,6 +68,31 @@ class ArmAccount:
 
 
 @dataclass(frozen=True)
+class Followed:
+    """The registration that an analysis followed, where what was done differs from it, and what nobody checked."""
+
+    registration: str
+    path: str
+    late: bool
+    deviations: Sequence[Deviation]
+    unchecked: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        if self.late:
+            return f"exploratory: its registration {self.registration[:12]} came after runs had begun"
+        count = len(self.deviations)
+        told = f", with {counted(count, 'deviation')}" if count else ""
+        return f"as registered in {self.registration[:12]}{told}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "registration": self.registration, "path": self.path, "late": self.late, "sentence": self.sentence,
+            "deviations": [each.to_dict() for each in self.deviations], "unchecked": list(self.unchecked),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Verdicts first; then what they rest on."""
 
@@ -82,6 +109,9 @@ class Analysis:
     tasks: Mapping[str, Any] | None = None
     power: Mapping[str, Any] | None = None
     cautions: Sequence[FilledCaution] = ()
+    plan: Followed | None = None
+    exploratory: Analysis | None = None
+    """What was asked beyond the plan, where one was followed."""
     curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -111,6 +141,8 @@ class Analysis:
             "tasks": self.tasks,
             "power": self.power,
             "cautions": list(self.cautions),
+            "plan": self.plan.to_dict() if self.plan else None,
+            "exploratory": self.exploratory.to_dict() if self.exploratory else None,
         }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from fairtrial.analyse.compare import ASSURANCE, RESAMPLES, Terms, compare, keep
 from fairtrial.analyse.families import adjust_comparisons, check_adjustment, compare_family, default_adjustment
 from fairtrial.analyse.power import detectable, sd_upper, seeds_for
 from fairtrial.analyse.samples import Array, canonical
-from fairtrial.analyse.summaries import SummaryRule, describe
+from fairtrial.analyse.summaries import SummaryRule, Window, describe
 from fairtrial.analyse.times import compare_times
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.context import account_of, fairness_of, in_context, shared_cautions
@@ -31,6 +31,7 @@ from fairtrial.api.gather import (
 )  # fmt: skip
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.over_tasks import over_tasks
+from fairtrial.api.registered import not_by_plan
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.options import parse_options
@@ -72,10 +73,17 @@ def analyze(
         gathered = from_runs(place, _run_ids(control_run_ids, candidate_run_ids), question.wanted)
     elif names:
         gathered = _of_studies(place, names, question)
-        question = _as_planned(question, gathered.plan)
+        question = as_planned(question, gathered.plan)
     else:
         gathered = from_runs(place, _variants(control, candidates), question.wanted)
-    return _analyse(*choose_arms(gathered, control, candidates), question, place)
+    return not_by_plan(analyze_gathered(gathered, control, candidates, question, place), gathered)
+
+
+def analyze_gathered(
+    gathered: Gathered, control: str | None, candidates: Sequence[str], question: Question, store: Store
+) -> Analysis:
+    """The same for runs that are at hand."""
+    return _analyse(*choose_arms(gathered, control, candidates), question, store)
 
 
 def _run_ids(control: Sequence[str], candidate: Sequence[str]) -> dict[str, Sequence[str]]:
@@ -111,7 +119,7 @@ def _of_studies(store: Store, names: Sequence[str], question: Question) -> Gathe
     return replace(first, arms=merged, planned={}, source=", ".join(names), studies=studies)
 
 
-def _as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
+def as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
     """What the study decided on, where the person did not say otherwise now."""
     if not plan:
         return question
@@ -132,29 +140,47 @@ def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
     return SummaryRule(**known)
 
 
+@dataclass(frozen=True)
+class JudgedArms:
+    """The numbers of all runs and what they say about the arms; nothing but the series and the question enters it."""
+
+    rule: SummaryRule
+    terms: Terms
+    numbers: Numbers
+    windows: Mapping[str, Window | None]
+    comparisons: Sequence[Comparison]
+
+
+def judge_arms(gathered: Gathered, control: str, question: Question) -> JudgedArms:
+    """One number per run, and every other arm against the control."""
+    rule = (question.summary or SummaryRule()).check()
+    terms = _terms(gathered, rule, question)
+    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
+    return JudgedArms(rule, terms, numbers, windows, _compare(numbers, control, terms, question))
+
+
 def _analyse(gathered: Gathered, control: str, question: Question, store: Store) -> Analysis:
     if question.since is not None:
         gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
-    rule = (question.summary or SummaryRule()).check()
     _check_tasks(gathered, question)
-    terms = _terms(gathered, rule, question)
     if question.tasks:
-        return over_tasks(gathered, control, rule, terms, question, store)
-    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
-    comparisons = _compare(numbers, control, terms, question)
+        rule = (question.summary or SummaryRule()).check()
+        return over_tasks(gathered, control, rule, _terms(gathered, rule, question), question, store)
+    judged = judge_arms(gathered, control, question)
+    rule, terms, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
     _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(gathered, control, name) for name in gathered.arms if name != control}
     label = rule.label(gathered.metric)
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        summary=describe(rule, windows), control=control,
+        summary=describe(rule, judged.windows), control=control,
         arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
         comparisons=[
             replace(in_context(found, gathered, fairness[found.candidate], store), metric=label)
             for found in comparisons
         ],
         fairness=fairness,
-        cautions=shared_cautions(gathered, numbers, windows, paired=terms.paired),
+        cautions=shared_cautions(gathered, numbers, judged.windows, paired=terms.paired),
         secondary=_secondary(gathered, control, rule, terms, question),
         certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
         power=_power(comparisons[0], terms) if question.power else None,

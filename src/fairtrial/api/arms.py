@@ -20,6 +20,7 @@ from fairtrial.api.cells import Cell, Watcher
 from fairtrial.api.gather import Gathered, Wanted, from_study
 from fairtrial.api.launch import Launched, LaunchTerms, launch
 from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.api.registered import as_registered
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
@@ -50,6 +51,8 @@ class LabTerms:
     stack: bool = True
     replace_old: bool = False
     retry_failed: bool = False
+    plan: str | os.PathLike[str] | None = None
+    """The registration of the study; None: the one that the project around has of it, if it has one."""
     watch: Watcher = lambda _: None
     ready: Callable[[Sequence[Cell]], None] = lambda _: None
     tell: Callable[[str], None] = lambda _: None
@@ -63,7 +66,7 @@ class LabTerms:
         return self.runs if isinstance(self.runs, int) else list(self.runs)
 
     def study_of(self, name: str, recipe: LoadedRecipe, **values: Any) -> Study:
-        """A study of these terms, checked like one from a file.
+        """A study of these terms, checked like one from a file, with its registered seeds if it has any.
 
         Its metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
         """
@@ -71,7 +74,7 @@ class LabTerms:
         given: dict[str, Any] = {"study": name, "recipe": word, "seeds": self.seeds, "alpha": self.alpha}
         if recipe.metric is None:
             given |= {"metric": self.metric, "direction": self.direction}
-        return parse_options(Study, {**given, **values}, where=name, noun="key")
+        return as_registered(parse_options(Study, {**given, **values}, where=name, noun="key"), self.plan)
 
     def judged_by(self, family: str | None) -> tuple[Terms, str]:
         """How differences between arms are judged: paired by seed, as one family."""
@@ -87,7 +90,7 @@ class LabTerms:
     def launching(self) -> LaunchTerms:
         return LaunchTerms(
             jobs=self.jobs, retry_failed=self.retry_failed, replace_old=self.replace_old, stack=self.stack,
-            watch=self.watch, ready=self.ready, tell=self.tell,
+            plan=self.plan, watch=self.watch, ready=self.ready, tell=self.tell,
         )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,11 @@ def fairness_of(gathered: Gathered, control: str, candidate: str) -> Fairness:
 
 
 def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
-    """The recipe of recorded runs, where it is at hand: it knows the role of each option."""
-    if not facts:
+    """The recipe of recorded runs, where it is at hand: it knows the role of each option.
+
+    Jobs record the full path of a recipe file. Any other comes with runs from elsewhere, whose code is not run here.
+    """
+    if not facts or (facts[0]["recipe_file"] and not Path(facts[0]["recipe_file"]).is_absolute()):
         return None
     try:
         return load_recipe(facts[0]["recipe"], file=facts[0]["recipe_file"])

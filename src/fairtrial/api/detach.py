@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.launch import LaunchTerms, launch
+from fairtrial.api.registered import stop_if_planning
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
@@ -29,7 +30,7 @@ from fairtrial.record.store import Store
 LOOK_S = 0.05
 KEPT = (
     "on", "settings", "jobs", "cpus", "gpus", "memory_gb", "lost_after", "hung_after", "timeout", "retries",
-    "retry_failed", "replace_old", "strict", "stack",
+    "retry_failed", "replace_old", "strict", "stack", "plan",
 )  # fmt: skip
 """What of the terms can be sent to another process."""
 _left_alone: list[subprocess.Popen[bytes]] = []
@@ -55,6 +56,7 @@ def detach(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
 ) -> Detached:  # fmt: skip
     """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
+    stop_if_planning(study)
     _collect_the_ended()
     place = Store.at(store)
     place.check_writable()
@@ -73,6 +75,7 @@ def detach(
 
 def _start(store: str, study: Study, terms: LaunchTerms, log: Path) -> subprocess.Popen[bytes]:
     kept = {name: getattr(terms, name) for name in KEPT}
+    kept["plan"] = os.fspath(terms.plan) if terms.plan is not None else None
     told = {"study": study.model_dump(mode="json"), "store": store, "terms": kept}
     with log.open("ab") as output:
         process = subprocess.Popen(

@@ -13,6 +13,7 @@ from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
 from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
+from fairtrial.api.registered import arms_of, as_registered, refuse_other_options, registration_for, stop_if_planning
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options, parse_options
@@ -21,6 +22,7 @@ from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import RunSpec
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import Described, Order, Resources
 from fairtrial.launch.engines import Engine, load_engine
 from fairtrial.plan.cells import plan_study
@@ -30,6 +32,7 @@ from fairtrial.record.environment import git_state, machine
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
+from fairtrial.research.registration import Registration
 
 FEW = 3
 LOCAL = "local"
@@ -75,15 +78,24 @@ class LaunchTerms:
     replace_old: bool = False
     strict: bool = False
     stack: bool = False
+    plan: str | os.PathLike[str] | None = None
+    """The registration of the study; None: the one that the project around has of it, if it has one."""
     watch: Watcher = lambda _: None
     ready: Callable[[Sequence[Cell]], None] = lambda _: None
     tell: Callable[[str], None] = lambda _: None
 
 
 def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
-    """Run every cell of a study that is not there yet; returns how the whole study stands."""
+    """Run every cell of a study that is not there yet; returns how the whole study stands.
+
+    A registered study is run with the seeds and options that were registered.
+    """
+    stop_if_planning(study)
     terms = terms or LaunchTerms()
     recipe = load_checked_recipe(study.recipe)
+    study, registration = _as_registered(study, recipe, terms.plan)
+    if registration:
+        terms.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
     specs = plan_study(study, recipe)
     git = git_state(Path.cwd())
     if terms.strict and git["git_dirty"] is not False:
@@ -96,10 +108,29 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     place.pull(study.study, NEEDS_STUDY)
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
-    save_plan(place, study.to_dict())
+    save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     terms.ready(cells)
     made = _run_missing(cells, place, recipe, terms, engine, order)
-    return stand(place, study, recipe, cells, made, git)
+    launched = stand(place, study, recipe, cells, made, git)
+    return launched if registration is None else _by_plan(launched, registration)
+
+
+def _as_registered(
+    study: Study, recipe: LoadedRecipe, plan: str | os.PathLike[str] | None
+) -> tuple[Study, Registration | None]:
+    """The study with its registered seeds, and its registration, where it has one."""
+    found = registration_for(study.study, plan)
+    if found is None:
+        return study, None
+    refuse_other_options(found, arms_of(study, recipe))
+    return as_registered(study, plan), found
+
+
+def _by_plan(launched: Launched, registration: Registration) -> Launched:
+    """What is to be done next with a registered study is the analysis that was registered."""
+    command = f"fairtrial analyze --plan {shlex.quote(str(registration.path))}{store_words(launched.store)}"
+    rest = [each for each in launched.next_commands if not each.startswith("fairtrial analyze ")]
+    return replace(launched, next_commands=[command, *rest])
 
 
 def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Order]:
@@ -255,9 +286,13 @@ class PlannedRun:
     status: Status | None
 
 
-def dry_run(study: Study, *, store: str | os.PathLike[str] | None = None) -> list[PlannedRun]:
+def dry_run(
+    study: Study, *, store: str | os.PathLike[str] | None = None, plan: str | os.PathLike[str] | None = None
+) -> list[PlannedRun]:
     """Every cell of a study. Starts nothing and writes nothing."""
+    stop_if_planning(study)
     recipe = load_checked_recipe(study.recipe)
+    study, _ = _as_registered(study, recipe, plan)
     place = open_store(store, study.study)
     planned = []
     for spec in plan_study(study, recipe):

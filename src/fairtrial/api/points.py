@@ -26,6 +26,7 @@ from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.core.words import counted
+from fairtrial.decide.cost import LOCAL
 from fairtrial.decide.frontier import Judged
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import BUILT_IN, PriceTable
@@ -51,6 +52,8 @@ class Source:
     prices: str | os.PathLike[str] | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """When a family is trained: options of the recipe that all of it shares."""
+    calibration: Calibration | None = None
+    """How fast the machine of the runs is, where somebody has measured it before."""
 
 
 @dataclass(frozen=True)
@@ -174,11 +177,20 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
             hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
         )
     facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
-    device, local = (source.device, None) if source.device else measured_on(store, facts)
+    device, local = _device(store, source, facts)
     points = [replace(point, device=device) for point in points]
     judged = Judged(gathered.metric, gathered.direction)
     cautions += [*_of_runs(gathered), *_missing(gathered, numbers), *_lost(points, gathered.metric), *_few(points)]
     return Points(points, judged, f"study {name}", study=name, local=local, cautions=cautions)
+
+
+def _device(
+    store: Store, source: Source, facts: Sequence[Mapping[str, Any]]
+) -> tuple[str, Calibration | None]:  # fmt: skip
+    """What the hours were measured on, and how fast that is where it is no card of the table."""
+    if source.device:
+        return source.device, None
+    return (LOCAL, source.calibration) if source.calibration else measured_on(store, facts)
 
 
 def _is_timed(trace: Trace) -> bool:

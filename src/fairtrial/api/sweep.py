@@ -15,6 +15,7 @@ from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.analyze import analyze
 from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.cells import load_checked_recipe
+from fairtrial.api.registered import registration_for
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
     BEST_OF_MANY,
@@ -33,6 +34,7 @@ from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.grids import Axis, Point, beyond, defaults_of, lay_out, parse_axis, span
 from fairtrial.plan.study import Study
+from fairtrial.research.seeds import CONFIRMATION
 
 CONFIRMED = 5
 """How many fresh runs the caution about an unconfirmed winner suggests."""
@@ -206,7 +208,8 @@ def sweep(
     ran = run_arms(study, terms, metric)
     found = _judge(kind, study, loaded, axes, points, ran, terms)
     if confirm:
-        found = _confirm(found, loaded, fixed, base, confirm, terms)
+        fresh = _fresh_seeds(study, confirm, terms)
+        found = _confirm(found, loaded, fixed, base, fresh, replace(terms, plan=None))
     cautions = [*_cautions(found, loaded, fixed, ran), *ran.cautions]
     return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
 
@@ -283,22 +286,29 @@ def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabTerms) -
     }
 
 
+def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
+    """Seeds that had no part in choosing; those of a registration that derives its seeds are derived too."""
+    registration = registration_for(study.study, terms.plan)
+    if registration is not None and registration.derives_seeds:
+        return registration.derived(CONFIRMATION, count)
+    return confirmation_seeds(count, terms.seeds if isinstance(terms.seeds, list) else ())
+
+
 def _confirm(
-    found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], base: Point | None, count: int, terms: LabTerms
+    found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], base: Point | None, seeds: list[int], terms: LabTerms
 ) -> Sweep:
     """Winner and baseline again, on seeds and report data that had no part in choosing."""
     best = found.best
     options = resolve(recipe, {**fixed, **best.values}, where=best.variant)
     asked = [found.study, sorted(point.variant for point in found.points), found.runs, best.variant]
     fresh = recipe.fresh_report(options, int(content_hash(asked)[:12], 16))
-    used = terms.seeds if isinstance(terms.seeds, list) else ()
     arms = {base.variant: dict(base.values)} if base else {}
     arms[best.variant] = dict(best.values)
     split, quantity = split_and_quantity(found.metric)
     metric = f"report_{quantity}" if split == "eval" else found.metric
     study = terms.study_of(
         f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
-        seeds=confirmation_seeds(count, used),
+        seeds=seeds,
     )  # fmt: skip
     try:
         ran = run_arms(study, terms, metric)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing, require_needs
+from fairtrial.api.registered import refuse_other_options, refuse_other_seed, registration_for
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
 from fairtrial.core.runs import Run, Status
@@ -38,7 +39,7 @@ def train(
     recipe: str,
     options: Mapping[str, Any] | None = None,
     *,
-    seed: int = FIXED_SEEDS[0],
+    seed: int | None = None,
     study: str = ADHOC_STUDY,
     variant: str | None = None,
     store: str | os.PathLike[str] | None = None,
@@ -48,19 +49,33 @@ def train(
     should_stop: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Trained:
-    """Train a recipe once, recorded. The same call again finds the run done, or resumes it."""
+    """Train a recipe once, recorded. The same call again finds the run done, or resumes it.
+
+    In a registered study the seed is one of the registered ones; the first of them where none is given.
+    """
     place = Store.at(store)
     place.check_writable()
     place.pull(study, NEEDS_STUDY)
     loaded = load_checked_recipe(recipe)
     resolved = resolve(loaded, options or {}, where=f"recipe '{loaded.name}'")
     name = check_name("variant", variant or label(loaded, resolved))
-    spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name, seed=seed)
+    spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name)
+    spec = replace(spec, seed=_seed(spec, seed))
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
     cell = prepare([spec], place, surroundings(), tell)[0]
     [cell] = clear_conflicts([cell], place, replace_old=replace_old)
     return _train_cell(cell, observe, should_stop)
+
+
+def _seed(spec: RunSpec, given: int | None) -> int:
+    registration = registration_for(spec.study, None)
+    if registration is None:
+        return FIXED_SEEDS[0] if given is None else given
+    refuse_other_options(registration, [spec])
+    seed = registration.seeds[0] if given is None else given
+    refuse_other_seed(registration, seed)
+    return seed
 
 
 def resume(

@@ -12,7 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
-from fairtrial.cli.launch import parse_seeds
+from fairtrial.cli.launch import PLAN_HELP, parse_seeds
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.findings import Estimate
 from fairtrial.core.paths import store_words
@@ -38,6 +38,7 @@ def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:
         click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
         click.Option(["--level"], type=float, default=0.95, show_default=True, help="Confidence level."),
         click.Option(["--study"], metavar="NAME", help="Name of the study.  [default: made from the settings]"),
+        click.Option(["--plan"], metavar="REGISTRATION", help=PLAN_HELP),
         click.Option(["--jobs"], type=click.IntRange(min=1), help="Processes at once.  [default: number of cores]"),
         click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed before."),
         click.Option(["--replace"], is_flag=True, help="Archive runs of these settings and make them anew."),
@@ -88,6 +89,7 @@ def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collecti
 def lab_terms(
     out: Output, default_runs: int, *, runs: int | None, seeds: str | None, metric: str | None, direction: str | None,
     level: float, study: str | None, jobs: int | None, retry_failed: bool, replace: bool, stack: bool = False,
+    plan: str | None = None,
 ) -> Iterator[LabTerms]:  # fmt: skip
     """How to run, with progress for whoever watches while it lasts."""
     from fairtrial.api.arms import LabTerms
@@ -101,7 +103,7 @@ def lab_terms(
         yield LabTerms(
             runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
             stack=stack, retry_failed=retry_failed, replace_old=replace, watch=watcher, ready=watcher.ready,
-            tell=out.say,
+            tell=out.say, plan=plan,
         )  # fmt: skip
 
 

@@ -67,6 +67,9 @@ class Output:
         show: Callable[[Console], None],
     ) -> None:
         """The result, in the format that was asked for, to the file or standard output."""
+        context = click.get_current_context(silent=True)
+        if context is not None and isinstance(context.obj, dict):
+            context.obj["result"] = document  # a project may keep it
         if self.format == "text":
             self._give_text(show)
             return
@@ -105,24 +108,29 @@ def with_output(function: Callable[..., Any]) -> Callable[..., Any]:
     return _with_output(function, charts=False)
 
 
+def with_own_output(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for commands that make a file or a folder: their `--output` is an option of their own."""
+    return _with_output(function, charts=False, shared_output=False)
+
+
 def with_chart_output(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same for commands that can draw: `--output` may also name a picture, and the text is still printed."""
     return _with_output(function, charts=True)
 
 
-def _with_output(function: Callable[..., Any], *, charts: bool) -> Callable[..., Any]:
+def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: bool = True) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(
         *arguments: Any,
         output_format: str | None,
-        output: str | None,
         store: str | None,
         quiet: bool,
         color: bool,
         **options: Any,
     ) -> Any:
-        path = Path(output) if output else None
+        given = options.pop("output") if shared_output else None
+        path = Path(given) if given else None
         chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
         path = None if chart else path
         out = Output(_format(output_format, path, charts=charts), path, store, quiet, color, chart)
@@ -130,7 +138,8 @@ def _with_output(function: Callable[..., Any], *, charts: bool) -> Callable[...,
         return function(out, *arguments, **options)
 
     for option in reversed(_SHARED):
-        command = option(command)
+        if shared_output or option is not _OUTPUT:
+            command = option(command)
     return command
 
 
@@ -171,12 +180,13 @@ def _config_key(name: object) -> str:
     return str(name).lstrip("-").replace("-", "_").replace(".", "_")
 
 
+_OUTPUT = click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format.")
 _SHARED = (
     click.option("--format", "output_format", type=click.Choice(FORMATS), help="How to print it.  [default: text]"),
-    click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format."),
+    _OUTPUT,
     click.option(
         "--store", metavar="PATH|URL",
-        help="Where runs are kept: a folder, or s3://… or gs://…  [default: $FAIRTRIAL_STORE or ./runs]",
+        help="Where runs are kept: a folder, or s3://… or gs://…  [default: $FAIRTRIAL_STORE, the project's or ./runs]",
     ),
     click.option(
         "--config", metavar="FILE", is_eager=True, expose_value=False, callback=_load_config,

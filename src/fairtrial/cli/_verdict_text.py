@@ -12,7 +12,7 @@ from fairtrial.core.words import counted, decimals_for, shown_change, shown_inte
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.analysis import Analysis
+    from fairtrial.api.analysis import Analysis, Followed
     from fairtrial.core.findings import Comparison, Estimate
 
 
@@ -27,10 +27,23 @@ def show_analysis(console: Console, analysis: Analysis) -> None:
         console.print("\nFurther metrics, each by itself and not part of the verdict:", markup=False)
         console.print(_differences_table(analysis.secondary))
     console.print()
+    if analysis.plan:
+        for line in _plan_lines(analysis.plan):
+            console.print(line, markup=False)
     for line in _notes(analysis):
         console.print(line, markup=False)
     carried = [caution for each in analysis.comparisons for caution in each.cautions]
     show_cautions(console, [*carried, *analysis.cautions])
+    if analysis.exploratory:
+        console.print("\nExploratory, beyond the plan:", style="bold")
+        show_analysis(console, analysis.exploratory)
+
+
+def _plan_lines(plan: Followed) -> list[str]:
+    count = len(plan.deviations)
+    said = f"{counted(count, 'deviation')} from it:" if count else "no deviation from it was found."
+    deviations = [f"  {each.kind}: {each.text}" for each in plan.deviations]
+    return [f"Registration {plan.registration[:12]} ({plan.path}): {said}", *deviations, *plan.unchecked]
 
 
 def _table(*headings: str) -> Any:

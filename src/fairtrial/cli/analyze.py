@@ -24,8 +24,17 @@ PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profile
 TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
 
 
+PLAN_HELP = "Run the analysis that was registered, and list every deviation; what else is asked for is exploratory."
+FIELDS = {
+    **dict.fromkeys(("kind", "window", "percent", "percent_window", "points", "threshold"), "summary"),
+    "bootstrap": "method", "with_power": "power", "candidate": "candidates",
+}  # fmt: skip
+"""Options whose question has another name."""
+
+
 @click.command("analyze")
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
+@click.option("--plan", metavar="REGISTRATION", help=PLAN_HELP)
 @click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
 @click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial; repeat it for more.")
 @click.option("--pairs", multiple=True, metavar="JSON", help=PAIRS_HELP)
@@ -92,7 +101,7 @@ TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
 def command(
     out: Output, *, studies: Sequence[str], control: str | None, candidate: Sequence[str], pairs: Sequence[str],
     control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: str | None, columns: Any,
-    required: str | None, csv_path: str | None, plots: str | None, **asked: Any,
+    required: str | None, csv_path: str | None, plots: str | None, plan: str | None, **asked: Any,
 ) -> int:  # fmt: skip
     """Say whether a candidate is better than the control, by how much, and how sure that is.
 
@@ -104,10 +113,13 @@ def command(
 
     question = _question(**asked)
     out.name_store() if source is None else None
-    analysis = analyze(
-        studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
-        candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
-    )  # fmt: skip
+    if plan is not None:
+        analysis = _by_plan(out, plan, {**vars(question), "control": control, "candidates": list(candidate)})
+    else:
+        analysis = analyze(
+            studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
+            candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
+        )  # fmt: skip
     missed = unmet(analysis, required) if required else None
     found = [*analysis.comparisons, *analysis.secondary]
     rows = [(page_row_of if out.format in ("markdown", "latex") else row_of)(each) for each in found]
@@ -118,6 +130,25 @@ def command(
         return EXIT_OK
     click.echo(f"Error: {missed}", err=True)  # programs find it in the one document that they were given
     return EXIT_CHECK
+
+
+def _by_plan(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
+    """Only what a person gave by hand is held against the plan."""
+    from click.core import ParameterSource
+
+    from fairtrial.api.by_plan import analyze_by_plan
+
+    context = click.get_current_context()
+    given = [name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
+    sources = {
+        "studies": "a study", "source": "--from", "pairs": "--pairs", "control_run_ids": "--control-run-ids",
+        "candidate_run_ids": "--candidate-run-ids",
+    }  # fmt: skip
+    other = [told for name, told in sources.items() if name in given]
+    if other:
+        raise UsageError(f"--plan and {other[0]} exclude each other", hint="The plan says which study it is about.")
+    fields = dict.fromkeys(FIELDS.get(name, name) for name in given)
+    return analyze_by_plan(plan, asked={name: question[name] for name in fields if name in question}, store=out.store)
 
 
 def _question(

@@ -11,8 +11,9 @@ import itertools
 import json
 import os
 import sys
+import time
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -44,8 +45,13 @@ COMMANDS = {
     "power": "Say how many seeds, hours and dollars a question needs.",
     "cost-performance": "Price every configuration; show the frontier of cost and accuracy.",
     "recommend": "Name the configuration that fits a budget, a deadline and a card.",
+    "research": "Make evidence that others can check: describe, register, bundle, verify.",
     "doctor": "Show what is installed and what this machine can measure.",
 }
+
+
+LISTED = frozenset(COMMANDS) - {"init", "sync", "runs", "research", "doctor"}
+"""Commands that make or judge something: a project lists them. Those that only look are not listed."""
 
 
 class LazyGroup(click.Group):
@@ -97,10 +103,22 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command line and return its exit code. Errors become a sentence and a hint, here and nowhere else."""
+    """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
+    begun = time.time()
+    found: dict[str, Any] = {}
+    code = _run(arguments, found)
+    if arguments and arguments[0] in LISTED:
+        from fairtrial.research.journal import note_command
+
+        note_command(arguments, code, begun, found.get("result"))
+    return code
+
+
+def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
+    """Errors become a sentence and a hint, here and nowhere else. What the command found is left in `found`."""
     debug = "--debug" in arguments
     try:
-        result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False)
+        result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False, obj=found)
     except FairtrialError as error:
         if debug:
             raise

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
 ENGINES = ("local", "ray", "slurm", "skypilot")
+PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
@@ -86,6 +87,7 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
         is_flag=True,
         help="Train runs together where that is faster; no number changes.",
     ),
+    click.Option(["--plan"], metavar="REGISTRATION", help=PLAN_HELP),
     click.Option(["--detach"], is_flag=True, help="Leave it running and come back: see runs watch."),
     click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
 )
@@ -162,7 +164,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.launch import describe, dry_run, launch
 
     if flags["dry_run"]:
-        planned = dry_run(study, store=out.store)
+        planned = dry_run(study, store=out.store, plan=flags["plan"])
         _give_dry_run(out, planned, describe(study, planned, store=out.store, terms=_terms(flags)))
         return EXIT_OK
     out.name_store()
@@ -186,6 +188,7 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
         hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
         retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
+        plan=flags["plan"],
     )  # fmt: skip
 
 

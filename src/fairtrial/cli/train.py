@@ -58,7 +58,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
                 kind = str(recipe.file or recipe.name)
                 return api.resume(resume, recipe=kind, store=out.store, observe=observe, should_stop=should_stop)
             return api.train(
-                str(recipe.file or recipe.name), values, seed=FIXED_SEEDS[0] if seed is None else seed,
+                str(recipe.file or recipe.name), values, seed=seed,
                 study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,
                 observe=observe, should_stop=should_stop, tell=out.say,
             )  # fmt: skip

@@ -406,6 +406,11 @@ CHANGES_LEFT_OUT = Caution(
     "The working tree has changes that are in neither revision.",
     "Commit them to have them measured.",
 )
+REGISTERED = Caution(
+    "registered",
+    "Study '{study}' is registered ({registration}), and this is not the analysis that was registered.",
+    "Run that one: fairtrial analyze --plan REGISTRATION.",
+)
 INERT_LIMIT = Caution(
     "inert limit",
     "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",

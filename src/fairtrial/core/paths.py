@@ -7,12 +7,15 @@ A store is a folder, or a place that a URL names. Of the latter every machine ha
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import re
 import shlex
+import stat
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+from typing import Generic, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from fairtrial.core.errors import UserError
@@ -34,8 +37,8 @@ Place = str | os.PathLike[str] | None
 
 
 def store_address(given: Place = None) -> str:
-    """`--store`, else $FAIRTRIAL_STORE, else ./runs: an absolute path, or a URL as it is written down and sent on."""
-    place = os.fspath(given or os.environ.get(STORE_VARIABLE) or "runs")
+    """`--store`, else $FAIRTRIAL_STORE, else the project's, else ./runs: an absolute path, or a URL as it is sent."""
+    place = os.fspath(given or os.environ.get(STORE_VARIABLE) or _project_store() or "runs")
     if is_url(place):
         return _checked_url(place)
     return str(Path(place).expanduser().absolute())
@@ -43,6 +46,88 @@ def store_address(given: Place = None) -> str:
 
 def is_url(place: str) -> bool:
     return "://" in place
+
+
+ARTIFACT = "artifact.yaml"
+
+
+def find_artifact(start: Path | None = None) -> Path | None:
+    """The `artifact.yaml` of this folder or the nearest one above it: commands run below it belong to its project.
+
+    One that somebody else has put above a folder of yours, such as into /tmp, is not taken.
+    """
+    here = Path.cwd() if start is None else start.absolute()
+    try:
+        trusted = {os.geteuid(), here.stat().st_uid}
+    except OSError:  # the folder is gone
+        return None
+    for folder in (here, *here.parents):
+        try:
+            found = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — looked for by every command, in every folder above
+        except OSError:
+            continue
+        if stat.S_ISREG(found.st_mode) and found.st_uid in trusted:
+            return folder / ARTIFACT
+    return None
+
+
+def _project_store() -> str | None:
+    artifact = find_artifact()
+    return None if artifact is None else project_store(artifact)
+
+
+def project_store(artifact: Path) -> str:
+    """The store of a project: `store:` in its artifact.yaml, or `runs` beside it."""
+    known = artifact.stat()
+    place = _store_in(artifact, known.st_mtime_ns, known.st_size)
+    return place if is_url(place) else str(artifact.parent / Path(place).expanduser())
+
+
+@functools.lru_cache(maxsize=8)
+def _store_in(artifact: Path, _changed: int, _size: int) -> str:
+    """Read once while it stays the same: a command asks for its store many times."""
+    import yaml
+
+    try:
+        content = yaml.safe_load(artifact.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        raise UserError(
+            f"{artifact} cannot be read, so the store of its project is unknown", hint="Mend it, or give --store."
+        ) from None
+    place = content.get("store") if isinstance(content, dict) else None
+    if place is not None and (not isinstance(place, str) or not place.strip()):
+        raise UserError(f"{artifact}: store must be a folder or a URL, not {place!r}", hint="Mend it, or give --store.")
+    return place or "runs"
+
+
+@dataclass(frozen=True)
+class ProjectPaths:
+    """The files of a project that an `artifact.yaml` marks."""
+
+    root: Path
+
+    @classmethod
+    def around(cls, place: Path) -> ProjectPaths | None:
+        """The project that a folder lies in."""
+        found = find_artifact(place)
+        return None if found is None else cls(found.parent)
+
+    @property
+    def artifact(self) -> Path:
+        return self.root / ARTIFACT
+
+    @property
+    def citation(self) -> Path:
+        return self.root / "CITATION.cff"
+
+    @property
+    def journal(self) -> Path:
+        """What was run below the artifact and which files were added to it, line by line. Append-only."""
+        return self.root / "artifact.journal.jsonl"
+
+    @property
+    def registrations(self) -> RegistrationPaths:
+        return RegistrationPaths(self.root / "registrations")
 
 
 def _checked_url(url: str) -> str:
@@ -334,6 +419,104 @@ class SharedPaths:
         below = name.removeprefix(f"{self.live}/")
         return None if below == name else int(below.partition("/")[0])
 
+
+AnyPath = TypeVar("AnyPath", Path, PurePosixPath)
+
+
+@dataclass(frozen=True)
+class BundlePaths(Generic[AnyPath]):
+    """The files of a research bundle: of a folder, or of the names in an archive."""
+
+    root: AnyPath
+
+    @property
+    def crate(self) -> AnyPath:
+        return self.root / "ro-crate-metadata.json"
+
+    @property
+    def manifest(self) -> AnyPath:
+        return self.root / "manifest.json"
+
+    @property
+    def signature(self) -> AnyPath:
+        """Of the manifest, and through it of everything: the one file that the manifest does not list."""
+        return self.root / "manifest.signature.json"
+
+    @property
+    def environment(self) -> AnyPath:
+        return self.root / "environment.json"
+
+    @property
+    def headlines(self) -> AnyPath:
+        return self.root / "report" / "headlines.json"
+
+    @property
+    def report(self) -> AnyPath:
+        return self.root / "report" / "report.md"
+
+    @property
+    def notebook(self) -> AnyPath:
+        return self.root / "analysis.ipynb"
+
+    def analysis(self, study: str) -> AnyPath:
+        return self.root / "report" / study / "analysis.json"
+
+    def charts(self, study: str) -> AnyPath:
+        return self.root / "charts" / study
+
+    @property
+    def store(self) -> AnyPath:
+        return self.root / "runs"
+
+    @property
+    def registrations(self) -> AnyPath:
+        return self.root / "registrations"
+
+    @property
+    def files(self) -> AnyPath:
+        """What belongs to the project and to none of the other folders, under the names that it has there."""
+        return self.root / "project"
+
+
+KEY_VARIABLE = "FAIRTRIAL_KEY"
+
+
+def signing_key() -> Path:
+    """The key that registrations are signed with: $FAIRTRIAL_KEY, or one below the person's own settings."""
+    return Path(os.environ.get(KEY_VARIABLE) or "~/.config/fairtrial/signing-key.pem").expanduser().absolute()
+
+
+def public_key(key: Path) -> Path:
+    """The half of a signing key that others may have."""
+    return key.with_suffix(".pub")
+
+
+@dataclass(frozen=True)
+class RegistrationPaths:
+    """The folder of a project's registrations."""
+
+    root: Path
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger.jsonl"
+
+    def registration(self, sha256: str) -> Path:
+        return self.root / f"{sha256}.json"
+
+    def anchor(self, sha256: str) -> Path:
+        """What is to be published elsewhere."""
+        return self.root / f"{sha256}.anchor.txt"
+
+
+NOT_CODE = tuple(
+    f"**/{name}"
+    for name in (
+        ARTIFACT, "artifact.journal.jsonl", "CITATION.cff", "registrations/ledger.jsonl", "registrations/*.anchor.txt",
+        f"registrations/{'[0-9a-f]' * 64}.json",
+    )
+)  # fmt: skip
+"""What a project writes about itself, as git globs: it does not change what a run computes."""
 
 SHARED_MARKER = ".fairtrial.json"
 """Stands in a shared store, and tells it from any other."""

@@ -16,6 +16,8 @@ EVENTS_SCHEMA = 1
 OUTPUT_SCHEMA = 1
 STUDY_SCHEMA = 1
 PROFILE_SCHEMA = 1
+REGISTRATION_SCHEMA = 1
+ARTIFACT_SCHEMA = 1
 
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 
@@ -62,6 +63,11 @@ def shown_time(seconds: float | None) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.1f} h"
     )
+
+
+def shown_moment(at: float) -> str:
+    """A moment in universal time, to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def shown_chance(probability: float) -> str:

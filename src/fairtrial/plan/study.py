@@ -152,8 +152,27 @@ def read_mapping(path: Path, hint: str = "Write one with: fairtrial init") -> di
     return content
 
 
+def parse_mapping(text: str, path: Path) -> dict[str, Any]:
+    """The mapping in the text of a YAML file that is not on this disk under its name."""
+    content = parse_data(text, path)
+    if not isinstance(content, dict):
+        raise UserError(f"{path} does not hold a mapping of keys to values")
+    return content
+
+
 def read_data(path: Path, hint: str) -> Any:
     """What a YAML or JSON file holds, or one sentence on why it cannot be read."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UserError(f"no file {path}", hint=hint) from None
+    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+        raise UserError(f"cannot read {path}: {error}") from None
+    return parse_data(text, path)
+
+
+def parse_data(text: str, path: Path) -> Any:
+    """The values that a text spells, as YAML or JSON by the suffix of its name."""
     import json
 
     import yaml
@@ -162,12 +181,8 @@ def read_data(path: Path, hint: str) -> Any:
 
     try:
         if path.suffix.lower() == ".json":
-            return json.loads(path.read_text(encoding="utf-8"))
-        return yaml.load(path.read_text(encoding="utf-8"), PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
-    except FileNotFoundError:
-        raise UserError(f"no file {path}", hint=hint) from None
-    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
-        raise UserError(f"cannot read {path}: {error}") from None
+            return json.loads(text)
+        return yaml.load(text, PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
     except json.JSONDecodeError as error:
         raise UserError(f"{path} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
     except yaml.YAMLError as error:

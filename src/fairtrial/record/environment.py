@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -13,6 +14,11 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.paths import NOT_CODE
+
+CODE = (":/", *(f":(top,exclude,glob){pattern}" for pattern in NOT_CODE))
+"""What git is asked about: everything but what a project writes about itself."""
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
 PACKAGES = ("fairtrial", "torch", "numpy", "mnist1d", "scikit-learn", "peft", "transformers")
 
 
@@ -21,7 +27,7 @@ def git_state(folder: Path) -> dict[str, Any]:
     commit = git_output(folder, "rev-parse", "HEAD")
     if commit is None:
         return {"git_commit": None, "git_dirty": None, "git_dirty_hash": None}
-    changes = (git_output(folder, "diff", "HEAD") or "").encode() + _untracked(folder)
+    changes = (git_output(folder, "diff", "HEAD", "--", *CODE) or "").encode() + _untracked(folder)
     digest = hashlib.sha256(changes).hexdigest() if changes else None
     return {"git_commit": commit.strip(), "git_dirty": bool(changes), "git_dirty_hash": digest}
 
@@ -29,13 +35,21 @@ def git_state(folder: Path) -> dict[str, Any]:
 def _untracked(folder: Path) -> bytes:
     """New files by name and content; large ones, which are data rather than code, by name and size."""
     top = Path((git_output(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
-    names = (git_output(top, "ls-files", "-z", "--others", "--exclude-standard") or "").split("\0")
+    names = (git_output(top, "ls-files", "-z", "--others", "--exclude-standard", "--", *CODE) or "").split("\0")
     told = []
     for path in (top / name for name in names if name):
         with contextlib.suppress(OSError):  # gone again, or not ours to read
             size = path.stat().st_size
             told += [f"{path.relative_to(top)} {size}".encode(), path.read_bytes() if size < 1 << 20 else b""]
     return b"\n".join(told)
+
+
+def changed_files(folder: Path, before: str, after: str) -> list[str] | None:
+    """The files of code that differ between two commits; None where git cannot say."""
+    if not all(_COMMIT.fullmatch(commit) for commit in (before, after)):  # what others wrote is no option of git
+        return None
+    names = git_output(folder, "diff", "--name-only", "-z", before, after, "--", *CODE)
+    return None if names is None else [name for name in names.split("\0") if name]
 
 
 def git_output(folder: Path, *arguments: str) -> str | None:

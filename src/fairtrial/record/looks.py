@@ -17,7 +17,7 @@ Seeds = Mapping[str, Sequence[str]]
 """Variant → the seeds of it that were looked at."""
 
 
-def _rows(store: Store, study: str) -> list[dict[str, Any]]:
+def read_looks(store: Store, study: str) -> list[dict[str, Any]]:
     """The notes that can be read: a damaged one must not keep anyone from looking."""
     found = []
     try:
@@ -34,7 +34,7 @@ def _rows(store: Store, study: str) -> list[dict[str, Any]]:
 
 def seeds_came_later(store: Store, study: str, seeds: Seeds) -> bool:
     """Whether some seeds were not there when these variants were first compared, whoever was called the control."""
-    first = next((row for row in _rows(store, study) if row["seeds"].keys() == seeds.keys()), None)
+    first = next((row for row in read_looks(store, study) if row["seeds"].keys() == seeds.keys()), None)
     return first is not None and any(set(each) - set(first["seeds"][name]) for name, each in seeds.items())
 
 
@@ -48,7 +48,7 @@ def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
         "n": max(map(len, seeds.values())),
         "seeds": {n: sorted(s) for n, s in sorted(seeds.items())},
     }
-    if any({name: old.get(name) for name in row} == row for old in _rows(store, study)):
+    if any({name: old.get(name) for name in row} == row for old in read_looks(store, study)):
         return True
     line = orjson.dumps({"time": time.time(), **row}, option=orjson.OPT_APPEND_NEWLINE)
     try:

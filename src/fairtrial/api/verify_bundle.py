@@ -1,0 +1,295 @@
+"""research verify BUNDLE: is every file what the manifest says, and do the runs give the numbers that are claimed?
+
+look at the archive → unpack it → hash every file → check registrations and order → compute the headlines again
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import orjson
+
+from fairtrial.api.headlines import (
+    SWEEPS,
+    TOLERANCE,
+    count_numbers,
+    differences,
+    plan_headlines,
+    result_headlines,
+    study_headlines,
+)
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.paths import BundlePaths, RegistrationPaths
+from fairtrial.core.runs import Run
+from fairtrial.core.words import counted
+from fairtrial.record.store import Store
+from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
+from fairtrial.research.keys import read_trusted
+from fairtrial.research.manifest import Manifest, compare_files, read_manifest
+from fairtrial.research.signature import signer_of
+from fairtrial.research.verify import Began, Check, Checked, verify_registration
+
+Files = Mapping[str, tuple[int, str]]
+INSIDE = BundlePaths(PurePosixPath())
+MOST_NAMED = 20
+SERIES = "the raw series"
+
+
+@dataclass(frozen=True)
+class CheckedBundle:
+    """What came of the checks of a bundle, and of the registrations in it."""
+
+    path: Path
+    checks: Sequence[Check]
+    registrations: Sequence[Checked] = ()
+    signer: str | None = None
+    trusted: bool = False
+    numbers: int = 0
+    about: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def intact(self) -> bool:
+        return all(check.ok is not False for check in self.checks)
+
+    @property
+    def mismatches(self) -> list[Check]:
+        return [check for check in self.checks if check.ok is False]
+
+    @property
+    def sentence(self) -> str:
+        """The result in a few words. It never says more than was checked."""
+        if not self.intact:
+            return f"not intact: {self.mismatches[0].detail}"
+        return "intact, signed by the key that you trust" if self.trusted else "intact, signer unknown"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path), "intact": self.intact, "result": self.sentence, "signer": self.signer,
+            "trusted": self.trusted, "headline_numbers": self.numbers, "tolerance": TOLERANCE,
+            "checks": [check.to_dict() for check in self.checks],
+            "registrations": [each.to_dict() for each in self.registrations],
+            "about": dict(self.about), "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a path is meant as a bundle: an archive, or a folder. A registration is a JSON file."""
+    return path.is_dir() or path.suffix.lower() == ".zip" or _begins_like_a_zip(path)
+
+
+def _begins_like_a_zip(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    except OSError:
+        return False
+
+
+def verify_bundle(
+    path: str | os.PathLike[str],
+    *,
+    trust: str | None = None,
+    published: str | os.PathLike[str] | None = None,
+    watch: Watch = quiet,
+) -> CheckedBundle:
+    """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
+
+    `trust`: the public key that it must be signed with. `published`: an anchor of a registration that others kept.
+    """
+    path = Path(path)
+    key = read_trusted(trust) if trust is not None else None
+    if not path.exists():
+        raise UserError(f"no bundle {path}")
+    with tempfile.TemporaryDirectory(prefix="fairtrial-verify-") as folder:
+        found, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
+        place = None if published is None else Path(published)
+        return _check(path, BundlePaths(Path(folder)), found, container, key, place)
+
+
+def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+    with opened(path) as archive:
+        return unpack(archive, folder, watch), changed_container(archive)
+
+
+def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+    """Checked in a copy: reading a store may leave a cache in it, and what is verified must not change."""
+    names = sorted(_files_below(path))
+    found: dict[str, tuple[int, str]] = {}
+    for done, name in enumerate(names, 1):
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path / name, target)
+        found[name] = target.stat().st_size, file_hash(target)
+        watch(done, len(names))
+    return found, []
+
+
+def _files_below(root: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        for name in [*folders, *names]:
+            path = Path(folder) / name
+            if path.is_symlink():
+                raise UserError(f"{path} is a link", hint="No bundle of Fairtrial has one; nothing of it was read.")
+        yield from ((Path(folder) / name).relative_to(root).as_posix() for name in names)
+
+
+def _check(
+    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str], key: str | None,
+    published: Path | None,
+) -> CheckedBundle:  # fmt: skip
+    name = str(INSIDE.manifest)
+    if name not in found:
+        raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
+    manifest, problems = read_manifest(paths.manifest.read_bytes())
+    checks = [_told("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
+    if manifest is None:
+        return CheckedBundle(path, checks)
+    listed = {each: known for each, known in found.items() if each not in (name, str(INSIDE.signature))}
+    fine = f"{counted(len(listed), 'file')}, none changed, missing, added or renamed"
+    checks.append(_told("files", compare_files(manifest.files, listed), fine))
+    checks.append(_told("archive", container, "packed as Fairtrial packs it"))
+    signed, signer = _signature(paths, manifest, key)
+    checks += signed
+    runs, unreadable = _runs(Store(paths.store))
+    checks.append(_told("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
+    registered = _registrations(paths, runs, key, published)
+    checks += [
+        Check(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
+        for each in registered for check in each.checks
+    ]  # fmt: skip
+    headlines, numbers = _headlines(paths, sorted({run.study for run in runs}))
+    checks += headlines
+    return CheckedBundle(
+        path, checks, registered, signer, key is not None and signer == key, numbers, manifest.about,
+        _notes(registered, signer),
+    )  # fmt: skip
+
+
+def _told(name: str, problems: Sequence[str], fine: str) -> Check:
+    if not problems:
+        return Check(name, True, fine)
+    more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
+    return Check(name, False, "; ".join(problems[:MOST_NAMED]) + more)
+
+
+def _signature(paths: BundlePaths[Path], manifest: Manifest, key: str | None) -> tuple[list[Check], str | None]:
+    if not paths.signature.is_file():
+        unsigned = Check("signature", None, "the bundle is not signed")
+        missing = [Check("signer", False, f"not signed, so not by {key[:16]}…, which you trust")] if key else []
+        return [unsigned, *missing], None
+    signer = signer_of(paths.signature.read_bytes(), manifest.sha256)
+    if signer is None:
+        return [Check("signature", False, f"{paths.signature.name} does not fit the manifest, or was changed")], None
+    checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
+    if key is not None:
+        said = "it is the key that you trust" if signer == key else (
+            f"signed with key {signer[:16]}…, not with {key[:16]}…, which you trust"
+        )  # fmt: skip
+        checks.append(Check("signer", signer == key, said))
+    return checks, signer
+
+
+def _runs(store: Store) -> tuple[list[Run], list[str]]:
+    """Every run of the bundle, and what is wrong with those that are not what their folder is called."""
+    found, problems = [], []
+    for study, entry in store.directories():
+        try:
+            run = store.run(study, entry.name)
+        except FairtrialError as error:
+            problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
+            continue
+        if run is None:
+            problems.append(f"{study}/{entry.name} has no metadata")
+        elif (run.study, run.id) != (study, entry.name):
+            problems.append(f"{study}/{entry.name} holds the run {run.name}")
+        else:
+            found.append(run)
+    return sorted(found, key=lambda run: run.name), sorted(problems)
+
+
+def _registrations(
+    paths: BundlePaths[Path], runs: Sequence[Run], key: str | None, published: Path | None
+) -> list[Checked]:  # fmt: skip
+    """Each registration by its own checks, held against the runs of its study that the bundle has."""
+    found = []
+    folder = paths.registrations
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        first = verify_registration(path, trust=key, published=published)
+        study = first.registration.study if first.registration else None
+        began = [Began(run.name, float(run.metadata["timings"]["created"])) for run in runs if run.study == study]
+        found.append(verify_registration(path, trust=key, runs=began, published=published) if began else first)
+    return found
+
+
+def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:
+    """The claimed numbers, each computed again from the raw series."""
+    try:
+        said = orjson.loads(paths.headlines.read_bytes())
+        claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
+    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+        return [Check("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")], 0
+    store, checks, numbers = Store(paths.store), [], 0
+    for study in sorted({*claimed, *studies}):
+        label = f"headline numbers of {study}"
+        if study not in claimed or study not in studies:
+            where = "headlines" if study in claimed else "runs"
+            checks.append(Check(label, False, f"study {study} is in the {where} alone"))
+            continue
+        checks.append(_same(label, claimed[study], _computed(study_headlines, store, study)))
+        numbers += count_numbers(claimed[study])
+    registered = {path.stem for path in paths.registrations.glob("*.json")}
+    for sha256, numbers_said in sorted(plans.items()):
+        label = f"registered analysis {sha256[:12]}"
+        if sha256 not in registered:
+            checks.append(Check(label, False, "its registration is not in the bundle"))
+            continue
+        plan = RegistrationPaths(paths.registrations).registration(sha256)
+        checks.append(_same(label, numbers_said, _computed(plan_headlines, store, plan)))
+        numbers += count_numbers(numbers_said)
+    for at, result in enumerate(results, 1):
+        asked = result.get("asked") if isinstance(result, dict) else None
+        if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
+            checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
+            continue
+        label = f"{asked['command']} of {asked.get('study')}"
+        basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
+        checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
+        numbers += count_numbers(result.get("numbers"))
+    return checks, numbers
+
+
+def _computed(compute: Any, store: Store, about: Any) -> Any:
+    """What was changed may be anything; what cannot be computed from it is a mismatch, not an accident."""
+    try:
+        return compute(store, about)
+    except (FairtrialError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+        return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
+
+
+def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> Check:
+    problems = differences(said, found)
+    count = counted(count_numbers(said), "number")
+    if problems or not isinstance(said, dict):
+        return _told(label, problems or ["it is no list of numbers"], "")
+    if said.get("reason"):
+        return Check(label, None, f"there are none: {said['reason']}")
+    exact = not differences(said, found, tolerance=0.0)
+    how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
+    return Check(label, True, f"{count} computed again from {basis}, equal {how}")
+
+
+def _notes(registered: Sequence[Checked], signer: str | None) -> list[str]:
+    notes = [f"Registration {each.path.stem[:12]}: {note}" for each in registered for note in each.notes]
+    if not registered:
+        notes.append("Nothing was registered: the bundle does not say what was planned before the runs.")
+    if signer is None:
+        notes.append("Without a signature anyone could have made this bundle anew with other numbers.")
+    return notes

@@ -1,0 +1,89 @@
+"""fairtrial research init, add and cite: what the project is, what belongs to it, how it is cited."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output, with_own_output
+from fairtrial.core.errors import UserError
+
+AUTHOR_HELP = "Who made it: 'Ada Lovelace; orcid=…; affiliation=…'. Repeat it for more, in the order of citation."
+ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
+
+
+@click.command("init")
+@click.option("--id", "id_", required=True, metavar="NAME", help="Short name, fit for a file.")
+@click.option("--title", required=True, help="What it is called where it is cited.")
+@click.option("--type", "kind", required=True, metavar="KIND", help="dataset, model, code or experiment.")
+@click.option("--author", "authors", multiple=True, required=True, metavar="NAME", help=AUTHOR_HELP)
+@click.option("--license", "license_", required=True, metavar="SPDX", help="Such as Apache-2.0, MIT or CC-BY-4.0.")
+@click.option("--keywords", metavar="LIST", help="Words to find it by, with commas between them.")
+@click.option("--description", metavar="TEXT", help="A few sentences on what is in it.")
+@click.option("--version", "version_", metavar="TEXT", help="Of the artifact.  [default: 0.1.0]")
+@click.option("--date", "day", metavar="YYYY-MM-DD", help="Of release.  [default: today]")
+@click.option("--doi", metavar="DOI", help="Only if it has been given one.")
+@click.option("--url", metavar="URL", help="Where it can be found.")
+@click.option("--output", metavar="FOLDER", default=".", show_default=True, help="The folder of the project.")
+@with_own_output
+def init_command(
+    out: Output, id_: str, title: str, kind: str, authors: Sequence[str], license_: str, keywords: str | None,
+    version_: str | None, day: str | None, output: str, **rest: Any,
+) -> None:  # fmt: skip
+    """Describe a research artifact: writes artifact.yaml, which makes the folder a project, and CITATION.cff."""
+    from fairtrial.api.artifact import init_artifact
+    from fairtrial.research.artifact import parse_author
+
+    given = {
+        "id": id_, "title": title, "type": kind, "authors": [parse_author(text) for text in authors],
+        "license": license_, "version": version_, "date": day, "store": out.store,
+        "keywords": [word.strip() for word in keywords.split(",") if word.strip()] if keywords else None, **rest,
+    }  # fmt: skip
+    project = init_artifact(Path(output), {name: value for name, value in given.items() if value is not None})
+    document = {"artifact": str(project.paths.artifact), "citation": str(project.paths.citation)}
+    out.give(
+        document, [document],
+        lambda console: console.print(
+            f"Wrote {project.paths.artifact} and {project.paths.citation.name}. What is run here or below is kept in "
+            f"{project.artifact.store}.", markup=False,
+        ),
+    )  # fmt: skip
+
+
+@click.command("add")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
+@with_output
+def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
+    """Let files, such as redirected output, belong to the project and to its bundle."""
+    from fairtrial.api.artifact import add_file
+
+    names = [add_file(file, artifact) for file in files]
+    out.give(
+        {"added": names}, [{"file": name} for name in names],
+        lambda console: console.print(f"Added {', '.join(names)}.", markup=False),
+    )  # fmt: skip
+
+
+@click.command("cite")
+@click.argument("artifact", required=False)
+@click.option("--style", default="bibtex", show_default=True, metavar="NAME", help="bibtex, cff or apa.")
+@with_own_output
+@click.option("--output", metavar="FILE", help="Write it to a file.")
+def cite_command(out: Output, artifact: str | None, style: str, output: str | None) -> None:
+    """Say how to cite the artifact, with what artifact.yaml says and nothing else."""
+    from fairtrial.api.artifact import cite
+    from fairtrial.report.documents import write_text
+
+    text = cite(style, artifact)
+    if output:
+        if Path(output).exists():
+            raise UserError(f"{output} is there already", hint="Choose another --output.")
+        write_text(Path(output), text)
+        out.say(f"Wrote {output}")
+        return
+    document = {"style": style, "text": text}
+    out.give(document, [document], lambda console: console.out(text.rstrip("\n"), highlight=False))

@@ -1,0 +1,167 @@
+"""fairtrial research bundle, verify, export and deposit: what leaves the project, and how it is checked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from fairtrial.cli._output import Output, with_output, with_own_output
+from fairtrial.cli._registration_text import MARKS
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_USER, UsageError
+from fairtrial.core.words import counted
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.bundle import Bundled
+    from fairtrial.api.deposit import Deposit
+    from fairtrial.api.verify_bundle import CheckedBundle
+    from fairtrial.research.archive import Watch
+
+_BUNDLE_OPTIONS = (
+    click.option("--study", "studies", multiple=True, metavar="NAME", help="Only this study; repeat it for more."),
+    click.option("--checkpoints", is_flag=True, help="Include best.pt of every run."),
+    click.option("--charts/--no-charts", default=True, help="Draw the charts of every analysis.  [default: charts]"),
+)
+
+
+def with_content(function: Any) -> Any:
+    """The options that say what goes into a bundle."""
+    for option in reversed(_BUNDLE_OPTIONS):
+        function = option(function)
+    return function
+
+
+@click.command("bundle")
+@click.argument("artifact", required=False)
+@click.option("--zip", "zipped", is_flag=True, help="Pack it into one file; otherwise it is a folder.")
+@click.option("--output", metavar="PATH", help="Where to write it.  [default: ID-VERSION beside artifact.yaml]")
+@with_content
+@click.option("--force", is_flag=True, help="Overwrite a zip that is there.")
+@click.option("--dry-run", is_flag=True, help="Say what it would hold and how large it would be; write nothing.")
+@with_own_output
+def bundle_command(
+    out: Output, artifact: str | None, zipped: bool, output: str | None, studies: Sequence[str], checkpoints: bool,
+    charts: bool, force: bool, dry_run: bool,
+) -> None:  # fmt: skip
+    """Bundle runs, plans, environment, registrations, report and charts, so that others can check every number.
+
+    Makes an RO-Crate with a checksum of every file. The same state gives the same bytes. Names of machines and users
+    are taken out; checkpoints, logs and columnar copies are left out and named.
+    """
+    from fairtrial.api.bundle import BundleTerms, bundle
+
+    with _progress(out, "packing") as watch:
+        terms = BundleTerms(
+            studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, force=force, tell=out.say,
+            watch=watch,
+        )  # fmt: skip
+        found = bundle(artifact, zipped=zipped, output=output, dry_run=dry_run, terms=terms)
+    rows = [{"path": found.path, "files": found.files, "bytes": found.bytes, "packed_bytes": found.packed_bytes}]
+    out.give(found.to_dict(), rows, lambda console: _show_bundle(console, found))
+
+
+def _show_bundle(console: Console, found: Bundled) -> None:
+    if found.path is None:
+        console.print("Nothing was written.", markup=False)
+        return
+    size = (found.packed_bytes or 0) / 1e6
+    signed = f"signed with key {found.signer[:16]}…" if found.signer else "not signed"
+    console.print(f"Wrote {found.path}: {counted(found.files, 'file')}, {size:,.1f} MB, {signed}.", markup=False)
+    console.print(f"Check it with: fairtrial research verify {found.path}", markup=False)
+
+
+def verify_one_bundle(out: Output, path: Path, trust: str | None, published: str | None) -> int:
+    """Exit code 3 where anything does not fit."""
+    from fairtrial.api.verify_bundle import verify_bundle
+
+    with _progress(out, "verifying") as watch:
+        found = verify_bundle(path, trust=trust, published=published, watch=watch)
+    out.give(found.to_dict(), [check.to_dict() for check in found.checks], lambda console: _show_checks(console, found))
+    return EXIT_OK if found.intact else EXIT_CHECK
+
+
+def _show_checks(console: Console, found: CheckedBundle) -> None:
+    console.print(f"{found.path}: {found.sentence}", style="bold", markup=False)
+    console.print()
+    for check in found.checks:
+        style = "red" if check.ok is False else ""
+        console.print(f"  {MARKS[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
+    for note in found.notes:
+        console.print(note, markup=False)
+
+
+@click.command("export")
+@click.argument("artifact", required=False)
+@click.option("--to", "kind", required=True, metavar="KIND", help="folder, markdown or notebook.")
+@click.option("--output", metavar="PATH", help="Where to write it.  [default: beside artifact.yaml]")
+@with_content
+@with_own_output
+def export_command(
+    out: Output, artifact: str | None, kind: str, output: str | None, studies: Sequence[str], checkpoints: bool,
+    charts: bool,
+) -> None:  # fmt: skip
+    """Write the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
+    from fairtrial.api.bundle import BundleTerms
+    from fairtrial.api.export import export
+
+    terms = BundleTerms(studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, tell=out.say)
+    path = export(artifact, to=kind, output=output, terms=terms)
+    document = {"path": str(path)}
+    out.give(document, [document], lambda console: console.print(f"Wrote {path}", markup=False))
+
+
+@click.command("deposit")
+@click.argument("bundle", metavar="BUNDLE.zip")
+@click.option("--sandbox", is_flag=True, help="Zenodo's sandbox, where everything is for trying out.")
+@click.option("--api", metavar="URL", help="Address of the API.  [default: $ZENODO_API, or Zenodo's]")
+@click.option("--yes", is_flag=True, help="Upload it now, as a draft; needs $ZENODO_TOKEN.")
+@with_output
+def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, yes: bool) -> int:
+    """Prepare the upload of a bundle to Zenodo; with a token and --yes, do it. Publishing is left to you.
+
+    Writes the metadata beside the bundle and prints the exact commands. Ends with 1 if nothing was uploaded.
+    """
+    from fairtrial.api.deposit import deposit
+    from fairtrial.research.zenodo import SANDBOX
+
+    if sandbox and api:
+        raise UsageError("--sandbox and --api exclude each other")
+    found = deposit(bundle, api=SANDBOX if sandbox else api, yes=yes)
+    out.give(found.to_dict(), list(found.files), lambda console: _show_deposit(console, found))
+    if found.draft is not None:
+        return EXIT_OK
+    click.echo(f"Error: nothing was uploaded: {found.why_not}", err=True)
+    return EXIT_USER
+
+
+def _show_deposit(console: Console, found: Deposit) -> None:
+    console.print(f"Wrote {found.metadata_file}: what {found.api} is told.", markup=False)
+    for file in found.files:
+        console.print(f"  {file['name']}, {file['bytes']:,} bytes, SHA-256 {file['sha256']}", markup=False)
+    if found.draft is not None:
+        console.print(f"Uploaded as draft {found.draft['id']}. It is not published: look at it and publish it at "
+                      f"{found.draft['page']}", markup=False)  # fmt: skip
+        return
+    console.print("Upload it with:", style="bold")
+    for line in found.commands:
+        console.out(f"  {line}", highlight=False)
+
+
+@contextlib.contextmanager
+def _progress(out: Output, what: str) -> Iterator[Watch]:
+    """A bar for whoever watches; nothing for anybody else."""
+    from fairtrial.research.archive import quiet
+
+    if not out.live:
+        yield quiet
+        return
+    from rich.progress import Progress
+
+    with Progress(console=out.console(err=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -1,0 +1,77 @@
+"""From the words of `research preregister` to what is to be registered."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.cli._source_options import rule_from
+from fairtrial.core.errors import UsageError, unknown
+
+if TYPE_CHECKING:
+    from fairtrial.api.preregister import Intent
+    from fairtrial.plan.study import Study
+
+PLANNED = ("launch", "temperature", "alpha", "sweep", "compare", "ablation")
+"""Commands that make a study of variants and seeds."""
+
+
+def intent_from(asked: Mapping[str, Any]) -> Intent:
+    from fairtrial.api.analysis import Question
+    from fairtrial.api.preregister import Intent
+    from fairtrial.plan.study import read_study
+
+    if asked["study"] and asked["command"]:
+        raise UsageError("--study and --command exclude each other")
+    study = read_study(Path(asked["study"])) if asked["study"] else None
+    study = study_of_command(asked["command"]) if asked["command"] else study
+    summary = ("kind", "window", "percent", "percent_window", "points", "threshold")
+    kept = ("direction", "alpha", "side", "sesoi", "method", "resamples", "unpaired", "family")
+    question = Question(
+        **{name: asked[name] for name in kept}, metrics=list(asked["metrics"]),
+        summary=rule_from(*(asked[name] for name in summary)),
+    )  # fmt: skip
+    return Intent(
+        study=study, command=asked["command"], derive=asked["derive_seeds"], control=asked["control"],
+        candidates=list(asked["candidate"]), question=question, stopping_rule=asked["stopping_rule"],
+        exclusions=list(asked["exclude"]),
+    )  # fmt: skip
+
+
+def study_of_command(text: str) -> Study:
+    """The study that a command line would launch. Nothing is launched."""
+    from fairtrial.api.registered import Planned, only_planning
+    from fairtrial.cli.app import cli
+
+    words = _words(text)
+    try:
+        with only_planning():
+            cli.main(args=_quietly(words), prog_name="fairtrial", standalone_mode=False)
+    except Planned as planned:
+        return planned.study
+    raise UsageError(f"--command: '{text}' launches nothing", hint=f"It begins with one of {', '.join(PLANNED)}.")
+
+
+def _words(text: str) -> list[str]:
+    try:
+        words = shlex.split(text)
+    except ValueError as error:
+        raise UsageError(f"--command: {error}") from None
+    words = words[1:] if words[:1] == ["fairtrial"] else words
+    if not words or words[0] not in PLANNED:
+        raise UsageError(f"--command: {unknown('command', words[0] if words else '', PLANNED)}")
+    if (
+        words[0] == "launch"
+        and not any(word.endswith((".yaml", ".yml")) for word in words[1:2])
+        and "--base-run-name" not in words
+    ):
+        raise UsageError("--command: a launch is registered under a name", hint="Add --base-run-name NAME to it.")
+    return words
+
+
+def _quietly(words: list[str]) -> list[str]:
+    """Nothing is said about a store; what follows `--` belongs to a program."""
+    end = words.index("--") if "--" in words else len(words)
+    return [*words[:end], "--quiet", *words[end:]]

@@ -1,0 +1,43 @@
+"""A registration and what came of checking one, as a person reads them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairtrial.core.words import counted, shown_moment
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.research.register import Registered
+    from fairtrial.research.verify import Checked
+
+MARKS = {True: "✓", False: "✗", None: "–"}
+
+
+def show_registered(console: Console, done: Registered) -> None:
+    found = done.registration
+    console.print(f"Registered {found.sha256}", style="bold", markup=False)
+    console.print(f"  {found.path}, entry {done.entry} of the ledger, {shown_moment(found.plan['time'])}", markup=False)
+    console.print(f"  signed with key {done.signer}", markup=False)
+    if found.is_text_only:
+        console.print("  text only: no study and no analysis is fixed by it", style="yellow", markup=False)
+    else:
+        arms = counted(len(found.plan["study"]["arms"]), "arm")
+        seeds = ", ".join(map(str, found.seeds[:5])) + (" …" if len(found.seeds) > 5 else "")
+        how = "seeds that follow from it" if found.derives_seeds else "seeds"
+        console.print(f"  study {found.study}: {arms}, {len(found.seeds)} {how}: {seeds}", markup=False)
+    if found.late:
+        told = ", ".join(str(run["run"]) for run in found.late[:3]) + (" …" if len(found.late) > 3 else "")
+        console.print(f"  late: {counted(len(found.late), 'run')} began before: {told}", style="yellow", markup=False)
+    if done.anchor:
+        console.print(f"  anchor: {done.anchor['how']} {done.anchor['name']}. {done.anchor['proves']}", markup=False)
+
+
+def show_checked(console: Console, checked: Checked) -> None:
+    console.print(f"{checked.path.name}: {checked.sentence}", style="bold", markup=False)
+    for check in checked.checks:
+        style = "red" if check.ok is False else None
+        console.print(f"  {MARKS[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
+    for note in checked.notes:
+        console.print(note, markup=False)

@@ -1,0 +1,1 @@
+"""Can others check it? Artifacts, registrations and their ledger, bundles, and what verifies them."""

@@ -1,0 +1,121 @@
+"""Anchors: the hash of a registration in a place that its author cannot change unseen, and what that proves."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.paths import RegistrationPaths
+from fairtrial.research.ledger import Entry
+
+GIT_TAG, FILE = "git-tag", "file"
+KINDS = (GIT_TAG, FILE)
+PROVES = {
+    GIT_TAG: "Push the tag: whoever receives it before the runs begin can confirm the order. Its own date is by the "
+    "author's clock.",
+    FILE: "It proves nothing here. Publish it where others keep the date, before the runs begin; then their copy "
+    "proves that the registration existed by then.",
+}
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """What was found of an anchor. `holds`: it lies with others, or may; `says` is how far it carries the order."""
+
+    ok: bool | None
+    detail: str
+    holds: bool = False
+    says: str = ""
+
+
+def tag_name(sha256: str) -> str:
+    return f"registration-{sha256[:16]}"
+
+
+def make_tag(folder: Path, sha256: str) -> str:
+    """An annotated tag with the hash, at the commit of now."""
+    name = tag_name(sha256)
+    done = _git(folder, "tag", "-a", name, "-m", anchor_text(sha256))
+    if done is None or done.returncode:
+        why = done.stderr.strip().splitlines()[-1] if done and done.stderr.strip() else "git is not to be had"
+        raise UserError(f"registered as {sha256[:12]}, but without an anchor: no git tag could be made ({why})")
+    return name
+
+
+def check_can_tag(folder: Path) -> None:
+    """Say before anything is registered that no tag could be made."""
+    needed = {
+        ("rev-parse", "--verify", "HEAD"): "there is no commit",
+        ("var", "GIT_COMMITTER_IDENT"): "git does not know who you are",
+    }
+    for arguments, what in needed.items():
+        done = _git(folder, *arguments)
+        if done is None or done.returncode:
+            raise UserError(f"--anchor git-tag: {what} in {folder}", hint="Mend that, or use --anchor file.")
+
+
+def make_file(folder: RegistrationPaths, sha256: str) -> str:
+    """A small file with the hash, to be published elsewhere."""
+    path = folder.anchor(sha256)
+    with path.open("x") as file:
+        file.write(anchor_text(sha256))
+    return path.name
+
+
+def anchor_text(sha256: str) -> str:
+    return f"Fairtrial registration\nsha256 {sha256}\n"
+
+
+def check_anchor(folder: RegistrationPaths, entry: Entry, published: Path | None) -> Anchor:
+    """Look at the place that the ledger names, or at a copy that others kept."""
+    how, name = str(entry.about.get("how")), str(entry.about.get("name"))
+    if published is not None:
+        return _in_copy(entry.registration, published)
+    if how == GIT_TAG:
+        return _in_git(folder, entry.registration, name)
+    return _in_file(folder, entry.registration, name)
+
+
+def _in_copy(sha256: str, path: Path) -> Anchor:
+    try:
+        text = path.read_text(errors="replace")
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if sha256 not in text.split():
+        return Anchor(False, f"{path.name} has another hash, or none")
+    says = f"if {path.name} was published before them, which is for its publisher to say"
+    return Anchor(True, f"{path.name} has the hash", True, says)
+
+
+def _in_git(folder: RegistrationPaths, sha256: str, name: str) -> Anchor:
+    done = _git(folder.root, "for-each-ref", "--format=%(objecttype) %(contents)", f"refs/tags/{name}")
+    if done is None or done.returncode or not done.stdout.strip():
+        return Anchor(None, f"the git tag {name} is not here, so it could not be checked")
+    kind, _, text = done.stdout.partition(" ")
+    if kind != "tag" or sha256 not in text.split():
+        return Anchor(False, f"the git tag {name} has another hash, or none")
+    says = f"as whoever received the git tag {name} before them can confirm (its own date is by the author's clock)"
+    return Anchor(True, f"the git tag {name} has the hash", True, says)
+
+
+def _in_file(folder: RegistrationPaths, sha256: str, name: str) -> Anchor:
+    path = folder.anchor(sha256)
+    if path.name != name:
+        return Anchor(False, f"the ledger names {name}, which is not the anchor of this registration")
+    if not path.is_file():
+        return Anchor(None, f"{name} is not here: give the published copy to check it")
+    if path.read_bytes() != anchor_text(sha256).encode():
+        return Anchor(False, f"{name} was changed")
+    return Anchor(True, f"{name} has the hash; a copy beside the registration proves nothing about time")
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str] | None:
+    try:
+        return subprocess.run(
+            ["git", "-C", str(folder), *arguments],  # noqa: S607
+            capture_output=True, text=True, errors="replace", timeout=20, check=False,
+        )  # fmt: skip
+    except (FileNotFoundError, subprocess.TimeoutExpired):
+        return None

@@ -1,0 +1,189 @@
+"""A zip that is the same bytes for the same content, and that is looked at before anything of it is unpacked."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.words import counted
+
+EPOCH = (1980, 1, 1, 0, 0, 0)
+MODE, FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755
+PACKED_ALREADY = (".png", ".pdf", ".pt", ".zip", ".gz", ".parquet")
+LEVEL = 6
+CHUNK = 1 << 20
+LARGEST = 64 << 30
+"""Bytes that a bundle may have when it is unpacked."""
+MOST_FILES = 2_000_000
+SUSPICIOUS_RATIO, SUSPICIOUS_FROM = 200, 256 << 20
+"""Text shrinks to a twentieth at best: what grows 200-fold and beyond this size was made to fill a disk."""
+
+Watch = Callable[[int, int], None]
+"""Told how many bytes of how many are done."""
+
+
+def quiet(_done: int, _total: int) -> None:
+    """For those whom nobody watches."""
+
+
+def write_zip(path: Path, files: Mapping[str, Path], watch: Watch = quiet) -> None:
+    """Names in order, one time for all, one mode for all: nothing of when and where it was packed is left in it."""
+    total, done = sum(file.stat().st_size for file in files.values()), 0
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name in sorted([*files, *folders_of(files)]):
+            if name.endswith("/"):
+                archive.writestr(_folder(name), b"")
+                continue
+            packed = PurePosixPath(name).suffix in PACKED_ALREADY
+            info = zipfile.ZipInfo(name, EPOCH)
+            info.compress_type = zipfile.ZIP_STORED if packed else zipfile.ZIP_DEFLATED
+            info._compresslevel = LEVEL  # type: ignore[attr-defined]
+            info.create_system, info.external_attr = 3, MODE << 16
+            info.file_size = files[name].stat().st_size
+            with files[name].open("rb") as source, archive.open(info, "w") as target:
+                shutil.copyfileobj(source, target, CHUNK)
+            done += info.file_size
+            watch(done, total)
+
+
+def folders_of(names: Iterable[str]) -> set[str]:
+    """Every folder that files of these names lie in. The crate describes them, so the archive has them by name."""
+    return {f"{parent}/" for name in names for parent in PurePosixPath(name).parents if parent != PurePosixPath()}
+
+
+def _folder(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, EPOCH)
+    info.create_system, info.external_attr = 3, FOLDER_MODE << 16
+    return info
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip whose list of content may be trusted as far as paths, links and sizes go; else one sentence."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            refuse_unsafe(archive, path)
+            yield archive
+    except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, zlib.error, NotImplementedError) as error:
+        raise UserError(
+            f"{path} is no whole zip file ({str(error).rstrip('.') or 'it ends too early'})",
+            hint="It was cut off or damaged on its way: fetch it again.",
+        ) from None
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror or error}") from None
+
+
+def refuse_unsafe(archive: zipfile.ZipFile, path: Path) -> None:
+    """Nothing is unpacked of a zip that could write elsewhere than into its folder, or fill the disk."""
+    entries = archive.infolist()
+    problems = [f"{path}: {told}" for info in entries if (told := _why_unsafe(info))]
+    problems += [f"{path}: {name!r} is in it twice" for name in twice([info.filename for info in entries])]
+    problems += _why_too_large(entries, path)
+    if problems:
+        raise UserError(
+            problems[0], problems=problems[1:5], hint="Nothing of it was unpacked. No bundle of Fairtrial is like this."
+        )
+
+
+def _why_unsafe(info: zipfile.ZipInfo) -> str | None:
+    name, mode = info.orig_filename, info.external_attr >> 16
+    if why := why_unsafe_name(name):
+        return f"the name {name!r} {why}"
+    if stat.S_ISLNK(mode):
+        return f"{name!r} is a link"
+    usual = (0, stat.S_IFDIR) if name.endswith("/") else (0, stat.S_IFREG)
+    if stat.S_IFMT(mode) not in usual or (name.endswith("/") and info.file_size):
+        return f"{name!r} is neither an ordinary file nor a folder"
+    if info.flag_bits & 0x1:
+        return f"{name!r} is encrypted"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return f"{name!r} is packed in a way that is not expected"
+    return None
+
+
+def why_unsafe_name(name: str) -> str | None:
+    """Why a name in an archive must not become a path; None where it may."""
+    if "\0" in name or "\\" in name or any(ord(character) < 32 for character in name):
+        return "has a character that no path should have"
+    if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
+        return "is absolute"
+    parts = name.removesuffix("/").split("/")
+    if ".." in parts:
+        return "leads out of the folder"
+    if "" in parts or "." in parts:
+        return "has an empty part"
+    return None
+
+
+def twice(names: Sequence[str]) -> list[str]:
+    """Names that stand for one file, on systems that do not tell capitals apart too."""
+    seen: set[str] = set()
+    found = []
+    for name in names:
+        plain = name.removesuffix("/").casefold()
+        if plain in seen:
+            found.append(name)
+        seen.add(plain)
+    return found
+
+
+def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
+    size, packed = sum(info.file_size for info in entries), sum(info.compress_size for info in entries)
+    if len(entries) > MOST_FILES:
+        return [f"{path} says that it holds {counted(len(entries), 'file')}"]
+    if size > LARGEST:
+        return [f"{path} says that it holds {size / 1e9:,.0f} GB, more than a bundle may"]
+    if packed > path.stat().st_size:
+        return [f"{path} has entries that lie over each other"]
+    if size > SUSPICIOUS_FROM and size > SUSPICIOUS_RATIO * max(packed, 1):
+        return [
+            f"{path} would grow {size // max(packed, 1):,}-fold to {size / 1e9:,.1f} GB: it was made to fill a disk"
+        ]
+    return []
+
+
+def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict[str, tuple[int, str]]:
+    """Every file of an archive that was found safe, with its size and SHA-256 as it was unpacked."""
+    found: dict[str, tuple[int, str]] = {}
+    entries = [info for info in archive.infolist() if not info.is_dir()]
+    total, done = sum(info.file_size for info in entries), 0
+    for info in entries:
+        target = folder / info.filename
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with archive.open(info) as source, target.open("xb") as file:
+            digest, size = hashlib.sha256(), 0
+            while chunk := source.read(CHUNK):
+                digest.update(chunk)
+                file.write(chunk)
+                size += len(chunk)
+        found[info.filename] = size, digest.hexdigest()
+        done += size
+        watch(done, total)
+    return found
+
+
+def changed_container(archive: zipfile.ZipFile) -> list[str]:
+    """What is not as Fairtrial packs it, though every file may be: times, order, comments, additions."""
+    entries = archive.infolist()
+    problems = ["the archive has a comment"] if archive.comment else []
+    if entries and min(info.header_offset for info in entries) != 0:
+        problems.append("something stands before the first file of the archive")
+    if [info.filename for info in entries] != sorted(info.filename for info in entries):
+        problems.append("the files are not in the order in which they were packed")
+    names = {info.filename for info in entries}
+    folders = folders_of(name for name in names if not name.endswith("/"))
+    odd = sorted(folders ^ {name for name in names if name.endswith("/")})
+    problems += [f"the folder {name} is {'missing' if name in folders else 'an addition'}" for name in odd]
+    for info in entries:
+        mode = FOLDER_MODE if info.is_dir() else MODE
+        usual = info.date_time == EPOCH and info.external_attr >> 16 == mode and info.create_system == 3
+        if not usual or info.comment or (info.extra and info.file_size < 1 << 31):
+            problems.append(f"{info.filename}: its entry has another time, mode or comment than it was packed with")
+    return problems

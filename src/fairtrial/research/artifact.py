@@ -1,0 +1,214 @@
+"""`artifact.yaml`: what a research artifact is, who made it, and under which terms others may use it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.options import parse_options
+
+TYPES = ("dataset", "model", "code", "experiment")
+ANOTHER_LICENSE = "LicenseRef-"
+LICENSES = (
+    "0BSD", "AFL-3.0", "AGPL-3.0-only", "AGPL-3.0-or-later", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause",
+    "BSD-3-Clause", "BSL-1.0", "CC-BY-4.0", "CC-BY-NC-4.0", "CC-BY-NC-ND-4.0", "CC-BY-NC-SA-4.0", "CC-BY-ND-4.0",
+    "CC-BY-SA-4.0", "CC0-1.0", "CDLA-Permissive-2.0", "ECL-2.0", "EPL-2.0", "EUPL-1.2", "GPL-2.0-only",
+    "GPL-2.0-or-later", "GPL-3.0-only", "GPL-3.0-or-later", "ISC", "LGPL-2.1-only", "LGPL-2.1-or-later",
+    "LGPL-3.0-only", "LGPL-3.0-or-later", "MIT", "MIT-0", "MPL-2.0", "ODbL-1.0", "ODC-By-1.0", "PDDL-1.0",
+    "Unlicense", "Zlib",
+)  # fmt: skip
+PARTICLES = frozenset(
+    [
+        "af",
+        "al",
+        "da",
+        "de",
+        "del",
+        "della",
+        "der",
+        "di",
+        "dos",
+        "du",
+        "el",
+        "la",
+        "le",
+        "ten",
+        "ter",
+        "van",
+        "von",
+        "zu",
+    ]
+)
+HEAD = """\
+# A research artifact of Fairtrial. It marks this folder as a project: commands that are run here or in a folder below
+# write to its store, and are listed in artifact.journal.jsonl. Change this file as you like; no command does.
+"""
+_ORCID = re.compile(r"(?:https://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])")
+_DOI = re.compile(r"(?:https://doi\.org/|doi:)?(10\.\d{4,9}/\S+)")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class Author(BaseModel):
+    """A person, or a group that is cited by one name."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    family: str = Field(description="Family name, or the whole name of a group.", min_length=1)
+    given: str | None = Field(default=None, description="Given names.", min_length=1)
+    orcid: str | None = Field(default=None, description="ORCID iD, such as 0000-0002-1825-0097.")
+    affiliation: str | None = Field(default=None, description="Where they work.", min_length=1)
+    email: str | None = Field(default=None, description="An address that may be published.")
+
+    @field_validator("orcid")
+    @classmethod
+    def _is_an_orcid(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        found = _ORCID.fullmatch(given)
+        if not found or not _checks_out(found[1]):
+            raise ValueError(
+                f"{given!r} is no ORCID iD: its last digit does not fit the others, or it has another form"
+            )
+        return found[1]
+
+    @field_validator("email")
+    @classmethod
+    def _is_an_address(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"[^@\s]+@[^@\s]+", given):
+            raise ValueError(f"{given!r} is no e-mail address")
+        return given
+
+    @property
+    def name(self) -> str:
+        return f"{self.given} {self.family}" if self.given else self.family
+
+
+def _checks_out(orcid: str) -> bool:
+    """The last digit of an ORCID iD is computed from the others (ISO 7064)."""
+    total = 0
+    for digit in orcid.replace("-", "")[:-1]:
+        total = (total + int(digit)) * 2
+    return orcid[-1] == "0123456789X"[(12 - total % 11) % 11]
+
+
+class Artifact(BaseModel):
+    """An artifact.yaml. It marks a project: commands that are run below it write to its store."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = Field(description="Short name, fit for a file: letters, digits and . _ -")
+    title: str = Field(description="What it is called where it is cited.", min_length=1)
+    type: Literal["dataset", "model", "code", "experiment"] = Field(description="What it mainly is.")
+    description: str | None = Field(default=None, description="A few sentences on what is in it.")
+    authors: list[Author] = Field(description="Who made it, in the order of citation.", min_length=1)
+    license: str = Field(description="SPDX identifier, such as Apache-2.0 or CC-BY-4.0, or LicenseRef-NAME.")
+    keywords: list[str] = Field(default_factory=list, description="Words to find it by.")
+    version: str = Field(default="0.1.0", description="Of the artifact, not of Fairtrial.", min_length=1)
+    date: datetime.date | None = Field(default=None, description="Of release, as YYYY-MM-DD.")
+    doi: str | None = Field(default=None, description="Only if it has been given one, such as 10.5281/zenodo.1234.")
+    url: str | None = Field(default=None, description="Where it can be found.")
+    store: str = Field(
+        default="runs", description="Where commands below this file keep runs: a folder beside it, or a URL."
+    )
+
+    @field_validator("id")
+    @classmethod
+    def _can_be_a_file_name(cls, given: str) -> str:
+        if not _ID.fullmatch(given):
+            raise ValueError(
+                f"must consist of letters, digits and . _ -, beginning with a letter or digit, not {given!r}"
+            )
+        return given
+
+    @field_validator("license")
+    @classmethod
+    def _is_known(cls, given: str) -> str:
+        if given in LICENSES or re.fullmatch(rf"{ANOTHER_LICENSE}[A-Za-z0-9.-]+", given):
+            return given
+        told = unknown("license", given, LICENSES)
+        raise ValueError(f"{told}; any other is written {ANOTHER_LICENSE}NAME")
+
+    @field_validator("doi")
+    @classmethod
+    def _is_a_doi(cls, given: str | None) -> str | None:
+        if given is None:
+            return None
+        found = _DOI.fullmatch(given)
+        if not found:
+            raise ValueError(f"{given!r} is no DOI; it looks like 10.5281/zenodo.1234")
+        return found[1]
+
+    @field_validator("url")
+    @classmethod
+    def _is_an_address(cls, given: str | None) -> str | None:
+        if given is not None and not re.fullmatch(r"https?://\S+", given):
+            raise ValueError(f"{given!r} is no address; it begins with https://")
+        return given
+
+    @field_validator("version", mode="before")
+    @classmethod
+    def _numbers_are_versions_too(cls, given: Any) -> Any:
+        return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
+
+    @model_validator(mode="after")
+    def _no_author_twice(self) -> Artifact:
+        names = [author.name for author in self.authors]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"authors: {twice[0]} is named twice")
+        return self
+
+
+def parse_artifact(values: Mapping[str, Any], *, where: str) -> Artifact:
+    """An artifact from the keys of its file, or everything that is wrong with them."""
+    return parse_options(Artifact, values, where=where, noun="key")
+
+
+def parse_author(text: str) -> dict[str, str]:
+    """`Ada Lovelace`, `Lovelace, Ada` or `{A group}`, and behind a semicolon `orcid=…; affiliation=…; email=…`."""
+    name, *more = (part.strip() for part in text.split(";"))
+    author = _name_parts(name)
+    for part in filter(None, more):
+        key, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals:
+            raise UserError(f"--author: cannot read '{part}'", hint="Like 'Ada Lovelace; orcid=0000-0002-1825-0097'.")
+        author[key] = value
+    return author
+
+
+def _name_parts(name: str) -> dict[str, str]:
+    if name.startswith("{") and name.endswith("}"):
+        return {"family": name[1:-1].strip()}
+    family, comma, given = (part.strip() for part in name.partition(","))
+    if comma:
+        return {"family": family, "given": given}
+    words = name.split()
+    first = next((at for at, word in enumerate(words) if at and word in PARTICLES), max(len(words) - 1, 0))
+    given = " ".join(words[:first])
+    return {"family": " ".join(words[first:]), **({"given": given} if given else {})}
+
+
+def artifact_text(artifact: Artifact) -> str:
+    """The file as a person goes on with it: every key, with what it means."""
+    import json
+
+    described = {key: field.description for key, field in Artifact.model_fields.items()}
+    values = artifact.model_dump(mode="json")
+    lines = HEAD.splitlines()
+    for key, value in values.items():
+        if key == "authors":
+            lines += [f"authors:  # {described[key]}"]
+            for author in value:
+                (first, name), *rest = ((k, v) for k, v in author.items() if v is not None)
+                lines += [f"  - {first}: {json.dumps(name, ensure_ascii=False)}"]
+                lines += [f"    {k}: {json.dumps(v, ensure_ascii=False)}" for k, v in rest]
+        elif value is None:
+            lines += [f"# {key}:  # {described[key]}"]
+        else:
+            lines += [f"{key}: {json.dumps(value, ensure_ascii=False)}  # {described[key]}"]
+    return "\n".join([*lines, ""])

@@ -1,0 +1,114 @@
+"""How to cite an artifact: CITATION.cff, BibTeX, APA. Nothing is in them that artifact.yaml does not say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact, Author
+
+STYLES = ("bibtex", "cff", "apa")
+_TEX = {
+    "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+}  # fmt: skip
+_APA_KIND = {"dataset": "Data set", "model": "Machine learning model", "code": "Computer software",
+             "experiment": "Data set"}  # fmt: skip
+
+
+def cite(artifact: Artifact, style: str) -> str:
+    return {"bibtex": bibtex, "cff": cff, "apa": apa}[style](artifact)
+
+
+def cff(artifact: Artifact) -> str:
+    """CITATION.cff, version 1.2.0. It knows software and data sets; a model and an experiment are data."""
+    own_license = artifact.license.startswith(ANOTHER_LICENSE)
+    document: dict[str, Any] = {
+        "cff-version": "1.2.0",
+        "message": "If you use this, please cite it as below.",
+        "type": "software" if artifact.type == "code" else "dataset",
+        "title": artifact.title,
+        "abstract": artifact.description,
+        "authors": [_cff_author(author) for author in artifact.authors],
+        "keywords": artifact.keywords or None,
+        "version": artifact.version,
+        "date-released": artifact.date.isoformat() if artifact.date else None,
+        "license": None if own_license else artifact.license,
+        "doi": artifact.doi,
+        "url": artifact.url,
+    }
+    return "".join(f"{key}:{_yaml(value)}\n" for key, value in document.items() if value is not None)
+
+
+def _cff_author(author: Author) -> dict[str, Any]:
+    names = {"family-names": author.family, "given-names": author.given} if author.given else {"name": author.family}
+    more = {"orcid": author.orcid and f"https://orcid.org/{author.orcid}", "affiliation": author.affiliation,
+            "email": author.email}  # fmt: skip
+    return {key: value for key, value in {**names, **more}.items() if value is not None}
+
+
+def _yaml(value: Any) -> str:
+    """JSON is YAML; a list of authors is easier to read on lines of its own."""
+    if isinstance(value, list) and value and isinstance(value[0], Mapping):
+        rows = ("\n    ".join(f"{k}: {json.dumps(v, ensure_ascii=False)}" for k, v in each.items()) for each in value)
+        return "".join(f"\n  - {row}" for row in rows)
+    return f" {json.dumps(value, ensure_ascii=False)}"
+
+
+def bibtex(artifact: Artifact) -> str:
+    fields = {
+        "title": f"{{{_tex(artifact.title)}}}",
+        "author": " and ".join(map(_bibtex_author, artifact.authors)),
+        "year": str(artifact.date.year) if artifact.date else None,
+        "month": str(artifact.date.month) if artifact.date else None,
+        "version": _tex(artifact.version),
+        "keywords": _tex(", ".join(artifact.keywords)) or None,
+        "doi": artifact.doi,
+        "url": artifact.url,
+        "note": _tex(f"{_APA_KIND[artifact.type]}, license {artifact.license}"),
+    }
+    lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
+    return "\n".join([f"@misc{{{_key(artifact)},", *lines, "}", ""])
+
+
+def _bibtex_author(author: Author) -> str:
+    """Braces keep a name of several words, or one with the word `and` in it, in one piece."""
+    family = _tex(author.family)
+    if not author.given:
+        return f"{{{family}}}"
+    return (
+        f"{{{family}}}, {_tex(author.given)}"
+        if re.search(r"[\s,]", author.family)
+        else f"{family}, {_tex(author.given)}"
+    )
+
+
+def _key(artifact: Artifact) -> str:
+    return re.sub(r"[^A-Za-z0-9-]+", "-", artifact.id) + (f"-{artifact.date.year}" if artifact.date else "")
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(character, character) for character in text)
+
+
+def apa(artifact: Artifact) -> str:
+    """APA, seventh edition: up to twenty authors by name, then the last."""
+    names = [_apa_author(author) for author in artifact.authors]
+    if len(names) > 20:
+        told = ", ".join(names[:19]) + ", … " + names[-1]
+    else:
+        told = names[0] if len(names) == 1 else ", ".join(names[:-1]) + ", & " + names[-1]
+    year = artifact.date.year if artifact.date else "n.d."
+    place = f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.url
+    full = told if told.endswith(".") else f"{told}."
+    sentence = f"{full} ({year}). {artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."
+    return f"{sentence} {place}\n" if place else f"{sentence}\n"
+
+
+def _apa_author(author: Author) -> str:
+    if not author.given:
+        return author.family
+    initials = " ".join("-".join(f"{part[0]}." for part in word.split("-") if part) for word in author.given.split())
+    return f"{author.family}, {initials}"

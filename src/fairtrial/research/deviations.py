@@ -1,0 +1,230 @@
+"""Where a study was not done as it was registered. Every deviation is listed; none is judged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.core.words import counted, shown_moment
+from fairtrial.research.registration import Registration
+
+FIXED = "fixed"
+"""The stopping rule that can be checked: all registered runs, and no comparison before they are there."""
+SHOWN = 3
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """One way in which what was done is not what was registered, and the runs that it is about."""
+
+    kind: str
+    text: str
+    runs: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": self.kind, "text": self.text, "runs": list(self.runs)}
+
+
+@dataclass(frozen=True)
+class SeenRun:
+    """A run of the registered study, as it was recorded. `left_out` says why the analysis has no number of it."""
+
+    run: str
+    variant: str
+    seed: int
+    identity: Mapping[str, Any]
+    data: str | None
+    commit: str | None
+    changes: str | None
+    versions: Mapping[str, Any]
+    began: float
+    left_out: str | None = None
+
+
+@dataclass(frozen=True)
+class Done:
+    """All that is known of how a study went. `changed_files` says what differs between two commits, or None."""
+
+    runs: Sequence[SeenRun]
+    looks: Sequence[Mapping[str, Any]] = ()
+    replaced: Sequence[str] = ()
+    changed_files: Callable[[str, str], list[str] | None] = lambda _before, _after: None
+
+
+def find_deviations(registration: Registration, done: Done) -> list[Deviation]:
+    """What the runs of a study were not, that they were registered to be."""
+    study = registration.plan["study"]
+    arms = study["arms"]
+    seeds = set(registration.seeds)
+    planned = [run for run in done.runs if run.variant in arms and run.seed in seeds]
+    found = [
+        *_late(registration),
+        *_arms(arms, done.runs),
+        *_seeds(registration, done.runs),
+        *_left_out(planned),
+        *_replaced(done.replaced),
+        *_options(arms, planned),
+        *_data(arms, planned),
+        *_code(registration.plan["code"], planned, done.changed_files),
+        *_early(registration, planned),
+    ]
+    if registration.plan["stopping_rule"] == FIXED:
+        found += _stopped_to_look(registration, done.looks)
+    return found
+
+
+def unchecked(registration: Registration) -> list[str]:
+    """What was registered and no program can hold against what was done."""
+    told = []
+    rule = registration.plan["stopping_rule"]
+    if rule != FIXED:
+        told.append(f"The stopping rule is in words, for people to check: {rule}")
+    if registration.plan["code"]["git_commit"] is None:
+        told.append("No commit was registered, so whether the code changed is not known.")
+    return told
+
+
+def _late(registration: Registration) -> Iterator[Deviation]:
+    if registration.late:
+        runs = tuple(str(run["run"]) for run in registration.late)
+        first = min(float(run["began"]) for run in registration.late)
+        told = f"{counted(len(runs), 'run')} began before it, the first {shown_moment(first)}"
+        yield Deviation("late registration", f"it was registered late: {told}", runs)
+
+
+def _arms(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    there = dict.fromkeys(run.variant for run in runs)
+    extra, missing = [name for name in there if name not in arms], [name for name in arms if name not in there]
+    if extra:
+        names = tuple(run.run for run in runs if run.variant in extra)
+        yield Deviation("extra arms", f"not registered, and not used: {', '.join(extra)}", names)
+    if missing:
+        yield Deviation("missing arms", f"registered, and without a run: {', '.join(missing)}")
+
+
+def _seeds(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    arms, seeds = registration.plan["study"]["arms"], registration.seeds
+    registered = set(seeds)
+    extra = [run for run in runs if run.variant in arms and run.seed not in registered]
+    if extra:
+        told = _listed(sorted({run.seed for run in extra}))
+        yield Deviation("extra seeds", f"not registered, and not used: {told}", _names(extra))
+    there = {(run.variant, run.seed) for run in runs}
+    present = {run.variant for run in runs}
+    for arm in arms:
+        missing = [seed for seed in seeds if (arm, seed) not in there]
+        if missing and arm in present:
+            told = f"{len(missing)} of {len(seeds)} registered seeds of {arm} were not run: {_listed(missing)}"
+            yield Deviation("missing seeds", told)
+
+
+def _left_out(runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    out = [run for run in runs if run.left_out]
+    if out:
+        told = "; ".join(f"{run.run} ({run.left_out})" for run in out[:SHOWN]) + (" …" if len(out) > SHOWN else "")
+        yield Deviation("excluded runs", f"registered runs without a number in the analysis: {told}", _names(out))
+
+
+def _replaced(runs: Sequence[str]) -> Iterator[Deviation]:
+    if runs:
+        yield Deviation("replaced runs", f"made, archived and made anew or not at all: {_listed(runs)}", tuple(runs))
+
+
+def _options(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    for arm, planned in arms.items():
+        own = [run for run in runs if run.variant == arm]
+        changes: dict[str, list[SeenRun]] = {}
+        for run in own:
+            for name in sorted({*planned["identity"], *run.identity}):
+                before, now = planned["identity"].get(name), run.identity.get(name)
+                if before != now:
+                    changes.setdefault(f"{name} {before} → {now}", []).append(run)
+        for told, changed in changes.items():
+            yield Deviation("changed options", f"{arm}: {told} ({_of(changed, own)})", _names(changed))
+
+
+def _data(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    for arm, planned in arms.items():
+        own = [run for run in runs if run.variant == arm]
+        sha256 = (planned["data"] or {}).get("sha256")
+        other = [run for run in own if run.data != sha256]
+        if other:
+            told = f"{arm}: content {_short(sha256)} → {_short(other[0].data)} ({_of(other, own)})"
+            yield Deviation("changed data", told, _names(other))
+
+
+def _code(
+    code: Mapping[str, Any], runs: Sequence[SeenRun], changed_files: Callable[[str, str], list[str] | None]
+) -> Iterator[Deviation]:
+    before = code["git_commit"]
+    for commit, made in _grouped(runs, lambda run: run.commit).items():
+        told = _commit_words(before, commit, changed_files)
+        if told:
+            yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
+    in_git = [run for run in runs if run.commit is not None and before is not None]
+    for changes, made in _grouped(in_git, lambda run: run.changes).items():
+        if changes != code["git_dirty_hash"]:
+            told = f"uncommitted changes {_short(code['git_dirty_hash'])} → {_short(changes)}"
+            yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
+    for package, version in sorted(code["versions"].items()):
+        other = [run for run in runs if run.versions.get(package, version) != version]
+        if other:
+            now = _listed(sorted({str(run.versions[package] or "absent") for run in other}))
+            told = f"{package} {version or 'absent'} → {now} ({_of(other, runs)})"
+            yield Deviation("changed versions", told, _names(other))
+
+
+def _commit_words(
+    before: str | None, now: str | None, changed_files: Callable[[str, str], list[str] | None]
+) -> str | None:
+    if before == now or before is None:
+        return None
+    told = f"commit {_short(before)} → {_short(now)}"
+    files = changed_files(before, now) if now else None
+    if files is None:
+        return f"{told}; what changed between them is not known here"
+    return f"{told}; {counted(len(files), 'file')} changed: {_listed(files)}" if files else None
+
+
+def _early(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    at = float(registration.plan["time"])
+    early = sorted((run for run in runs if run.began < at), key=lambda run: run.began)
+    if early and not registration.late:
+        told = f"{counted(len(early), 'run')} began before the registration ({shown_moment(at)}), by the author's clock"
+        yield Deviation("begun before registration", told, _names(early))
+
+
+def _stopped_to_look(registration: Registration, looks: Iterable[Mapping[str, Any]]) -> Iterator[Deviation]:
+    wanted = {str(seed) for seed in registration.seeds}
+    arms = registration.plan["study"]["arms"]
+    for look in looks:
+        counts = [len(wanted & set(seeds)) for arm, seeds in look["seeds"].items() if arm in arms]
+        if counts and min(counts) < len(wanted):
+            told = (
+                f"the arms were compared {shown_moment(float(look['time']))} with {min(counts)} of {len(wanted)} seeds"
+            )
+            yield Deviation("stopping rule", told)
+
+
+def _grouped(runs: Sequence[SeenRun], key: Callable[[SeenRun], Any]) -> dict[Any, list[SeenRun]]:
+    found: dict[Any, list[SeenRun]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
+
+
+def _names(runs: Iterable[SeenRun]) -> tuple[str, ...]:
+    return tuple(run.run for run in runs)
+
+
+def _of(some: Sequence[SeenRun], of: Sequence[SeenRun]) -> str:
+    return f"{len(some)} of {counted(len(of), 'run')}"
+
+
+def _listed(values: Sequence[Any]) -> str:
+    return ", ".join(map(str, values[:SHOWN])) + (f" and {len(values) - SHOWN} more" if len(values) > SHOWN else "")
+
+
+def _short(sha256: str | None) -> str:
+    return sha256[:8] if sha256 else "none"

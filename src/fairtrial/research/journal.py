@@ -1,0 +1,83 @@
+"""`artifact.journal.jsonl`: what was run below an artifact.yaml, and which files were added to it. Append-only.
+
+artifact.yaml itself is a person's file, with comments; the program never writes to it once it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fairtrial.core.paths import ProjectPaths, find_artifact
+
+SCHEMA = 1
+COMMAND, FILE = "command", "file"
+LARGEST_RESULT = 1 << 20
+QUIET = ("--help", "-h", "--dry-run")
+"""With one of these a command does nothing that anyone would want to find again."""
+
+
+def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapping[str, Any] | None) -> None:
+    """List a command that was run below an artifact. What cannot be written must not spoil what was computed."""
+    artifact = find_artifact()
+    if artifact is None or code == 2 or any(word in QUIET for word in arguments):
+        return
+    entry = {
+        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3), "command": list(arguments),
+        "exit": code, "study": _study(result), "result": _kept(result),
+    }  # fmt: skip
+    with contextlib.suppress(OSError):
+        append(ProjectPaths(artifact.parent), entry)
+
+
+def _study(result: Mapping[str, Any] | None) -> str | None:
+    """The study that a result is about: by its name, or by that of its run."""
+    told = result or {}
+    run = told.get("run")
+    named = told.get("study") or told.get("source") or (run.partition("/")[0] if isinstance(run, str) else None)
+    return named if isinstance(named, str) else None
+
+
+def _kept(result: Mapping[str, Any] | None) -> Any:
+    """What the command found, unless it is as large as the data that it was found in."""
+    if result is None:
+        return None
+    content = orjson.dumps(result, default=str, option=orjson.OPT_NON_STR_KEYS)
+    return orjson.loads(content) if len(content) <= LARGEST_RESULT else None
+
+
+def note_file(project: ProjectPaths, name: str, sha256: str) -> None:
+    append(project, {"kind": FILE, "at": time.time(), "path": name, "sha256": sha256})
+
+
+def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
+    """One write per line, so that two commands at the same moment do not mix theirs."""
+    line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
+    target = os.open(project.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(target, line)
+    finally:
+        os.close(target)
+
+
+def read_journal(path: Path) -> list[dict[str, Any]]:
+    """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
+    found = []
+    with contextlib.suppress(FileNotFoundError):
+        for line in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(orjson.JSONDecodeError):
+                entry = orjson.loads(line) if line else None
+                if isinstance(entry, dict) and entry.get("kind") in (COMMAND, FILE):
+                    found.append(entry)
+    return found
+
+
+def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """The files that were added, with their hashes when they last were."""
+    return {str(each["path"]): str(each["sha256"]) for each in entries if each["kind"] == FILE}

@@ -1,0 +1,150 @@
+"""`ledger.jsonl`: a line for every registration, amendment and anchor. Lines are only ever added.
+
+Each line holds the hash of the one before and is signed, so that a line that was changed, dropped or moved is found.
+Lines that were cut off at the end, together with their registrations, leave no trace here: that takes an anchor.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.core.canonical import canonical_json
+from fairtrial.core.errors import CheckFailed
+from fairtrial.core.paths import RegistrationPaths
+from fairtrial.research.ed25519 import is_signed
+
+if TYPE_CHECKING:
+    from fairtrial.research.keys import Signer
+
+REGISTERED, AMENDED, ANCHORED = "registration", "amendment", "anchor"
+NOTHING_BEFORE = "0" * 64
+KEYS = {"about", "entry", "kind", "previous", "registration", "signature", "signer", "time"}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line. `about` has what the kind of it needs: what is amended, or where the anchor lies."""
+
+    number: int
+    kind: str
+    registration: str
+    time: float
+    signer: str
+    about: Mapping[str, Any]
+
+    @property
+    def is_plan(self) -> bool:
+        return self.kind in (REGISTERED, AMENDED)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The entries that can be read, what is wrong with the chain, and the hash of its last line."""
+
+    entries: tuple[Entry, ...] = ()
+    problems: tuple[str, ...] = ()
+    head: str = NOTHING_BEFORE
+
+    def plans(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.is_plan]
+
+    def entry_of(self, sha256: str) -> list[Entry]:
+        return [entry for entry in self.plans() if entry.registration == sha256]
+
+    def anchors_of(self, sha256: str) -> list[Entry]:
+        return [each for each in self.entries if each.kind == ANCHORED and each.registration == sha256]
+
+    def amendment_of(self, sha256: str) -> Entry | None:
+        """The newest entry that takes the place of a registration."""
+        return next((each for each in reversed(self.plans()) if each.about.get("amends") == sha256), None)
+
+
+def read_ledger(paths: RegistrationPaths) -> Ledger:
+    """The whole chain, checked line by line."""
+    try:
+        return parse_ledger(paths.ledger.read_bytes())
+    except FileNotFoundError:
+        return Ledger()
+
+
+def parse_ledger(content: bytes) -> Ledger:
+    lines = content.split(b"\n")
+    problems = [] if lines.pop() == b"" else ["the ledger ends in half a line"]
+    entries: list[Entry] = []
+    head = NOTHING_BEFORE
+    for number, line in enumerate(lines, 1):
+        row = _row(line)
+        if row is None:
+            problems.append(f"entry {number} of the ledger is not spelled as it was written")
+        else:
+            entries.append(_entry(row))
+            problems += _problems(row, number, head)
+        head = hashlib.sha256(line).hexdigest()
+    return Ledger(tuple(entries), tuple(problems), head)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    fits = isinstance(row, dict) and row.keys() == KEYS and isinstance(row["about"], dict)
+    fits = fits and type(row["entry"]) is int and isinstance(row["time"], int | float)
+    fits = fits and re.fullmatch(r"[0-9a-f]{64}", str(row["registration"])) is not None
+    fits = fits and all(isinstance(row[key], str) for key in KEYS - {"about", "entry", "time"})
+    return row if fits and canonical_json(row) == line else None
+
+
+def _entry(row: Mapping[str, Any]) -> Entry:
+    return Entry(row["entry"], row["kind"], row["registration"], row["time"], row["signer"], row["about"])
+
+
+def _problems(row: Mapping[str, Any], number: int, head: str) -> Iterator[str]:
+    if row["entry"] != number or row["previous"] != head:
+        yield f"entry {number} of the ledger does not follow from the one before: a line was changed, dropped or moved"
+    try:
+        signed = is_signed(bytes.fromhex(row["signer"]), _signed_part(row), bytes.fromhex(row["signature"]))
+    except ValueError:
+        signed = False
+    if not signed or row["signature"] != row["signature"].lower() or row["signer"] != row["signer"].lower():
+        yield f"entry {number} of the ledger was changed: its signature does not fit"
+
+
+def _signed_part(row: Mapping[str, Any]) -> bytes:
+    return b"fairtrial ledger 1\n" + canonical_json({key: row[key] for key in KEYS - {"signature"}})
+
+
+@contextmanager
+def held(paths: RegistrationPaths) -> Iterator[None]:
+    """Only one process at a time adds to a ledger."""
+    paths.root.mkdir(parents=True, exist_ok=True)
+    with paths.ledger.open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def append(
+    paths: RegistrationPaths, kind: str, registration: str, *, time: float, signer: Signer, about: Mapping[str, Any]
+) -> Entry:
+    """Add a line to a ledger that is `held`; refuses where the lines before it are not intact."""
+    before = read_ledger(paths)
+    if before.problems:
+        raise CheckFailed(before.problems[0], hint=f"{paths.ledger} was changed; bring back what it was.")
+    row: dict[str, Any] = {
+        "about": dict(about), "entry": len(before.entries) + 1, "kind": kind, "previous": before.head,
+        "registration": registration, "signer": signer.public, "time": time,
+    }  # fmt: skip
+    row["signature"] = signer.sign(_signed_part(row))
+    with paths.ledger.open("ab") as file:
+        file.write(canonical_json(row) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+    return _entry(row)

@@ -1,0 +1,90 @@
+"""A Jupyter notebook that does the analysis again and holds what it finds against what was claimed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fairtrial.research.artifact import Artifact
+
+SET_UP = """\
+import math
+import shutil
+import tempfile
+from pathlib import Path
+
+import fairtrial
+
+RUNS = {runs!r}  # where the runs lie, seen from this notebook
+STORE = RUNS
+if "://" not in RUNS:  # a copy is read: an analysis leaves notes in its store, and evidence must stay as it is
+    STORE = Path(tempfile.mkdtemp()) / "runs"
+    shutil.copytree(RUNS, STORE, ignore=shutil.ignore_patterns("checkpoints", ".*"))
+
+
+def same(found, claimed):
+    \"\"\"Equal but for the rounding of other numerical libraries.\"\"\"
+    if found is None or claimed is None:
+        return found is None and claimed is None
+    return math.isclose(found, claimed, rel_tol={tolerance!r})
+"""
+ANALYSE = """\
+analysis = fairtrial.analyze({study!r}, store=STORE)
+print(analysis)
+"""
+CHECK = """\
+claimed = {claimed}
+for found in analysis.comparisons:
+    said = claimed[found.candidate]
+    assert found.verdict == said["verdict"], found.candidate
+    assert same(found.effect.value, said["difference"]), found.candidate
+    assert same(found.effect.low, said["low"]) and same(found.effect.high, said["high"]), found.candidate
+    assert same(found.p_value, said["p_value"]), found.candidate
+print(len(analysis.comparisons), "comparisons as claimed")
+"""
+LIST = """\
+for run in fairtrial.list_runs(study={study!r}, store=STORE):
+    print(run["variant"], run["seed"], run["metric"], run["value"])
+"""
+QUOTED = ("verdict", "difference", "low", "high", "p_value")
+
+
+def notebook(artifact: Artifact, headlines: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
+    """Version 4.5 of the format. Cells are numbered by their content, so that the same state gives the same bytes."""
+    cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, headlines, runs, tolerance))]
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    document = {
+        "cells": cells, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4,
+        "nbformat_minor": 5,
+    }  # fmt: skip
+    return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
+
+
+def _cells(
+    artifact: Artifact, headlines: Mapping[str, Any], runs: str, tolerance: float
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
+    yield "code", SET_UP.format(runs=runs, tolerance=tolerance)
+    for study, found in headlines["studies"].items():
+        yield "markdown", f"## Study {study}"
+        if not found.get("comparisons"):
+            yield "code", LIST.format(study=study)
+            continue
+        claimed = {each["candidate"]: {name: each[name] for name in QUOTED} for each in found["comparisons"]}
+        yield "code", ANALYSE.format(study=study)
+        yield "code", CHECK.format(claimed=_literal(claimed))
+
+
+def _literal(claimed: Mapping[str, Mapping[str, Any]]) -> str:
+    rows = (f"    {name!r}: {dict(values)!r},\n" for name, values in claimed.items())
+    return "{\n" + "".join(rows) + "}"
+
+
+def _cell(kind: str, text: str, at: int) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "cell_type": kind, "id": hashlib.sha256(f"{at} {text}".encode()).hexdigest()[:12], "metadata": {},
+        "source": text.rstrip("\n").splitlines(keepends=True),
+    }  # fmt: skip
+    return {**told, "execution_count": None, "outputs": []} if kind == "code" else told

@@ -1,0 +1,164 @@
+"""The plan in a registration as a model: what its published JSON schema is made from, and what readers rely on."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.paths import check_name
+
+TEXT_ONLY = "text only"
+LAST_MOMENT = 253402300800.0
+"""The year 10000, which calendars here do not know."""
+
+Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+Moment = Annotated[float, Field(description="In seconds since 1970.", ge=0, lt=LAST_MOMENT)]
+
+
+def _folder_name(name: str) -> str:
+    try:
+        return check_name("registered", name)
+    except UserError as error:
+        raise ValueError(error.message) from None
+
+
+Name = Annotated[str, AfterValidator(_folder_name)]
+Direction = Literal["max", "min"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Artifact(_Part):
+    """The project that the registration belongs to."""
+
+    id: str
+    sha256: Sha256 = Field(description="Of artifact.yaml.")
+
+
+class Code(_Part):
+    """The code of now: a run that was made with other code is a deviation."""
+
+    git_commit: str | None
+    git_dirty: bool | None
+    git_dirty_hash: str | None = Field(description="Of the uncommitted changes.")
+    versions: dict[str, str | None] = Field(description="Installed packages that can change a number.")
+
+
+class Data(_Part):
+    """A data set, known by its content."""
+
+    name: str
+    sha256: Sha256
+
+
+class Arm(_Part):
+    """A variant of the study."""
+
+    declared: dict[str, Any] = Field(description="What the study says about it.")
+    options: dict[str, Any] = Field(description="Every option, resolved.")
+    identity: dict[str, Any] = Field(description="The options that can change a number.")
+    data: Data | None
+
+
+class RegisteredStudy(_Part):
+    """The study: its arms in order."""
+
+    name: Name
+    recipe: str
+    recipe_sha256: Sha256 | None = Field(description="Of the recipe's file, where it is the user's.")
+    arms: dict[Name, Arm]
+
+
+class Seeds(_Part):
+    """The seeds, or how many follow from the hash of this plan."""
+
+    count: int = Field(ge=1)
+    derived: bool
+    given: int | list[int] = Field(description="What the study or the command says.")
+    listed: list[int] | None = Field(description="Null where they are derived.")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Seeds:
+        if self.derived != (self.listed is None) or len(self.listed or ()) not in (0, self.count):
+            raise ValueError("seeds are listed or derived")
+        return self
+
+
+class RegisteredSummary(_Part):
+    """How a series becomes one number per run."""
+
+    type: str
+    window: tuple[float, float] | None = Field(strict=False)
+    percent: float | None
+    percent_window: str
+    points: int
+    threshold: float | None
+
+
+class RegisteredAnalysis(_Part):
+    """Every choice that the analysis has."""
+
+    control: str
+    candidates: list[str]
+    metrics: list[str] = Field(description="The verdict is about the first.", min_length=1)
+    direction: Direction
+    summary: RegisteredSummary
+    method: str
+    resamples: int
+    side: str
+    alpha: float
+    sesoi: float | None
+    unpaired: bool
+    family: str | None
+    seed: int = Field(description="Of resampling.", ge=0)
+
+
+class LateRun(_Part):
+    """A run that was there already."""
+
+    run: str
+    began: Moment
+
+
+class PlanModel(_Part):
+    """What was fixed, by whom and when. Its canonical JSON is what is hashed."""
+
+    basis: Literal["study", "command", "text only"]
+    command: str | None
+    hypothesis: str
+    methods: str
+    artifact: Artifact
+    study: RegisteredStudy | None
+    seeds: Seeds | None
+    analysis: RegisteredAnalysis | None
+    stopping_rule: str = Field(description="fixed: all registered runs, and no comparison before; else words.")
+    exclusions: list[str] = Field(description="Conditions under which a run is left out.")
+    code: Code
+    late: list[LateRun] = Field(description="Runs that had begun already; empty where it was registered in time.")
+    amends: Sha256 | None = Field(description="The registration that this one takes the place of.")
+    signer: Sha256 = Field(description="Public key (Ed25519).")
+    time: Moment
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> PlanModel:
+        absent = {part is None for part in (self.study, self.seeds, self.analysis)}
+        if absent != {self.basis == TEXT_ONLY}:
+            raise ValueError("a plan has a study, seeds and an analysis, or is text only")
+        return self
+
+
+class RegistrationModel(_Part):
+    """The file of a registration."""
+
+    fairtrial: Literal["registration"]
+    schema_: Literal[1] = Field(alias="schema")
+    plan: PlanModel
+    sha256: Sha256 = Field(description="Of the canonical JSON of the plan: keys sorted, no spaces, UTF-8.")
+    signature: str = Field(
+        pattern="^[0-9a-f]{128}$",
+        description="Ed25519, over the lines 'fairtrial registration 1' and the hash, each with its line end.",
+    )

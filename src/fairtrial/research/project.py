@@ -1,0 +1,36 @@
+"""Which registration of a project is about a study."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fairtrial.core.errors import CheckFailed, UserError
+from fairtrial.core.paths import ProjectPaths, find_artifact
+from fairtrial.research.ledger import Ledger, read_ledger
+from fairtrial.research.registration import Registration, read_registration
+
+
+def find_registration(study: str, start: Path | None = None) -> Registration | None:
+    """The registration of a study in the project around a folder: the newest amendment, if it was amended."""
+    artifact = find_artifact(start)
+    folder = ProjectPaths(artifact.parent).registrations if artifact else None
+    if folder is None or not folder.ledger.exists():
+        return None
+    if study.encode() not in folder.ledger.read_bytes():  # signatures take time, and most studies are in no ledger
+        return None
+    ledger = read_ledger(folder)
+    valid = _valid_for(ledger, study)
+    if valid and ledger.problems:
+        raise CheckFailed(ledger.problems[0], hint=f"{folder.ledger} was changed; bring back what it was.")
+    if len(valid) > 1:
+        names = ", ".join(sha256[:12] for sha256 in valid)
+        raise UserError(
+            f"several registrations are about study '{study}': {names}", hint="Choose one with --plan REGISTRATION."
+        )
+    return read_registration(folder.registration(valid[0])) if valid else None
+
+
+def _valid_for(ledger: Ledger, study: str) -> list[str]:
+    amended = {entry.about.get("amends") for entry in ledger.plans()}
+    own = [entry.registration for entry in ledger.plans() if entry.about.get("study") == study]
+    return [sha256 for sha256 in own if sha256 not in amended]

@@ -1,0 +1,77 @@
+"""Writes a registration down, once and for all."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.paths import ProjectPaths
+from fairtrial.research import ledger
+from fairtrial.research.anchors import FILE, GIT_TAG, PROVES, check_can_tag, make_file, make_tag
+from fairtrial.research.keys import Signer
+from fairtrial.research.registration import Registration, parse, plan_hash, signed_text, spell
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A new registration, its place in the ledger, and what its anchor proves."""
+
+    registration: Registration
+    entry: int
+    signer: str
+    anchor: Mapping[str, str] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.registration
+        return {
+            "registration": found.sha256, "path": str(found.path), "basis": found.plan["basis"],
+            "study": found.study, "seeds": found.seeds, "derived": found.derives_seeds, "late": found.late,
+            "amends": found.plan["amends"], "entry": self.entry, "signer": self.signer, "anchor": self.anchor,
+        }  # fmt: skip
+
+
+def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, anchor: str | None) -> Registered:
+    """Sign a plan, give it a file of its own and a line in the ledger. `plan` lacks only its signer and its time."""
+    folder = project.registrations
+    if anchor == GIT_TAG:
+        check_can_tag(project.root)
+    with ledger.held(folder):
+        amends = plan["amends"]
+        if amends is not None and not ledger.read_ledger(folder).entry_of(amends):
+            raise UserError(f"the ledger lists no registration {amends}", hint="Give the whole hash of one it lists.")
+        now = time.time()
+        whole = {**plan, "signer": signer.public, "time": now}
+        sha256 = plan_hash(whole)
+        path = folder.registration(sha256)
+        content = spell(whole, sha256, signer.sign(signed_text(sha256)))
+        found = parse(content, path)  # what nobody could read must not be listed
+        _write_once(path, content)
+        kind = ledger.AMENDED if amends else ledger.REGISTERED
+        about = {
+            **({"amends": amends} if amends else {}),
+            **({"study": study["name"]} if (study := plan["study"]) else {}),
+        }
+        entry = ledger.append(folder, kind, sha256, time=now, signer=signer, about=about)
+        told = _anchor(project, sha256, anchor, signer) if anchor else None
+    return Registered(found, entry.number, signer.public, told)
+
+
+def _write_once(path: Path, content: bytes) -> None:
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _anchor(project: ProjectPaths, sha256: str, how: str, signer: Signer) -> dict[str, str]:
+    folder = project.registrations
+    make = {GIT_TAG: lambda: make_tag(project.root, sha256), FILE: lambda: make_file(folder, sha256)}
+    name = make[how]()
+    about = {"how": how, "name": name}
+    ledger.append(folder, ledger.ANCHORED, sha256, time=time.time(), signer=signer, about=about)
+    return {**about, "proves": PROVES[how]}

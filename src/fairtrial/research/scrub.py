@@ -1,0 +1,62 @@
+"""What a bundle must not tell by accident: the name of the machine, of its user, and where things lie on it.
+
+Series of metrics are never touched. The author's own words, in artifact.yaml and in files that were added, are not
+either: what they say was meant to be said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+RULES = (
+    "environment.hostname and environment.executable of runs are null",
+    "telemetry.endpoint of runs is left out",
+    "the folder of the store reads runs, that of the project ., the home folder ~, the name of the machine HOST",
+)
+_ABSOLUTE = re.compile(rb'"((?:/[\w.+@=-]+){2,}/?)"')
+_TELLING = 4
+"""Shorter names of machines occur in any text by chance."""
+
+
+@dataclass(frozen=True)
+class Scrubber:
+    """Replaces what tells where a bundle was made."""
+
+    patterns: tuple[tuple[re.Pattern[bytes], bytes], ...]
+
+    @classmethod
+    def of(cls, *, project: Path, store: Path, home: Path, hosts: Iterable[str]) -> Scrubber:
+        places = [(str(store), b"runs"), (str(store.resolve()), b"runs"), (str(project), b"."),
+                  (str(project.resolve()), b"."), (str(home), b"~")]  # fmt: skip
+        found = [
+            (re.compile(re.escape(place.encode()) + rb"(?![\w.-])"), word)
+            for place, word in dict.fromkeys(places)
+            if len(place) > 1
+        ]
+        named = sorted({host for host in hosts if len(host) >= _TELLING and host != "localhost"}, key=len, reverse=True)
+        found += [(re.compile(rb"(?<![\w.-])" + re.escape(host.encode()) + rb"(?![\w-])"), b"HOST") for host in named]
+        return cls(tuple(found))
+
+    def text(self, content: bytes) -> bytes:
+        for pattern, word in self.patterns:
+            content = pattern.sub(word, content)
+        return content
+
+    def metadata(self, metadata: Mapping[str, Any]) -> bytes:
+        """metadata.json of a run as it is published."""
+        environment = {**metadata["environment"], "hostname": None, "executable": None}
+        told = {**metadata, "environment": {key: environment[key] for key in metadata["environment"]}}
+        if told.get("telemetry"):
+            told["telemetry"] = {**told["telemetry"], "endpoint": "(left out)", "last_error": None}
+        return self.text(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def absolute_paths(content: bytes) -> set[str]:
+    """Paths that are still told: the author is shown them, since only a person knows whether they matter."""
+    return {found.decode(errors="replace") for found in _ABSOLUTE.findall(content)}

@@ -1,0 +1,208 @@
+"""Is a registration what it says? Hash, signature, its place in the ledger, anchors, and the order of plan and runs.
+
+The sentences never claim more than was checked: an order by dates that the author wrote is an order by the author's
+clock, and a signature by a key that nobody vouched for is one by an unknown signer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.paths import RegistrationPaths
+from fairtrial.core.words import counted, shown_moment
+from fairtrial.research.anchors import check_anchor
+from fairtrial.research.ed25519 import is_signed
+from fairtrial.research.keys import read_trusted
+from fairtrial.research.ledger import AMENDED, REGISTERED, Ledger, read_ledger
+from fairtrial.research.registration import (
+    NotARegistration,
+    Registration,
+    parse,
+    plan_hash,
+    read_bytes,
+    signed_text,
+)
+
+BY_THE_CLOCK = "by the author's clock"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `ok` is None where it could not be, which is no mismatch."""
+
+    name: str
+    ok: bool | None
+    detail: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@dataclass(frozen=True)
+class Began:
+    """A run of the registered study, and when it began."""
+
+    run: str
+    at: float
+
+
+@dataclass(frozen=True)
+class Checked:
+    """What came of the checks. `registration` is None where the file holds none."""
+
+    path: Path
+    checks: Sequence[Check]
+    registration: Registration | None = None
+    trusted: bool = False
+    anchored: bool = False
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    @property
+    def intact(self) -> bool:
+        return all(check.ok is not False for check in self.checks)
+
+    @property
+    def mismatches(self) -> list[Check]:
+        return [check for check in self.checks if check.ok is False]
+
+    @property
+    def sentence(self) -> str:
+        """The result in a few words."""
+        if not self.intact:
+            return f"not intact: {self.mismatches[0].detail}"
+        return "intact, signed by the key that you trust" if self.trusted else "intact, signer unknown"
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.registration
+        return {
+            "path": str(self.path),
+            "registration": found.sha256 if found else None,
+            "intact": self.intact,
+            "result": self.sentence,
+            "signer": found.plan["signer"] if found else None,
+            "trusted": self.trusted,
+            "anchored": self.anchored,
+            "text_only": found.is_text_only if found else None,
+            "late": bool(found.late) if found else None,
+            "checks": [check.to_dict() for check in self.checks],
+            "notes": list(self.notes),
+        }
+
+
+def verify_registration(
+    path: Path, *, trust: str | None = None, runs: Sequence[Began] = (), published: Path | None = None
+) -> Checked:
+    """Check a registration and the ledger beside it. What does not fit is in the checks; nothing is raised for it.
+
+    `trust`: the public key that it must be signed with. `runs`: those of its study, for the order. `published`: a
+    copy of its anchor that was kept elsewhere.
+    """
+    trusted_key = read_trusted(trust) if trust is not None else None
+    try:
+        found = parse(read_bytes(path), path)
+    except NotARegistration as error:
+        return Checked(path, [Check("form", False, error.message)])
+    checks = [Check("form", True, "spelled as it was written"), _hash(found), _signature(found)]
+    if trusted_key is not None:
+        checks.append(_signer(found, trusted_key))
+    folder = RegistrationPaths(path.absolute().parent)
+    ledger = read_ledger(folder)
+    checks += [_chain(folder, ledger), _place(found, ledger), _files(folder, ledger)]
+    if not all(check.ok for check in checks[1:3]):  # what it says of itself cannot be believed
+        return Checked(path, checks, found)
+    anchors = [check_anchor(folder, each, published) for each in ledger.anchors_of(found.sha256)]
+    checks += [Check("anchor", each.ok, each.detail) for each in anchors]
+    anchored = any(each.ok and each.holds for each in anchors)
+    checks.append(_order(found, runs, [each.says for each in anchors if each.ok and each.holds]))
+    trusted = trusted_key is not None and trusted_key == found.plan["signer"]
+    return Checked(path, checks, found, trusted, anchored, _notes(found, ledger))
+
+
+def _hash(found: Registration) -> Check:
+    ok = plan_hash(found.plan) == found.sha256
+    if ok and found.path.stem != found.sha256:
+        return Check("hash", False, f"{found.path.name} is not named by its hash, {found.sha256[:12]}…")
+    said = "the content has the hash that is stated" if ok else "the content has another hash than the file states"
+    return Check("hash", ok, said)
+
+
+def _signature(found: Registration) -> Check:
+    signer = found.plan["signer"]
+    ok = is_signed(bytes.fromhex(signer), signed_text(found.sha256), bytes.fromhex(found.signature))
+    said = f"the hash is signed with key {signer[:16]}…" if ok else "the signature does not fit the hash and the key"
+    return Check("signature", ok, said)
+
+
+def _signer(found: Registration, trusted: str) -> Check:
+    signer = found.plan["signer"]
+    if signer == trusted:
+        return Check("signer", True, "it is the key that you trust")
+    return Check("signer", False, f"signed with key {signer[:16]}…, not with {trusted[:16]}…, which you trust")
+
+
+def _chain(folder: RegistrationPaths, ledger: Ledger) -> Check:
+    if not folder.ledger.exists():
+        return Check("ledger", False, f"there is no {folder.ledger.name} beside it")
+    if ledger.problems:
+        return Check("ledger", False, "; ".join(ledger.problems))
+    return Check("ledger", True, f"an unbroken chain of {counted(len(ledger.entries), 'line')}")
+
+
+def _place(found: Registration, ledger: Ledger) -> Check:
+    entries = ledger.entry_of(found.sha256)
+    if len(entries) != 1:
+        said = "the ledger does not list it" if not entries else f"the ledger lists it {len(entries)} times"
+        return Check("place in the ledger", False, said)
+    [entry] = entries
+    amends = found.plan["amends"]
+    fits = (
+        entry.time == found.plan["time"] and entry.signer == found.plan["signer"]
+        and entry.kind == (AMENDED if amends else REGISTERED) and entry.about.get("amends") == amends
+    )  # fmt: skip
+    if not fits:
+        return Check("place in the ledger", False, f"entry {entry.number} of the ledger says otherwise than the file")
+    if amends and not any(each.number < entry.number for each in ledger.entry_of(amends)):
+        return Check("place in the ledger", False, f"it amends {amends[:12]}, which the ledger does not list before it")
+    return Check("place in the ledger", True, f"entry {entry.number} of {len(ledger.entries)}")
+
+
+def _files(folder: RegistrationPaths, ledger: Ledger) -> Check:
+    listed = {entry.registration for entry in ledger.plans()}
+    there = {path.stem for path in folder.root.glob("*.json")}
+    problems = [f"{sha256[:12]}… is in the ledger, its file is missing" for sha256 in sorted(listed - there)]
+    problems += [f"{name[:12]}… is a file that the ledger does not list" for name in sorted(there - listed)]
+    if problems:
+        return Check("other registrations", False, "; ".join(problems))
+    return Check("other registrations", True, "the folder holds those that the ledger lists, and no others")
+
+
+def _order(found: Registration, runs: Sequence[Began], anchors: Sequence[str]) -> Check:
+    at = float(found.plan["time"])
+    if found.late:
+        first = min(found.late, key=lambda run: float(run["began"]))
+        told = f"registered late, and says so: {counted(len(found.late), 'run')} began before, {first['run']} first"
+        return Check("order", True, f"{told}, {BY_THE_CLOCK}")
+    early = sorted((run for run in runs if run.at < at), key=lambda run: run.at)
+    if early:
+        told = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
+        more = f"; so did {len(early) - 1} more" if len(early) > 1 else ""
+        return Check("order", False, f"{told}{more}")
+    if not runs:
+        return Check("order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}")
+    told = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
+    return Check("order", True, f"{told}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
+
+
+def _notes(found: Registration, ledger: Ledger) -> list[str]:
+    notes = []
+    if found.is_text_only:
+        notes.append("Text only: it fixes neither a study nor an analysis, so nothing can be held against it.")
+    if found.late:
+        notes.append("Late: results existed when this was registered, so it plans nothing that they could not know.")
+    amended = ledger.amendment_of(found.sha256)
+    if amended:
+        notes.append(f"Amended by {amended.registration[:12]}… on {shown_moment(amended.time)}.")
+    return notes

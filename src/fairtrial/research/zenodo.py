@@ -1,0 +1,113 @@
+"""What Zenodo is told about an artifact, and the talk with its API. A deposit stays a draft: people publish."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import quote, urlsplit
+
+from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact
+
+TOKEN_VARIABLE, API_VARIABLE = "ZENODO_TOKEN", "ZENODO_API"
+API = "https://zenodo.org/api"
+SANDBOX = "https://sandbox.zenodo.org/api"
+_KINDS = {"dataset": "dataset", "experiment": "dataset", "code": "software", "model": "other"}
+HERE = ("localhost", "127.0.0.1", "::1")
+PATIENCE_S = 60.0
+
+
+def metadata_for(artifact: Artifact) -> dict[str, Any]:
+    """The deposit's metadata, as the API takes them."""
+    creators = []
+    for author in artifact.authors:
+        name = f"{author.family}, {author.given}" if author.given else author.family
+        more = {"affiliation": author.affiliation, "orcid": author.orcid}
+        creators.append({"name": name, **{key: value for key, value in more.items() if value}})
+    told = {
+        "title": artifact.title, "upload_type": _KINDS[artifact.type], "creators": creators,
+        "description": artifact.description or artifact.title, "keywords": artifact.keywords or None,
+        "version": artifact.version, "access_right": "open",
+        "publication_date": artifact.date.isoformat() if artifact.date else None,
+        "license": None if artifact.license.startswith(ANOTHER_LICENSE) else artifact.license.lower(),
+        "doi": artifact.doi,
+    }  # fmt: skip
+    return {"metadata": {key: value for key, value in told.items() if value is not None}}
+
+
+def commands_for(api: str, metadata: Path, bundle: Path) -> list[str]:
+    """The same by hand. The token is named, never shown."""
+    header = f'-H "Authorization: Bearer ${TOKEN_VARIABLE}"'
+    create = f"{api}/deposit/depositions"
+    return [
+        f'curl --fail {header} -H "Content-Type: application/json" --data @{shlex.quote(str(metadata))} '
+        f"{shlex.quote(create)} > deposition.json",
+        'BUCKET=$(python3 -c \'import json; print(json.load(open("deposition.json"))["links"]["bucket"])\')',
+        f'curl --fail {header} --upload-file {shlex.quote(str(bundle))} "$BUCKET/{quote(bundle.name)}"',
+    ]
+
+
+def check_api(api: str) -> str:
+    """A token is not sent unencrypted to another machine."""
+    parts = urlsplit(api)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in HERE):
+        raise UserError(f"{api!r} is no address that a token can be sent to", hint="It begins with https://")
+    return api.rstrip("/")
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """A redirect would take the token elsewhere."""
+
+    def redirect_request(self, *_: Any, **__: Any) -> None:
+        return None
+
+
+def upload(api: str, token: str, metadata: Mapping[str, Any], bundle: Path) -> dict[str, Any]:
+    """Make a draft and put the bundle into it; returns what the service says of the draft."""
+    created = _ask(f"{api}/deposit/depositions", token, "POST", json.dumps(metadata).encode(), "application/json")
+    bucket = str((created.get("links") or {}).get("bucket") or "")
+    if urlsplit(bucket)[:2] != urlsplit(api)[:2]:
+        raise FairtrialError(f"the service names {bucket!r} as the place for files, which is not its own address")
+    with bundle.open("rb") as file:
+        stored = _ask(
+            f"{bucket}/{quote(bundle.name)}", token, "PUT", file, "application/octet-stream", bundle.stat().st_size
+        )
+    return {"id": created.get("id"), "page": (created.get("links") or {}).get("html"), "file": bundle.name,
+            "checksum": stored.get("checksum")}  # fmt: skip
+
+
+def _ask(url: str, token: str, method: str, data: Any, kind: str, size: int | None = None) -> dict[str, Any]:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
+    if size is not None:
+        headers["Content-Length"] = str(size)
+    request = urllib.request.Request(url, data=data, method=method, headers=headers)  # noqa: S310 — checked above
+    try:
+        with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE_S) as answer:
+            found = json.loads(answer.read())
+    except urllib.error.HTTPError as error:
+        _refused(url, error)
+    except (urllib.error.URLError, TimeoutError, OSError) as error:
+        raise FairtrialError(f"cannot reach {url}: {getattr(error, 'reason', error)}") from None
+    except ValueError:
+        raise FairtrialError(f"{url} did not answer with JSON") from None
+    if not isinstance(found, dict):
+        raise FairtrialError(f"{url} did not answer as Zenodo does")
+    return found
+
+
+def _refused(url: str, error: urllib.error.HTTPError) -> NoReturn:
+    try:
+        told = json.loads(error.read()).get("message") or error.reason
+    except (ValueError, AttributeError, OSError):
+        told = error.reason
+    hint = (
+        f"Is ${TOKEN_VARIABLE} a token of this service with the right deposit:write?"
+        if error.code in (401, 403)
+        else None
+    )
+    raise FairtrialError(f"{url} refused with {error.code}: {told}", hint=hint) from None
