@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
     from fairtrial.api.arms import LabTerms
+    from fairtrial.api.artifact import add_file, cite, init_artifact
     from fairtrial.api.bench import Bench, bench
     from fairtrial.api.bench_pairs import bench_revisions, bench_variants
     from fairtrial.api.bench_runs import BenchTerms
+    from fairtrial.api.bundle import Bundled, BundleTerms, bundle
     from fairtrial.api.by_plan import analyze_by_plan
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
+    from fairtrial.api.deposit import Deposit, deposit
     from fairtrial.api.detach import Detached, detach
     from fairtrial.api.evaluate import Evaluated, evaluate
+    from fairtrial.api.export import export
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
     from fairtrial.api.power import power
@@ -41,6 +45,7 @@ if TYPE_CHECKING:
     from fairtrial.api.sync import Sync, sync
     from fairtrial.api.train import Trained, resume, train
     from fairtrial.api.variance import variance
+    from fairtrial.api.verify_bundle import CheckedBundle, verify_bundle
     from fairtrial.api.watch import StudyState, watch_study
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
@@ -121,18 +126,30 @@ _HOMES = {
     "Study": "fairtrial.plan.study",
     "read_study": "fairtrial.plan.study",
     "FairtrialError": "fairtrial.core.errors",
+    "init_artifact": "fairtrial.api.artifact",
+    "add_file": "fairtrial.api.artifact",
+    "cite": "fairtrial.api.artifact",
+    "bundle": "fairtrial.api.bundle",
+    "Bundled": "fairtrial.api.bundle",
+    "BundleTerms": "fairtrial.api.bundle",
+    "verify_bundle": "fairtrial.api.verify_bundle",
+    "CheckedBundle": "fairtrial.api.verify_bundle",
+    "export": "fairtrial.api.export",
+    "deposit": "fairtrial.api.deposit",
+    "Deposit": "fairtrial.api.deposit",
 }
 
 __all__ = [
-    "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "Columns", "Comparison", "Constraints", "CostModel",
-    "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Detached", "Estimate", "Evaluated", "FairtrialError",
-    "Intent", "LabTerms", "LaunchTerms", "Launched", "Profile", "ProfileDiff", "ProfileTerms", "Question", "Source",
-    "StrategyComparison", "Study", "StudyState", "SummaryRule", "Sweep", "Sync", "Trained", "Verdict", "__version__",
-    "ablation", "aggregate", "alpha", "alpha_sweep", "analyze", "analyze_by_plan", "bench", "bench_revisions",
-    "bench_variants", "check_profile", "compare", "compare_samples", "cost_performance", "detach", "diff_profiles",
-    "evaluate", "export_runs", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
+    "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "BundleTerms", "Bundled", "CheckedBundle", "Columns",
+    "Comparison", "Constraints", "CostModel", "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Deposit",
+    "Detached", "Estimate", "Evaluated", "FairtrialError", "Intent", "LabTerms", "LaunchTerms", "Launched", "Profile",
+    "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison", "Study", "StudyState", "SummaryRule",
+    "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
+    "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
+    "compare", "compare_samples", "cost_performance", "deposit", "detach", "diff_profiles", "evaluate", "export",
+    "export_runs", "init_artifact", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
     "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep",
-    "train", "variance", "watch_study",
+    "train", "variance", "verify_bundle", "watch_study",
 ]  # fmt: skip
 
 

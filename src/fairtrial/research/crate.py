@@ -73,13 +73,14 @@ def crate_document(
 
 
 def _root(artifact: Artifact, published: str, parts: Sequence[str]) -> Entity:
+    people = [{"@id": _person_id(author)} for author in artifact.authors]
     told: Entity = {
         "@id": "./", "@type": "Dataset", "name": artifact.title,
         "description": artifact.description or f"{_TYPES[artifact.type]}: {artifact.title}",
         "identifier": f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.id,
         "datePublished": published, "version": artifact.version,
         "license": {"@id": _license(artifact)["@id"]},
-        "author": [{"@id": _person_id(author)} for author in artifact.authors],
+        "author": people if len(people) > 1 else people[0],
         "keywords": ", ".join(artifact.keywords) or None, "url": artifact.url,
         "hasPart": [{"@id": _id(name)} for name in parts],
     }  # fmt: skip
