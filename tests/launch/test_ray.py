@@ -57,10 +57,12 @@ def connected() -> Iterator[None]:
     """This process is connected to a cluster, as a person's own program may be; the launcher leaves it at that."""
     import ray
 
-    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    yield
-    assert ray.is_initialized()
-    ray.shutdown()
+    try:
+        ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        yield
+        assert ray.is_initialized()
+    finally:
+        ray.shutdown()  # also after half a start: this process could not end otherwise
 
 
 def order(store: Path, **settings: Any) -> Order:
