@@ -34,7 +34,7 @@ from fairtrial.research.archive import Watch, changed_container, opened, quiet, 
 from fairtrial.research.keys import read_trusted
 from fairtrial.research.manifest import Manifest, compare_files, read_manifest
 from fairtrial.research.signature import signer_of
-from fairtrial.research.verify import Began, Check, Checked, verify_registration
+from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, verify_registration
 
 Files = Mapping[str, tuple[int, str]]
 INSIDE = BundlePaths(PurePosixPath())
@@ -43,7 +43,7 @@ SERIES = "the raw series"
 
 
 @dataclass(frozen=True)
-class CheckedBundle:
+class CheckedBundle(Judged):
     """What came of the checks of a bundle, and of the registrations in it."""
 
     path: Path
@@ -54,21 +54,6 @@ class CheckedBundle:
     numbers: int = 0
     about: Mapping[str, Any] = field(default_factory=dict)
     notes: Sequence[str] = ()
-
-    @property
-    def intact(self) -> bool:
-        return all(check.ok is not False for check in self.checks)
-
-    @property
-    def mismatches(self) -> list[Check]:
-        return [check for check in self.checks if check.ok is False]
-
-    @property
-    def sentence(self) -> str:
-        """The result in a few words. It never says more than was checked."""
-        if not self.intact:
-            return f"not intact: {self.mismatches[0].detail}"
-        return "intact, signed by the key that you trust" if self.trusted else "intact, signer unknown"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -189,12 +174,7 @@ def _signature(paths: BundlePaths[Path], manifest: Manifest, key: str | None) ->
     if signer is None:
         return [Check("signature", False, f"{paths.signature.name} does not fit the manifest, or was changed")], None
     checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
-    if key is not None:
-        said = "it is the key that you trust" if signer == key else (
-            f"signed with key {signer[:16]}…, not with {key[:16]}…, which you trust"
-        )  # fmt: skip
-        checks.append(Check("signer", signer == key, said))
-    return checks, signer
+    return checks + ([check_signer(signer, key)] if key is not None else []), signer
 
 
 def _runs(store: Store) -> tuple[list[Run], list[str]]:
@@ -219,14 +199,12 @@ def _registrations(
     paths: BundlePaths[Path], runs: Sequence[Run], key: str | None, published: Path | None
 ) -> list[Checked]:  # fmt: skip
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
-    found = []
     folder = paths.registrations
-    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
-        first = verify_registration(path, trust=key, published=published)
-        study = first.registration.study if first.registration else None
-        began = [Began(run.name, float(run.metadata["timings"]["created"])) for run in runs if run.study == study]
-        found.append(verify_registration(path, trust=key, runs=began, published=published) if began else first)
-    return found
+    began = [Began(run.name, float(run.metadata["timings"]["created"])) for run in runs]
+    return [
+        verify_registration(path, trust=key, runs=began, published=published)
+        for path in (sorted(folder.glob("*.json")) if folder.is_dir() else ())
+    ]
 
 
 def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:

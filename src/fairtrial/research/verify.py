@@ -49,16 +49,11 @@ class Began:
     at: float
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What came of the checks. `registration` is None where the file holds none."""
+class Judged:
+    """What several checks come to, in a few words that never say more than was checked."""
 
-    path: Path
     checks: Sequence[Check]
-    registration: Registration | None = None
-    trusted: bool = False
-    anchored: bool = False
-    notes: Sequence[str] = field(default_factory=tuple)
+    trusted: bool
 
     @property
     def intact(self) -> bool:
@@ -70,10 +65,21 @@ class Checked:
 
     @property
     def sentence(self) -> str:
-        """The result in a few words."""
         if not self.intact:
             return f"not intact: {self.mismatches[0].detail}"
         return "intact, signed by the key that you trust" if self.trusted else "intact, signer unknown"
+
+
+@dataclass(frozen=True)
+class Checked(Judged):
+    """What came of the checks of a registration, which is None where the file holds none."""
+
+    path: Path
+    checks: Sequence[Check]
+    registration: Registration | None = None
+    trusted: bool = False
+    anchored: bool = False
+    notes: Sequence[str] = field(default_factory=tuple)
 
     def to_dict(self) -> dict[str, Any]:
         found = self.registration
@@ -97,7 +103,7 @@ def verify_registration(
 ) -> Checked:
     """Check a registration and the ledger beside it. What does not fit is in the checks; nothing is raised for it.
 
-    `trust`: the public key that it must be signed with. `runs`: those of its study, for the order. `published`: a
+    `trust`: the public key that it must be signed with. `runs`: those of its study count for the order. `published`: a
     copy of its anchor that was kept elsewhere.
     """
     trusted_key = read_trusted(trust) if trust is not None else None
@@ -107,7 +113,7 @@ def verify_registration(
         return Checked(path, [Check("form", False, error.message)])
     checks = [Check("form", True, "spelled as it was written"), _hash(found), _signature(found)]
     if trusted_key is not None:
-        checks.append(_signer(found, trusted_key))
+        checks.append(check_signer(found.plan["signer"], trusted_key))
     folder = RegistrationPaths(path.absolute().parent)
     ledger = read_ledger(folder)
     checks += [_chain(folder, ledger), _place(found, ledger), _files(folder, ledger)]
@@ -116,7 +122,8 @@ def verify_registration(
     anchors = [check_anchor(folder, each, published) for each in ledger.anchors_of(found.sha256)]
     checks += [Check("anchor", each.ok, each.detail) for each in anchors]
     anchored = any(each.ok and each.holds for each in anchors)
-    checks.append(_order(found, runs, [each.says for each in anchors if each.ok and each.holds]))
+    of_its_study = [run for run in runs if run.run.partition("/")[0] == found.study]
+    checks.append(_order(found, of_its_study, [each.says for each in anchors if each.ok and each.holds]))
     trusted = trusted_key is not None and trusted_key == found.plan["signer"]
     return Checked(path, checks, found, trusted, anchored, _notes(found, ledger))
 
@@ -136,8 +143,7 @@ def _signature(found: Registration) -> Check:
     return Check("signature", ok, said)
 
 
-def _signer(found: Registration, trusted: str) -> Check:
-    signer = found.plan["signer"]
+def check_signer(signer: str, trusted: str) -> Check:
     if signer == trusted:
         return Check("signer", True, "it is the key that you trust")
     return Check("signer", False, f"signed with key {signer[:16]}…, not with {trusted[:16]}…, which you trust")
