@@ -163,6 +163,8 @@ def test_what_cannot_be_is_said_before_anything_is_written(shell: Any, store: St
     assert (
         answer.code == 1 and "no Ray cluster answers at 127.0.0.1:1" in answer.err and "ray start --head" in answer.err
     )
+    answer = shell("launch", "fake", *STUDY, "--on", "ray", "--address", "auto")
+    assert answer.code == 1 and "no Ray cluster answers here" in answer.err, answer.err
     for wrong, told in (
         (("--on", "rya"), "did you mean 'ray'"),
         (("--on", "ray", "--with", "adress=x"), "did you mean 'address'"),

@@ -44,7 +44,7 @@ _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 
 
 
 class Options(EngineOptions):
-    """`address` is HOST:PORT of the cluster's head, or ray://HOST:PORT of its client server."""
+    """`address`: HOST:PORT of the cluster's head, ray://HOST:PORT of its client server, or `auto` for one here."""
 
     address: str | None = None
 
@@ -70,11 +70,12 @@ def _connect(address: str | None) -> None:
         return
     # It reports how it is used to its makers unless it is told not to; nothing may leave this machine unasked.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address:
+    asked = address or os.environ.get("RAY_ADDRESS")
+    address = _running_here() if asked in (None, "", "auto") else asked
+    if asked == "auto" and address is None:
+        raise _refusal(None, ConnectionError("none was started on this machine"))
+    if asked and address:
         _require_answer(address)
-    else:
-        address = _running_here()
     here = {} if address else {"include_dashboard": False}
     try:
         ray.init(

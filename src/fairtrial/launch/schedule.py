@@ -191,9 +191,10 @@ class Schedule:
         ticket.losses = 1 if saved > ticket.furthest else ticket.losses + 1
         ticket.furthest = max(saved, ticket.furthest)
         self.settle(ticket.key, Status.INTERRUPTED, why)
-        if self.interrupted or ticket.losses > max(LOSSES, self.retries):
-            ticket.place, ticket.ended = Place.ENDED, self.clock()
-            ticket.outcome = Outcome(Status.INTERRUPTED, f"{why}; lost {ticket.losses} times without getting further")
+        too_often = ticket.losses > max(LOSSES, self.retries)
+        if self.interrupted or too_often:
+            told = f"{why}; lost {ticket.losses} times without getting further" if too_often else why
+            ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), Outcome(Status.INTERRUPTED, told)
             return
         self.tell(f"{ticket.key}: {why}; it goes on elsewhere.")
         ticket.request = {**ticket.request, "over": self.holder(ticket.key)}
