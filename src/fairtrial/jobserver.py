@@ -30,7 +30,8 @@ from typing import Any, NoReturn, Self
 
 from fairtrial.core.errands import Errand, open_notes
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import RunPaths, is_url
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.places import is_url
 from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status

@@ -16,7 +16,7 @@ import yaml
 from fairtrial.api.artifact import add_file, cite, init_artifact, load_project
 from fairtrial.core import paths
 from fairtrial.core.errors import InvalidOptions, UserError
-from fairtrial.core.paths import find_artifact, store_address
+from fairtrial.core.places import find_artifact, store_address
 from fairtrial.research.artifact import Artifact, parse_author
 from fairtrial.research.citation import apa, bibtex, cff
 from tests.conftest import Answer

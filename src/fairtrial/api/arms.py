@@ -25,7 +25,7 @@ from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.options import parse_options, result_options
-from fairtrial.core.paths import store_words
+from fairtrial.core.places import store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity

@@ -11,7 +11,8 @@ from typing import Any
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import ARTIFACT, ProjectPaths, find_artifact, is_url, project_store
+from fairtrial.core.paths import ARTIFACT, ProjectPaths
+from fairtrial.core.places import find_artifact, is_url, project_store
 from fairtrial.plan.study import read_mapping
 from fairtrial.research.artifact import Artifact, artifact_text, parse_artifact
 from fairtrial.research.citation import STYLES, cff

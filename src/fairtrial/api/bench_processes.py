@@ -12,7 +12,7 @@ from typing import Any
 from fairtrial.api.bench_runs import STOPPED, BenchTerms
 from fairtrial.api.launch import option_words
 from fairtrial.core.errors import EXIT_CHECK, Interrupted, RunsFailed
-from fairtrial.core.paths import is_url, store_address
+from fairtrial.core.places import is_url, store_address
 from fairtrial.core.registry import LoadedRecipe
 
 

@@ -26,7 +26,8 @@ from fairtrial.api.headlines import TOLERANCE, plan_headlines, recorded_headline
 from fairtrial.api.plots import main_chart, write_plots
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError, unknown
-from fairtrial.core.paths import BundlePaths, Place, RunPaths, signing_key
+from fairtrial.core.paths import BundlePaths, RunPaths, signing_key
+from fairtrial.core.places import Place
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store, open_store

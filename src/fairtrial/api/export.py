@@ -13,7 +13,8 @@ from fairtrial.api.artifact import load_project
 from fairtrial.api.bundle import BundleTerms, bundle
 from fairtrial.api.headlines import TOLERANCE
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import BundlePaths, is_url, store_address
+from fairtrial.core.paths import BundlePaths
+from fairtrial.core.places import is_url, store_address
 from fairtrial.research.notebook import notebook
 
 FOLDER, MARKDOWN, NOTEBOOK = "folder", "markdown", "notebook"

@@ -17,7 +17,8 @@ from fairtrial.api.registered import arms_of, as_registered, refuse_other_option
 from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options, parse_options
-from fairtrial.core.paths import NEEDS_STUDY, store_words
+from fairtrial.core.paths import NEEDS_STUDY
+from fairtrial.core.places import store_words
 from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairtrial.core.errors import UsageError, UserError, unknown
-from fairtrial.core.paths import Place
+from fairtrial.core.places import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.metadata import load_run

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import Place, RunPaths, StorePaths
+from fairtrial.core.paths import RunPaths, StorePaths
+from fairtrial.core.places import Place
 from fairtrial.record.atomic import Sync, replace_file, store_errors
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.mirror import everything, nothing

@@ -12,7 +12,8 @@ from statistics import fmean
 from typing import Any
 
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import Place, run_id
+from fairtrial.core.paths import run_id
+from fairtrial.core.places import Place
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows

@@ -15,7 +15,7 @@ from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli.launch import PLAN_HELP, parse_seeds
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.findings import Estimate
-from fairtrial.core.paths import store_words
+from fairtrial.core.places import store_words
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.words import shown_value
 

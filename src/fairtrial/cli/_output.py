@@ -13,7 +13,7 @@ import click
 
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
-from fairtrial.core.paths import store_address
+from fairtrial.core.places import store_address
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -18,7 +18,7 @@ from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import given_values, pairs
 from fairtrial.cli._words import telemetry_line
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
-from fairtrial.core.paths import store_words
+from fairtrial.core.places import store_words
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.words import counted, shown_change, shown_time, shown_value
 

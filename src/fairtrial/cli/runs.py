@@ -98,7 +98,7 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     from collections import Counter
 
     if not rows:
-        from fairtrial.core.paths import store_address
+        from fairtrial.core.places import store_address
 
         out.say("No run matches." if filtered else f"No runs yet in {store_address(out.store)}.")
         return

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.core.errors import StoreError, UserError, nearest
-from fairtrial.core.paths import Place, RunPaths, StorePaths, is_url, mirror_folder, store_address
+from fairtrial.core.paths import RunPaths, StorePaths
+from fairtrial.core.places import Place, is_url, mirror_folder, store_address
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere

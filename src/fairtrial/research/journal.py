@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from fairtrial.core.paths import ProjectPaths, find_artifact
+from fairtrial.core.paths import ProjectPaths
+from fairtrial.core.places import find_artifact
 
 SCHEMA = 1
 COMMAND, FILE = "command", "file"

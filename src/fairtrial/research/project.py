@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairtrial.core.errors import CheckFailed, UserError
-from fairtrial.core.paths import ProjectPaths, find_artifact
+from fairtrial.core.paths import ProjectPaths
+from fairtrial.core.places import find_artifact
 from fairtrial.research.ledger import Ledger, read_ledger
 from fairtrial.research.registration import Registration, read_registration
 
