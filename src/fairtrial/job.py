@@ -23,13 +23,12 @@ from fairtrial.core.errors import (
     Interrupted,
     InvalidOptions,
     StoreError,
-    unknown,
 )
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
+from fairtrial.core.scores import Scoring
 from fairtrial.core.specs import Metric, RunSpec
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
@@ -43,6 +42,7 @@ from fairtrial.record.pulse import Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.train.loop import Course, course, take_steps, train, train_together
+from fairtrial.train.selection import bounded, check_best_metric, judgement
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class _Attempt:
         options = parse_options(recipe.options, spec.options, where=spec.name)
         data = recipe.data(options, store.cache)
         metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
-        metadata.update(_judgement(recipe, options))
+        metadata.update(judgement(recipe, options))
         recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
         teller = _Teller(recorder)
@@ -359,33 +359,6 @@ def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
     return Outcome(existing.status, existing.reason, already_done=True) if existing.status.is_result else None
 
 
-def _judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
-    """What the run is judged by, and what selects its best checkpoint."""
-    metric = recipe.metric
-    selecting = getattr(options, "best_metric", None) or (metric.on("eval") if metric else None)
-    if _bounded(recipe, options):
-        selecting = bound_name(str(selecting))
-    mode = getattr(options, "best_mode", None) or (metric.direction if metric else "max")
-    return {
-        "metric": metric.on("report") if metric else None,
-        "direction": metric.direction if metric else None,
-        "best_metric_name": selecting,
-        "best_metric_mode": mode if selecting else None,
-    }
-
-
-def _bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:
-    """The metric that is judged by its confidence bound, where that was asked for."""
-    if getattr(options, "best_rule", "value") == "value":
-        return None
-    chosen = getattr(options, "best_metric", None)
-    if recipe.metric is None or chosen not in (None, recipe.metric.on("eval")):
-        raise InvalidOptions(
-            "best_rule: a bound is known for the recipe's own metric alone", hint="Leave out --best-metric."
-        )
-    return recipe.metric
-
-
 @dataclass
 class _Work:
     """One attempt at a run, with all that it needs at hand."""
@@ -442,7 +415,7 @@ class _Work:
 
     @property
     def bounded(self) -> Metric | None:
-        return _bounded(self.recipe, self.options)
+        return bounded(self.recipe, self.options)
 
     def set_threads(self) -> None:
         if isinstance(self.options, TorchOptions):
@@ -453,7 +426,7 @@ class _Work:
         trainable = self.recipe.build(self.options, self.setting)
         self.leaving.callback(getattr(trainable, "close", lambda: None))
         self.watch.wait_with(getattr(trainable, "synchronize", None))
-        _check_best_metric(trainable, self.loop, self.scoring)
+        check_best_metric(trainable, self.loop, self.scoring)
         if self.bounded is not None and not hasattr(trainable, "episode_returns"):
             raise InvalidOptions(f"best_rule: recipe '{self.recipe.name}' has no episodes to take a bound over")
         return trainable
@@ -534,21 +507,6 @@ def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome]
         for work in list(left.values()):
             work.how_it_ended(error)  # leaves the trace in its log
             ended(work, Outcome(Status.INTERRUPTED, f"a step of {len(built)} runs together failed: {error}", ALONE))
-
-
-def _check_best_metric(trainable: Trainable, options: LoopOptions, scoring: Scoring | None) -> None:
-    """A misspelt metric would select nothing, and say so only after hours: ask before the first step."""
-    if options.best_metric is None:
-        return
-    normalized = f"eval_{NORMALIZED}"
-    if options.best_metric == normalized and scoring is None:
-        raise InvalidOptions(
-            f"best_metric: {normalized} needs references to normalize by",
-            hint="Give both: --benchmark random_score=… --benchmark human_score=…",
-        )
-    names = [f"eval_{quantity}" for quantity in trainable.evaluate("eval")] + ([normalized] if scoring else [])
-    if options.best_metric not in names:
-        raise InvalidOptions("best_metric: " + unknown("evaluation metric", options.best_metric, names))
 
 
 def _set_threads(threads: int) -> None:

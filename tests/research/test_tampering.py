@@ -17,13 +17,14 @@ from hypothesis import strategies as st
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
+from fairtrial.record.store import Store
 from fairtrial.research.ed25519 import ORDER, is_signed
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.ledger import append, held, parse_ledger, read_ledger
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import plan_hash, read_registration, signed_text, spell
 from fairtrial.research.verify import Began, Checked, verify_registration
-from tests.research.conftest import text_plan
+from tests.research.conftest import register_study, text_plan
 
 RFC_8032 = [
     (
@@ -257,11 +258,15 @@ def test_a_trusted_key_is_given_as_digits_or_file(registered: Registered, key: P
         verify_registration(path, trust="mine")
 
 
-def test_the_order_is_by_the_clock_and_runs_before_it_are_named(registered: Registered) -> None:
-    path, at = registered.registration.path, registered.registration.plan["time"]
-    order = {c.name: c for c in verify_registration(path, runs=[Began("s/a.seed1", at + 9)]).checks}["order"]
-    assert order.ok and order.detail.endswith("by the author's clock")
-    assert "s/a.seed1 began" in mismatches(path, runs=[Began("s/a.seed1", at - 9), Began("s/a.seed2", at + 9)])["order"]
+def test_the_order_is_by_the_clock_and_runs_before_it_are_named(
+    project: ProjectPaths, study: Path, store: Store
+) -> None:
+    found = register_study(project, study, store).registration
+    at = found.plan["time"]
+    later, other = Began("s/a.seed1", at + 9), Began("other/a.seed1", at - 9)
+    order = {c.name: c for c in verify_registration(found.path, runs=[later, other]).checks}["order"]
+    assert order.ok and order.detail.endswith("before the first of 1 run, by the author's clock")
+    assert "s/a.seed1 began" in mismatches(found.path, runs=[Began("s/a.seed1", at - 9), later])["order"]
 
 
 def test_many_who_register_at_once_make_one_chain(project: ProjectPaths, signer: Signer) -> None:
