@@ -7,7 +7,7 @@ sweep='sweep classify --param width=4,16 --runs 3 --steps 150 --batch-size 64 --
 
 # 1. Describe the artifact. From here on, commands in this folder write to its store and are listed.
 $fairtrial research init --id widths --title 'How wide must a small classifier be?' --type experiment \
-    --author 'A. Researcher' --license CC-BY-4.0 --keywords 'width, MNIST-1D'
+    --author 'Your Name' --license CC-BY-4.0 --keywords 'width, MNIST-1D'
 
 # 2. Register the study, its analysis and its seeds, before the first run.
 $fairtrial research preregister artifact.yaml --hypothesis 'Sixteen units do better than four.' \

@@ -64,7 +64,8 @@ def test_commands_in_the_readme_are_understood(cli: Callable[..., Answer]) -> No
         if path[-1].endswith(".py"):
             path[-1] = "fake"
         shown = cli(
-            *path[: 2 if path[0] in ("train", "bench", "launch", "runs", "sweep", "profile") else 1], "--help"
+            *path[: 2 if path[0] in ("train", "bench", "launch", "runs", "sweep", "profile", "research") else 1],
+            "--help",
         ).out
         assert all(flag in shown for flag in flags), line
 

@@ -25,8 +25,9 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
 from fairtrial.record.environment import machine
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
-from fairtrial.research.keys import Signer
+from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.manifest import Manifest, read_manifest
+from fairtrial.research.signature import sign_manifest
 from tests.conftest import Answer
 from tests.research.conftest import Made
 
@@ -252,6 +253,22 @@ def test_a_character_changed_in_the_manifest_is_found(name: str, content: Conten
     for at in range(3, len(content[name]), len(content[name]) // 5):
         changed = content[name][:at] + bytes([content[name][at] ^ 1]) + content[name][at + 1 :]
         assert name in told(verified({**content, name: changed})), at
+
+
+def test_a_signature_that_was_taken_away_or_made_by_another_is_found(
+    content: Content, verified: Any, tmp_path: Path
+) -> None:
+    known, _ = read_manifest(content["manifest.json"])
+    assert known is not None
+    name = "manifest.signature.json"
+    assert f"{name} is missing" in told(verified({each: content[each] for each in content if each != name}))
+    other = load_signer(tmp_path / "other-key.pem")
+    assert "is by key" in told(verified({**content, name: sign_manifest(known.sha256, other)}))
+    anew = rehashed(content)
+    unsigned, _ = read_manifest(anew["manifest.json"])
+    assert unsigned is not None
+    forged = {**anew, name: sign_manifest(unsigned.sha256, other)}
+    assert "knows of no signature" in told(verified(forged))
 
 
 def test_a_forged_metric_with_fitting_hashes_gives_other_numbers(content: Content, verified: Any) -> None:

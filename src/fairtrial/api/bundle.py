@@ -138,8 +138,7 @@ def bundle(
     with tempfile.TemporaryDirectory(prefix="fairtrial-bundle-") as folder:
         stage = Stage(Path(folder))
         stale = _fill(stage, project, store, runs, terms)
-        manifest, signer = _describe(stage, project, runs)
-        found = _summary(stage, runs, manifest, signer, stale)
+        found = _summary(stage, runs, _describe(stage, project, runs), stale)
         _tell(found, terms)
         if dry_run:
             return found
@@ -372,7 +371,7 @@ def _stage_charts(stage: Stage, study: str, analysis: Analysis, terms: BundleTer
     stage.leave(CHARTS, str(INSIDE.charts(study)), 0)
 
 
-def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> tuple[Manifest, str | None]:
+def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> Manifest:
     """The crate over all files, the manifest over those and the crate, and the signature over the manifest."""
     crated = [
         CratedRun(
@@ -383,31 +382,28 @@ def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> tuple[Mani
     stage.put(INSIDE.crate, crate_document(project.artifact, stage.files, crated, version=__version__))
     about = {"id": project.artifact.id, "version": project.artifact.version, "runs": len(runs),
              "studies": sorted({run.study for run in runs})}  # fmt: skip
-    manifest = Manifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about)
+    signer = load_signer() if signing_key().exists() else None
+    key = signer.public if signer else None
+    manifest = Manifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about, key)
     stage.put(INSIDE.manifest, manifest.render())
-    signer = None
-    if signing_key().exists():
-        own = load_signer()
-        stage.put(INSIDE.signature, sign_manifest(manifest.sha256, own))
-        signer = own.public
-    return manifest, signer
+    if signer:
+        stage.put(INSIDE.signature, sign_manifest(manifest.sha256, signer))
+    return manifest
 
 
-def _summary(
-    stage: Stage, runs: Sequence[Run], manifest: Manifest, signer: str | None, stale: Sequence[str]
-) -> Bundled:  # fmt: skip
+def _summary(stage: Stage, runs: Sequence[Run], manifest: Manifest, stale: Sequence[str]) -> Bundled:
     size = sum(each for each, _ in stage.files.values())
     studies = sorted({run.study for run in runs})
     return Bundled(
-        None, studies, len(runs), len(stage.files), size, None, stage.excluded, signer, manifest.sha256, list(stale),
-        sorted(stage.paths_told),
+        None, studies, len(runs), len(stage.files), size, None, stage.excluded, manifest.signer,
+        manifest.sha256, list(stale), sorted(stage.paths_told),
     )  # fmt: skip
 
 
 def _tell(found: Bundled, terms: BundleTerms) -> None:
     """The size and what is not in it, before anything is written."""
     terms.tell(
-        f"{counted(found.runs, 'run')} of {counted(len(found.studies), 'study').replace('studys', 'studies')}: "
+        f"{counted(found.runs, 'run')} of {counted(len(found.studies), 'study')}: "
         f"{counted(found.files, 'file')}, {found.bytes / 1e6:,.1f} MB before packing."
     )
     for each in found.excluded:

@@ -166,13 +166,20 @@ def _told(name: str, problems: Sequence[str], fine: str) -> Check:
 
 
 def _signature(paths: BundlePaths[Path], manifest: Manifest, key: str | None) -> tuple[list[Check], str | None]:
+    """Whether it is signed as the manifest says, and the key that signed it."""
+    name, named = paths.signature.name, manifest.signer
     if not paths.signature.is_file():
+        if named:
+            return [Check("signature", False, f"{name} is missing: the manifest names key {named[:16]}…")], None
         unsigned = Check("signature", None, "the bundle is not signed")
         missing = [Check("signer", False, f"not signed, so not by {key[:16]}…, which you trust")] if key else []
         return [unsigned, *missing], None
     signer = signer_of(paths.signature.read_bytes(), manifest.sha256)
     if signer is None:
-        return [Check("signature", False, f"{paths.signature.name} does not fit the manifest, or was changed")], None
+        return [Check("signature", False, f"{name} does not fit the manifest, or was changed")], None
+    if signer != named:
+        said = f"the manifest names {named[:16]}…" if named else "the manifest knows of no signature"
+        return [Check("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
     checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
     return checks + ([check_signer(signer, key)] if key is not None else []), signer
 

@@ -11,7 +11,7 @@ import click
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.core.errors import UserError
 
-AUTHOR_HELP = "Who made it: 'Ada Lovelace; orcid=…; affiliation=…'. Repeat it for more, in the order of citation."
+AUTHOR_HELP = "Who made it: 'Given Family; orcid=…; affiliation=…'. Repeat it for more, in the order of citation."
 ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
 
 

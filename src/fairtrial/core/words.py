@@ -50,7 +50,11 @@ def shown_p(p: float | None) -> str:
 
 
 def counted(number: Any, noun: str) -> str:
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    """A number with its noun: 1 run, 2 runs, 2 studies."""
+    if number == 1:
+        return f"{number:,} {noun}"
+    consonant_and_y = noun.endswith("y") and noun[-2:-1] not in "aeiou"
+    return f"{number:,} {noun[:-1]}ies" if consonant_and_y else f"{number:,} {noun}s"
 
 
 def shown_time(seconds: float | None) -> str:

@@ -170,13 +170,13 @@ def parse_artifact(values: Mapping[str, Any], *, where: str) -> Artifact:
 
 
 def parse_author(text: str) -> dict[str, str]:
-    """`Ada Lovelace`, `Lovelace, Ada` or `{A group}`, and behind a semicolon `orcid=…; affiliation=…; email=…`."""
+    """`Given Family`, `Family, Given` or `{A group}`, and behind a semicolon `orcid=…; affiliation=…; email=…`."""
     name, *more = (part.strip() for part in text.split(";"))
     author = _name_parts(name)
     for part in filter(None, more):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
-            raise UserError(f"--author: cannot read '{part}'", hint="Like 'Ada Lovelace; orcid=0000-0002-1825-0097'.")
+            raise UserError(f"--author: cannot read '{part}'", hint="Like 'Given Family; orcid=0000-0002-1825-0097'.")
         author[key] = value
     return author
 

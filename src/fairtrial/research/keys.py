@@ -33,7 +33,7 @@ class Signer:
 
 def load_signer(path: Path | None = None) -> Signer:
     """The person's signer; the key is made where there is none yet, and refused where others can read it."""
-    require_packages("research preregister", ["cryptography"], "research")
+    require_packages("signing", ["cryptography"], "research")
     from cryptography.hazmat.primitives import serialization
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 

@@ -29,13 +29,17 @@ class Excluded:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a bundle says about its files. The manifest itself is not among them: it hashes itself."""
+    """What a bundle says about its files. The manifest itself is not among them: it hashes itself.
+
+    `signer` is the key that signs it, or None: so that a signature which was taken away, or made by another, is missed.
+    """
 
     files: Mapping[str, tuple[int, str]]
     excluded: Sequence[Mapping[str, Any]] = ()
     scrubbed: Sequence[str] = ()
     made_with: str = ""
     about: Mapping[str, Any] = field(default_factory=dict)
+    signer: str | None = None
 
     def render(self) -> bytes:
         return _rendered({**self._content(), "sha256": self.sha256})
@@ -47,6 +51,7 @@ class Manifest:
     def _content(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA, "made_with": self.made_with, "about": dict(self.about),
+            "signer": self.signer,
             "files": {name: {"bytes": size, "sha256": digest} for name, (size, digest) in sorted(self.files.items())},
             "excluded": list(self.excluded), "scrubbed": list(self.scrubbed),
         }  # fmt: skip
@@ -61,7 +66,7 @@ def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
     try:
         told = orjson.loads(content)
         files = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in told["files"].items()}
-        found = Manifest(files, told["excluded"], told["scrubbed"], told["made_with"], told["about"])
+        found = Manifest(files, told["excluded"], told["scrubbed"], told["made_with"], told["about"], told["signer"])
         schema, given = told["schema"], told["sha256"]
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return None, ["is not the manifest of a bundle"]
