@@ -32,12 +32,15 @@ def _own_key(key: Path, signer: Signer, monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setenv(KEY_VARIABLE, str(key))
 
 
+ARTIFACT = "id: tea\ntitle: Tea\ntype: experiment\nlicense: MIT\nauthors: [{family: Lovelace, given: Ada}]\n"
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProjectPaths]:
     """The folder of an artifact, which is where the person works."""
     root = tmp_path / "project"
     root.mkdir()
-    (root / "artifact.yaml").write_text("id: tea\ntitle: Tea\n")
+    (root / "artifact.yaml").write_text(ARTIFACT)
     monkeypatch.chdir(root)
     yield ProjectPaths(root)
 

@@ -120,7 +120,21 @@ def test_files_are_added_from_within_the_project_alone(tmp_path: Path) -> None:
             add_file(tmp_path / "p" / name, project)
 
 
+def test_words_that_are_no_text_are_listed_all_the_same(tmp_path: Path, cli: Callable[..., Answer]) -> None:
+    assert cli("research", "init", *WORDS).code == 0
+    assert cli("analyze", "\udcff").code == 1
+    [entry] = [json.loads(line) for line in (tmp_path / "artifact.journal.jsonl").read_text().splitlines()]
+    assert entry["command"] == ["analyze", "?"] and entry["folder"] == "."
+
+
 # The description.
+
+
+@pytest.mark.parametrize("title", ["a\x7fb", "a\x00b", "\ud800"])
+def test_what_cannot_be_written_down_is_refused(tmp_path: Path, title: str) -> None:
+    with pytest.raises(UserError, match=r"title: .*(cannot be written into a file|valid string)"):
+        init_artifact(tmp_path / "p", {**VALUES, "title": title})
+    assert not (tmp_path / "p").exists()
 
 
 def test_init_writes_a_file_that_fits_the_published_schema(tmp_path: Path, cli: Callable[..., Answer]) -> None:

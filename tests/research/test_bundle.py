@@ -11,6 +11,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,21 @@ import pytest
 
 from fairtrial.api.artifact import add_file
 from fairtrial.api.bundle import BundleTerms, bundle
-from fairtrial.api.headlines import differences
+from fairtrial.api.headlines import BY_THE_AUTHOR, differences
+from fairtrial.api.launch import launch
+from fairtrial.api.preregister import Intent, preregister
 from fairtrial.api.verify_bundle import CheckedBundle, verify_bundle
 from fairtrial.core.errors import UserError
+from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.runs import Status
+from fairtrial.plan.study import read_study
 from fairtrial.record.environment import machine
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.manifest import Manifest, read_manifest
 from fairtrial.research.signature import sign_manifest
 from tests.conftest import Answer
-from tests.research.conftest import Made
+from tests.research.conftest import STUDY, TEA, Made
 
 GOLDEN = Path(__file__).parent / "golden/crate.json"
 Content = dict[str, bytes]
@@ -418,6 +423,212 @@ def test_a_container_that_was_touched_is_named(made: Made, content: Content, tmp
     (tmp_path / "other.zip").write_bytes(rezipped.getvalue())
     found = told(verify_bundle(tmp_path / "other.zip"))
     assert "not in the order" in found and "another time, mode or comment" in found
+
+
+def test_no_byte_of_the_container_is_left_unlooked_at(made: Made, tmp_path: Path) -> None:
+    """Whatever is changed in headers, directory and end record is found, and what is added anywhere."""
+    whole = made.bundle.read_bytes()
+    with zipfile.ZipFile(made.bundle) as archive:
+        start, entries = archive.start_dir, archive.infolist()
+        first, folder = entries[0], next(info for info in entries if info.is_dir())
+    places = [
+        *range(first.header_offset, first.header_offset + 30, 3), *range(folder.header_offset, folder.header_offset + 30, 3),
+        *range(start, start + 46, 2), *range(len(whole) - 22, len(whole)),
+    ]  # fmt: skip
+    path = tmp_path / "touched.zip"
+    for place in places:
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert not verify_bundle(path).intact, place
+        except UserError:
+            continue  # refused before anything of it was unpacked
+    path.write_bytes(whole + b"HELLO")
+    assert "behind the directory" in told(verify_bundle(path))
+    moved = whole[:start] + b"x" * 600 + whole[start:-6] + (start + 600).to_bytes(4, "little") + whole[-2:]
+    path.write_bytes(moved)
+    assert "between the last file of the archive and its directory" in told(verify_bundle(path))
+
+
+@pytest.mark.parametrize(
+    ("file", "before", "after", "said"),
+    [
+        ("metadata.json", b'"created"', b'"creates"', "does not describe a run"),
+        ("metadata.json", b'"completed"', b'"completes"', "its status is 'completes'"),
+        ("metadata.json", b'"timings": {', b'"timings": [], "x": {', "does not describe a run"),
+    ],
+)
+def test_a_run_that_was_changed_to_nonsense_is_named(
+    content: Content, verified: Any, file: str, before: bytes, after: bytes, said: str
+) -> None:
+    name = some_run(content, file)
+    assert before in content[name]
+    changed = {**content, name: content[name].replace(before, after, 1)}
+    assert f"{name} was changed" in told(verified(changed))
+    assert said in told(verified(rehashed(changed)))
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"1e999", b"1.50"])
+def test_a_ledger_that_was_changed_to_nonsense_is_named(content: Content, verified: Any, number: bytes) -> None:
+    changed = re.sub(rb'"time":[0-9.e+]+', b'"time":' + number, content["registrations/ledger.jsonl"])
+    found = told(verified(rehashed({**content, "registrations/ledger.jsonl": changed})))
+    assert "entry 1 of the ledger is not spelled as it was written" in found
+
+
+@pytest.mark.parametrize("part", ["about", "excluded", "files", "signer"])
+def test_a_manifest_that_was_changed_to_nonsense_is_named(content: Content, verified: Any, part: str) -> None:
+    manifest = {**json.loads(content["manifest.json"]), part: 5}
+    found = told(verified({**content, "manifest.json": orjson.dumps(manifest)}))
+    assert found.startswith("manifest: manifest.json")
+
+
+def test_registered_analyses_must_be_among_the_headlines(content: Content, verified: Any) -> None:
+    said = {**json.loads(content["report/headlines.json"]), "registered": {}}
+    found = told(verified(rehashed({**content, "report/headlines.json": orjson.dumps(said)})))
+    assert "it is not among the headlines" in found
+
+
+def test_a_bundle_of_two_authors_needs_the_trust_in_both(
+    made: Made, content: Content, signer: Signer, tmp_path: Path
+) -> None:
+    other = load_signer(tmp_path / "other.pem")
+    known, _ = read_manifest(content["manifest.json"])
+    assert known is not None
+    manifest = replace(known, signer=other.public)
+    files = {**content, "manifest.json": manifest.render(),
+             "manifest.signature.json": sign_manifest(manifest.sha256, other)}  # fmt: skip
+    path = packed(files, tmp_path / "two.zip")
+    assert verify_bundle(path).intact
+    for alone in (signer.public, other.public):
+        assert not verify_bundle(path, trust=alone).intact
+    assert (
+        verify_bundle(path, trust=[signer.public, other.public]).sentence == "intact, signed by the key that you trust"
+    )
+
+
+def test_a_published_anchor_is_about_a_registration_of_the_bundle(made: Made, tmp_path: Path) -> None:
+    [plan] = (made.root / "registrations").glob("*.json")
+    copy = tmp_path / "copy.txt"
+    copy.write_text(f"Fairtrial registration\nsha256 {plan.stem}\n")
+    found = verify_bundle(made.bundle, published=copy)
+    assert found.intact and "if copy.txt was published before them" in str(found.to_dict())
+    copy.write_text("nothing of the kind")
+    assert "has the hash of no registration" in told(verify_bundle(made.bundle, published=copy))
+    with pytest.raises(UserError, match="cannot read"):
+        verify_bundle(made.bundle, published=tmp_path / "none")
+
+
+# Deviations.
+
+
+@pytest.fixture
+def own(made: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, to do with as one likes."""
+    monkeypatch.delenv("FAIRTRIAL_STORE", raising=False)
+    shutil.copytree(made.root, tmp_path / "own")
+    (tmp_path / "own" / made.bundle.name).unlink()
+    monkeypatch.chdir(tmp_path / "own")
+    return tmp_path / "own"
+
+
+def test_a_bundle_states_where_its_plan_was_not_followed(own: Path, cli: Callable[..., Answer]) -> None:
+    assert cli("launch", "tea.yaml", "--replace", "--quiet").code == 0
+    [first, *_] = sorted(path.name for path in (own / "runs/tea").glob("tea.seed*"))
+    assert cli("runs", "rm", f"tea/{first}", "--yes").code == 0
+    seed = first.rpartition("seed")[2]
+    assert cli("launch", "tea.yaml", "--quiet").code == 0
+    again = ["--study", "tea", "--variant", "tea", "--steps", "8", "--eval-every", "4", "--checkpoint-every", "0"]
+    assert cli("train", "fake", *again, "--seed", seed, "--again").code == 0
+    assert cli("research", "bundle", "--zip", "--no-charts").code == 0
+    found = cli("research", "verify", "tea-0.1.0.zip")
+    assert found.code == 0
+    assert (
+        "3 deviations stated, 2 of them by the author's word: repeated runs, replaced runs, removed runs" in found.out
+    )
+    report = content_of(own / "tea-0.1.0.zip")["report/report.md"].decode()
+    assert f"- removed runs: deleted, and made anew or not at all: tea/{first} (by the author's word)" in report
+    assert f"- repeated runs: made again beside the run that counts, and not used: tea/{first}.again2" in report
+
+
+def test_the_report_says_that_nothing_deviated(content: Content) -> None:
+    assert "No deviation from the plan was found." in content["report/report.md"].decode()
+
+
+def test_names_that_others_could_not_unpack_are_refused(own: Path, cli: Callable[..., Answer]) -> None:
+    for name in ("X.txt", "x.txt"):
+        (own / name).write_text(name)
+        assert cli("research", "add", name).code == 0
+    refused = cli("research", "bundle", "--zip", "--no-charts")
+    assert refused.code == 1 and "'project/x.txt' and another name differ in capitals alone" in refused.err
+    assert cli("research", "remove", "x.txt").code == 0 and (own / "x.txt").exists()
+    assert cli("research", "bundle", "--zip", "--no-charts").code == 0
+    assert "project/x.txt" not in content_of(own / "tea-0.1.0.zip")
+    assert cli("research", "remove", "x.txt").code == 1
+    assert cli("research", "add", "artifact.journal.jsonl").code == 1
+
+
+def test_a_machine_that_is_called_like_a_variant_stays(own: Path) -> None:
+    for path in (own / "runs").glob("*/*/metadata.json"):
+        metadata = json.loads(path.read_text())
+        metadata["environment"]["hostname"] = "milk"
+        path.write_text(json.dumps(metadata))
+    said: list[str] = []
+    done = bundle(terms=BundleTerms(charts=False, tell=said.append))
+    assert done.path is not None and verify_bundle(done.path).intact
+    assert any("It still tells of this machine: milk" in line for line in said)
+
+
+def test_paths_in_registrations_are_told_before_they_are_published(
+    project: ProjectPaths, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRTRIAL_STORE", raising=False)
+    monkeypatch.setenv("HOME", str(project.root.parent))
+    secret = f"{project.root.parent}/secret/data.csv"
+    study.write_text(STUDY.replace("label: new", f"label: {secret}"))
+    plan = preregister(
+        project.artifact, hypothesis="h", methods="m", intent=Intent(study=read_study(study))
+    ).registration
+    launch(read_study(study))
+    said: list[str] = []
+    done = bundle(terms=BundleTerms(charts=False, tell=said.append))
+    assert done.path is not None and any(secret in line for line in said)
+    assert verify_bundle(done.path).intact
+    told = json.loads(content_of(done.path)["report/headlines.json"])["registered"][plan.sha256]
+    assert told["deviations"] == [] == told[BY_THE_AUTHOR]
+
+
+def test_a_study_file_is_taken_from_where_its_command_was_given(
+    own: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Answer]
+) -> None:
+    (own / "sub").mkdir()
+    (own / "sub/mine.yaml").write_text(TEA.replace("study: tea", "study: mine"))
+    (own / "mine.yaml").write_text("never: used")
+    monkeypatch.chdir(own / "sub")
+    assert cli("launch", "mine.yaml", "--quiet").code == 0
+    assert cli("research", "bundle", "--zip", "--no-charts").code == 0
+    names = content_of(own / "tea-0.1.0.zip")
+    assert "project/sub/mine.yaml" in names and "project/mine.yaml" not in names
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_bundle_that_is_interrupted_leaves_nothing(own: Path, zipped: bool) -> None:
+    before = {path.name for path in own.iterdir()}
+
+    def stop(_done: int, _total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bundle(zipped=zipped, terms=BundleTerms(charts=False, watch=stop))
+    assert {path.name for path in own.iterdir()} == before
+    assert bundle(zipped=zipped, terms=BundleTerms(charts=False)).path
+
+
+def test_a_journal_that_a_person_changed_takes_nothing_with_it(own: Path) -> None:
+    with (own / "artifact.journal.jsonl").open("a") as journal:
+        journal.write(
+            '{"kind":"command"}\n{"kind":"file","path":"tea.yaml"}\n[1]\n{"kind":"command","command":["sweep"]}\n'
+        )
+    done = bundle(terms=BundleTerms(charts=False))
+    assert done.path is not None and verify_bundle(done.path).intact
 
 
 # On other machines.

@@ -15,7 +15,7 @@ from fairtrial.api.by_plan import analyze_by_plan
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.record.store import Store
-from fairtrial.research.deviations import Done, SeenRun, find_deviations, unchecked
+from fairtrial.research.deviations import Beside, Done, SeenRun, find_beside, find_deviations, unchecked
 from fairtrial.research.registration import Registration
 from tests.conftest import Answer
 from tests.harness import make
@@ -168,8 +168,14 @@ def test_each_deviation_is_named(plan: Registration, done: Done) -> None:
     assert kind == "changed versions" and text.startswith("numpy ") and "→ 0.1" in text
     [found] = find_deviations(plan, replace(done, runs=[run for run in done.runs if run.variant == "base"]))
     assert (found.kind, found.text) == ("missing arms", "registered, and without a run: new")
-    [found] = find_deviations(plan, replace(done, replaced=["s/.archive/base.seed1"]))
-    assert found.kind == "replaced runs"
+    for said in ({"replaced": ["s/.archive/base.seed1"]}, {"removed": ["s/base.seed1"]}):
+        [found] = find_beside(plan, done.runs, Beside(**said))
+        assert found.kind == f"{next(iter(said))} runs"
+    [found] = find_deviations(plan, replace(done, repeated=["s/base.seed1.again2"]))
+    assert found.kind == "repeated runs"
+    [found] = find_deviations(plan, replace(done, amended_by="ab" * 32))
+    assert (found.kind, found.text) == ("amended plan", "this plan was replaced by abababababab")
+    assert one(plan, done, recipe_file="cd" * 32)[1] == "the file of the recipe none → cdcdcdcd (1 of 6 runs)"
 
 
 def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registration, done: Done) -> None:
@@ -181,14 +187,43 @@ def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registra
     assert "When it rains." in unchecked(in_words)[0]
 
 
+def test_a_run_that_had_ended_without_a_number_was_there(plan: Registration, done: Done) -> None:
+    """Such as one that a registered rule excludes: looking without it is no look before its time."""
+    at = plan.plan["time"] + 90
+    look = {"time": at, "seeds": {arm: [str(seed) for seed in plan.seeds[1:]] for arm in ("base", "new")}}
+    ended = replace(done, runs=[replace(run, ended=at - 1) for run in done.runs], looks=[look])
+    assert find_deviations(plan, ended) == []
+    later = replace(done, runs=[replace(run, ended=at + 1) for run in done.runs], looks=[look])
+    assert [each.kind for each in find_deviations(plan, later)] == ["stopping rule"]
+
+
+def test_a_path_that_a_bundle_does_not_tell_is_no_changed_option(plan: Registration, done: Done) -> None:
+    arms = plan.plan["study"]["arms"]
+    own = {**arms["base"]["identity"], "label": "/home/me/data/x.csv"}
+    plan = replace(
+        plan,
+        plan={
+            **plan.plan,
+            "study": {**plan.plan["study"], "arms": {**arms, "base": {**arms["base"], "identity": own}}},
+        },
+    )
+
+    def told(label: str) -> list[str]:
+        runs = [replace(run, identity={**own, "label": label}) if run.variant == "base" else run for run in done.runs]
+        return [each.kind for each in find_deviations(plan, replace(done, runs=runs))]
+
+    assert told("~/data/x.csv") == [] == told("/home/me/data/x.csv")
+    assert told("~/data/y.csv") == ["changed options"] == told("/home/you/data/x.csv")
+
+
 def test_code_has_changed_where_its_files_have(plan: Registration, done: Done) -> None:
     code = {**plan.plan["code"], "git_commit": "a" * 40, "git_dirty_hash": None}
     plan = replace(plan, plan={**plan.plan, "code": code})
     moved = replace(done, runs=[replace(run, commit="b" * 40) for run in done.runs])
-    assert find_deviations(plan, replace(moved, changed_files=lambda _a, _b: [])) == []
-    [found] = find_deviations(plan, replace(moved, changed_files=lambda _a, _b: ["train.py"]))
+    assert find_beside(plan, moved.runs, Beside(changed_files=lambda _a, _b: [])) == []
+    [found] = find_beside(plan, moved.runs, Beside(changed_files=lambda _a, _b: ["train.py"]))
     assert found.text == "commit aaaaaaaa → bbbbbbbb; 1 file changed: train.py (6 of 6 runs)"
-    [found] = find_deviations(plan, moved)
+    [found] = find_beside(plan, moved.runs, Beside())
     assert found.text.endswith("what changed between them is not known here (6 of 6 runs)")
     dirty = replace(done, runs=[replace(run, commit="a" * 40, changes="c" * 64) for run in done.runs])
     [found] = find_deviations(plan, dirty)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.api.by_plan import analyze_by_plan
 from fairtrial.api.launch import LaunchTerms, launch
 from fairtrial.api.preregister import Intent, preregister
 from fairtrial.api.train import train
@@ -17,16 +18,17 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.plan.study import read_study
+from fairtrial.recipes import fake
 from fairtrial.record.environment import git_state
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
-from fairtrial.research.ledger import read_ledger
+from fairtrial.research.ledger import Ledger, read_ledger
 from fairtrial.research.registration import read_registration
 from fairtrial.research.seeds import LIMIT, derive_seeds
 from fairtrial.research.verify import verify_registration
 from tests.conftest import Answer
 from tests.harness import make
-from tests.research.conftest import register_study
+from tests.research.conftest import STUDY, register_study
 
 WORDS = {"hypothesis": "new is better", "methods": "as in the study file"}
 HASH = "ab" * 32
@@ -47,7 +49,7 @@ def test_the_rule_for_derived_seeds_never_changes() -> None:
 
 def test_two_registrations_of_one_plan_have_different_seeds(project: ProjectPaths, study: Path, store: Store) -> None:
     first = register_study(project, study, store, derive=3).registration
-    second = register_study(project, study, store, derive=3).registration
+    second = register_study(project, study, store, derive=3, amends=first.sha256).registration
     assert not set(first.seeds) & set(second.seeds)
     assert read_registration(first.path).seeds == first.seeds
 
@@ -188,9 +190,89 @@ def test_an_amendment_takes_the_place_of_what_it_amends(project: ProjectPaths, s
     second = register_study(project, study, store, derive=2, amends=first.sha256).registration
     own: dict[str, Any] = {"study": "s", "variant": "base", "store": store.root}
     assert train("fake", {"steps": 20}, **own).run.seed == second.seeds[0]
-    register_study(project, study, store, derive=2, late=True)
+
+
+def test_a_study_has_one_plan_at_a_time(project: ProjectPaths, study: Path, store: Store) -> None:
+    first = register_study(project, study, store, derive=2).registration
+    with pytest.raises(UserError, match=f"registered already, as {first.sha256}"):
+        register_study(project, study, store, derive=2)
+    other = project.root / "other.yaml"
+    other.write_text(STUDY.replace("study: s", "study: other"))
+    with pytest.raises(UserError, match="is about study 's', its amendment about study 'other'"):
+        register_study(project, other, store, amends=first.sha256)
+    with pytest.raises(UserError, match="its amendment about no study"):
+        preregister(project.artifact, hypothesis="h", methods="m", amends=first.sha256, store=store.root)
+    assert len(read_ledger(project.registrations).entries) == 1
+
+
+def test_a_ledger_with_two_plans_of_a_study_leaves_the_choice_to_the_person(
+    project: ProjectPaths, study: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that was put together from two has them."""
+    register_study(project, study, store)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "valid_for", lambda _self, _study: [])
+        second = register_study(project, study, store).registration
     with pytest.raises(UserError, match="several registrations"):
-        train("fake", {"steps": 20}, **own)
+        launch(read_study(study), store=store.root)
+    assert launch(read_study(study), store=store.root, terms=LaunchTerms(plan=second.path)).made
+
+
+def test_listed_seeds_cannot_follow_from_a_registration(project: ProjectPaths, study: Path, store: Store) -> None:
+    study.write_text(STUDY.replace("seeds: 3", "seeds: [1, 2]"))
+    with pytest.raises(UserError, match="the study lists its seeds itself"):
+        register_study(project, study, store, derive=2)
+
+
+def test_means_and_differences_are_not_seen_before_all_runs_are_there(
+    project: ProjectPaths, study: Path, store: Store
+) -> None:
+    plan = register_study(project, study, store).registration
+    few = read_study(study).model_copy(update={"seeds": [1072, 2043]})
+    begun = launch(few, store=store.root)
+    assert begun.made and not begun.differences and {arm.mean for arm in begun.arms} == {None}
+    assert "2 of 6 registered runs are not there yet" in begun.cautions[0]["text"]
+    whole = launch(read_study(study), store=store.root)
+    assert whole.differences and all(arm.mean for arm in whole.arms)
+    assert not analyze_by_plan(plan.path, store=store.root).plan.deviations
+
+
+def test_a_recipe_of_ones_own_is_the_file_that_was_registered(project: ProjectPaths, store: Store) -> None:
+    recipe, study = project.root / "mine.py", project.root / "mine.yaml"
+    recipe.write_text(Path(fake.__file__).read_text())
+    study.write_text(STUDY.replace("recipe: fake", "recipe: ./mine.py"))
+    plan = register_study(project, study, store).registration
+    launch(read_study(study), store=store.root)
+    assert not analyze_by_plan(plan.path, store=store.root).plan.deviations
+    recipe.write_text(recipe.read_text() + "\n")
+    with pytest.raises(UserError, match="is not the one that study 's' is registered with"):
+        launch(read_study(study), store=store.root)
+
+
+def test_words_alone_are_registered_by_command(project: ProjectPaths, cli: Callable[..., Answer]) -> None:
+    done = cli("research", "preregister", "artifact.yaml", "--hypothesis", "h", "--methods", "m")
+    assert done.code == 0 and "text only" in done.out
+    [plan] = project.registrations.root.glob("*.json")
+    assert "Text only" in cli("research", "verify", str(plan)).out
+
+
+def test_a_project_is_registered_with_its_own_store_from_anywhere(
+    project: ProjectPaths, study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Callable[..., Answer]
+) -> None:
+    monkeypatch.delenv("FAIRTRIAL_STORE", raising=False)
+    plan = preregister(
+        project.artifact, hypothesis="h", methods="m", intent=Intent(study=read_study(study))
+    ).registration  # fmt: skip
+    launch(read_study(study))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    words = ["--hypothesis", "h", "--methods", "m", "--study", str(study)]
+    refused = cli("research", "preregister", str(project.artifact), *words)
+    assert refused.code == 1 and "began already" in refused.err
+    assert "before the first of 6 runs" in cli("research", "verify", str(plan.path)).out
+    assert "as registered" in cli("analyze", "--plan", str(plan.path)).out.lower()
+    assert not list(elsewhere.iterdir())
 
 
 def test_nobody_launches_by_a_ledger_that_was_changed(project: ProjectPaths, study: Path, store: Store) -> None:

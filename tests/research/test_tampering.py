@@ -24,6 +24,7 @@ from fairtrial.research.ledger import append, held, parse_ledger, read_ledger
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import plan_hash, read_registration, signed_text, spell
 from fairtrial.research.verify import Began, Checked, verify_registration
+from tests.harness import make
 from tests.research.conftest import register_study, text_plan
 
 RFC_8032 = [
@@ -267,6 +268,55 @@ def test_the_order_is_by_the_clock_and_runs_before_it_are_named(
     order = {c.name: c for c in verify_registration(found.path, runs=[later, other]).checks}["order"]
     assert order.ok and order.detail.endswith("before the first of 1 run, by the author's clock")
     assert "s/a.seed1 began" in mismatches(found.path, runs=[Began("s/a.seed1", at - 9), later])["order"]
+
+
+def test_a_late_registration_excuses_only_the_runs_that_it_lists(
+    project: ProjectPaths, study: Path, store: Store
+) -> None:
+    make(store, "fake", study="s", variant="base", seed=1072, steps=20)
+    found = register_study(project, study, store, late=True).registration
+    at = found.plan["time"]
+    listed, other = Began("s/base.seed1072", at - 9), Began("s/base.seed2043", at - 8)
+    order = {c.name: c for c in verify_registration(found.path, runs=[listed]).checks}["order"]
+    assert order.ok and "registered late, and says so" in order.detail
+    assert "s/base.seed2043 began" in mismatches(found.path, runs=[listed, other])["order"]
+
+
+def test_every_line_of_the_ledger_must_be_by_somebody_trusted(
+    project: ProjectPaths, registered: Registered, tmp_path: Path
+) -> None:
+    stranger = load_signer(tmp_path / "stranger.pem")
+    register(project, text_plan(methods="Nine cups."), stranger, anchor=None)
+    path = registered.registration.path
+    assert verify_registration(path).intact
+    assert "entry 2 of the ledger" in mismatches(path, trust=registered.signer)["signers of the ledger"]
+    assert verify_registration(path, trust=[registered.signer, stranger.public]).intact
+
+
+def test_a_published_copy_is_looked_at_also_where_nothing_was_anchored(registered: Registered, tmp_path: Path) -> None:
+    path, copy = registered.registration.path, tmp_path / "copy.txt"
+    with pytest.raises(UserError, match="cannot read"):
+        verify_registration(path, published=copy)
+    copy.write_text("another hash")
+    assert "another hash, or none" in mismatches(path, published=copy)["anchor"]
+    copy.write_text(f"as published: {registered.registration.sha256} on the board")
+    assert verify_registration(path, published=copy).anchored
+
+
+@pytest.mark.parametrize("given", ["~nobody-of-that-name", "a\0b", "x" * 5000])
+def test_what_is_no_key_is_a_sentence(registered: Registered, given: str) -> None:
+    with pytest.raises(UserError, match="is no public key"):
+        verify_registration(registered.registration.path, trust=given)
+
+
+def test_digits_of_a_key_may_be_capitals_in_a_file_too(registered: Registered, tmp_path: Path) -> None:
+    (tmp_path / "key.pub").write_text(registered.signer.upper() + "\n")
+    assert verify_registration(registered.registration.path, trust=str(tmp_path / "key.pub")).trusted
+
+
+def test_a_private_key_is_not_kept_under_the_name_of_a_public_one(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="is a name for a public key"):
+        load_signer(tmp_path / "key.pub")
 
 
 def test_many_who_register_at_once_make_one_chain(project: ProjectPaths, signer: Signer) -> None:

@@ -12,12 +12,12 @@ from typing import Any
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import ARTIFACT, ProjectPaths
-from fairtrial.core.places import find_artifact, is_url, project_store
+from fairtrial.core.places import STORE_VARIABLE, find_artifact, is_url, project_store
 from fairtrial.plan.study import read_mapping
 from fairtrial.research.artifact import Artifact, artifact_text, parse_artifact
 from fairtrial.research.citation import STYLES, cff
 from fairtrial.research.citation import cite as cited
-from fairtrial.research.journal import note_file
+from fairtrial.research.journal import added_files, note_file, read_journal
 
 HINT = "Describe it with: fairtrial research init"
 
@@ -31,7 +31,8 @@ class Project:
 
     @property
     def store(self) -> str:
-        return project_store(self.paths.artifact)
+        """The store that its commands write to, wherever one stands."""
+        return os.environ.get(STORE_VARIABLE) or project_store(self.paths.artifact)
 
 
 def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
@@ -67,6 +68,12 @@ def load_project(given: str | os.PathLike[str] | None = None) -> Project:
     return Project(artifact, ProjectPaths(path.absolute().parent))
 
 
+def store_of_registration(path: Path) -> str | None:
+    """The store of the project that a registration lies in; None where it lies alone."""
+    artifact = ProjectPaths(path.absolute().parent.parent).artifact
+    return load_project(artifact).store if artifact.is_file() else None
+
+
 def add_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
     """Let a file, such as redirected output, belong to the project; returns its name there."""
     project = load_project(artifact)
@@ -74,8 +81,29 @@ def add_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | No
     name = file_in(project, path)
     if not path.is_file():
         raise UserError(f"no file {file}")
+    if name in _own_files(project):
+        raise UserError(f"{name} belongs to the project anyway")
     note_file(project.paths, name, file_hash(path))
     return name
+
+
+def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
+    """Let a file that was added no longer belong to the project; the file itself stays. Returns its name there."""
+    project = load_project(artifact)
+    name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
+    known = added_files(read_journal(project.paths.journal))
+    if name not in known:
+        raise UserError(unknown("added file", name, known))
+    note_file(project.paths, name, None)
+    return name
+
+
+def _own_files(project: Project) -> set[str]:
+    """What a bundle holds of every project."""
+    paths = project.paths
+    own = [paths.artifact, paths.citation, paths.journal]
+    own += paths.registrations.root.iterdir() if paths.registrations.root.is_dir() else []
+    return {path.relative_to(paths.root).as_posix() for path in own}
 
 
 def file_in(project: Project, path: Path) -> str:

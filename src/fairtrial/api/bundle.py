@@ -22,20 +22,21 @@ from fairtrial.api.analysis import Analysis
 from fairtrial.api.analyze import analyze
 from fairtrial.api.artifact import Project, file_in, load_project
 from fairtrial.api.bundle_report import report_text
-from fairtrial.api.headlines import TOLERANCE, plan_headlines, recorded_headlines, study_headlines
+from fairtrial.api.by_plan import deviations_beside
+from fairtrial.api.headlines import BY_THE_AUTHOR, TOLERANCE, plan_headlines, recorded_headlines, study_headlines
 from fairtrial.api.plots import main_chart, write_plots
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError, unknown
-from fairtrial.core.paths import BundlePaths, RunPaths, signing_key
+from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
 from fairtrial.core.places import Place
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store, open_store
 from fairtrial.report.documents import as_json
-from fairtrial.research.archive import Watch, quiet, write_zip
+from fairtrial.research.archive import Watch, quiet, twice, under_another_name, why_unsafe_name, write_zip
 from fairtrial.research.citation import cff
 from fairtrial.research.crate import CratedRun, crate_document
-from fairtrial.research.journal import added_files, read_journal
+from fairtrial.research.journal import COMMAND, added_files, read_journal
 from fairtrial.research.keys import load_signer
 from fairtrial.research.manifest import Excluded, Manifest
 from fairtrial.research.notebook import notebook
@@ -107,6 +108,11 @@ class Stage:
         self.files[str(name)] = len(content), hashlib.sha256(content).hexdigest()
         self.sources[str(name)] = target
 
+    def tell(self, name: PurePosixPath | str, content: bytes) -> None:
+        """Put a file that a person may want to look at first, because of the paths in it."""
+        self.paths_told |= absolute_paths(content)
+        self.put(name, content)
+
     def link(self, name: PurePosixPath | str, path: Path) -> None:
         self.files[str(name)] = path.stat().st_size, file_hash(path)
         self.sources[str(name)] = path
@@ -133,12 +139,13 @@ def bundle(
     target = _target(project, output, zipped=zipped)
     if not dry_run:
         _refuse_existing(target, zipped=zipped, force=terms.force)
-    store = open_store(terms.store or os.environ.get("FAIRTRIAL_STORE") or project.store)
+    store = open_store(terms.store or project.store)
     runs = _chosen(store, terms.studies)
     with tempfile.TemporaryDirectory(prefix="fairtrial-bundle-") as folder:
         stage = Stage(Path(folder))
         stale = _fill(stage, project, store, runs, terms)
         found = _summary(stage, runs, _describe(stage, project, runs), stale)
+        _refuse_unpackable(stage)
         _tell(found, terms)
         if dry_run:
             return found
@@ -161,6 +168,16 @@ def _refuse_existing(target: Path, *, zipped: bool, force: bool) -> None:
     if target.exists() and not (force and zipped and target.is_file()):
         hint = "Overwrite it with --force, or choose another --output." if zipped else "Choose another --output."
         raise UserError(f"{target} is there already", hint=hint)
+
+
+def _refuse_unpackable(stage: Stage) -> None:
+    """Names that others could not unpack, such as two that differ in capitals alone."""
+    names = sorted(stage.files)
+    problems = [f"{name!r} {why}" for name in names if (why := why_unsafe_name(name))]
+    problems += [f"{name!r} and another name differ in capitals alone" for name in twice(names)]
+    if problems:
+        problems = [f"{each}, so that it cannot be bundled" for each in problems]
+        raise UserError(problems[0], problems=problems[1:], hint="Rename it, or leave its study out with --study.")
 
 
 def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
@@ -189,7 +206,9 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
 def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
     """Everything but the description of it all; returns the recorded results that no longer hold."""
     hosts = {str(run.metadata["environment"].get("hostname") or "") for run in runs}
-    scrubber = Scrubber.of(project=project.paths.root, store=store.root, home=Path.home(), hosts=hosts)
+    names = {str(name) for run in runs for name in (run.study, run.variant, run.metadata["recipe"])}
+    stage.paths_told |= hosts & names
+    scrubber = Scrubber.of(project=project.paths.root, store=store.root, home=Path.home(), hosts=hosts - names)
     studies = sorted({run.study for run in runs})
     for run in runs:
         _stage_run(stage, store, run, scrubber, terms)
@@ -201,7 +220,7 @@ def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], ter
     with _kept_as_staged(stage), contextlib.chdir(project.paths.root):  # an analysis asks which project it is in
         found = {study: study_headlines(copy, study) for study in studies}
         recorded, stale = recorded_headlines(copy, journal, studies)
-        planned = _planned(stage, copy, studies)
+        planned = _planned(project, store, copy, studies)
         analyses = {study: _analysis(copy, study) for study in studies}
     headlines = {"studies": found, "registered": planned, "results": recorded}
     stage.put(INSIDE.headlines, as_json(headlines).encode())
@@ -215,14 +234,19 @@ def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], ter
     return stale
 
 
-def _planned(stage: Stage, store: Store, studies: Sequence[str]) -> dict[str, Any]:
-    """The registered analysis of every registration that fixes one and whose runs are here."""
+def _planned(project: Project, store: Store, copy: Store, studies: Sequence[str]) -> dict[str, Any]:
+    """The registered analysis of every registration that fixes one and whose runs are here, and every deviation.
+
+    Numbers and what runs show come from the copy; what only this machine knows is told by its author.
+    """
     found = {}
-    for path in sorted((stage.folder / INSIDE.registrations).glob("*.json")):
+    for path in sorted(project.paths.registrations.root.glob("*.json")):
         with contextlib.suppress(FairtrialError):
             registration = read_registration(path)
             if registration.study in studies:
-                found[registration.sha256] = plan_headlines(store, path)
+                staged = RegistrationPaths(copy.root.parent / INSIDE.registrations).registration(registration.sha256)
+                told = [each.to_dict() for each in deviations_beside(registration, store)]
+                found[registration.sha256] = {**plan_headlines(copy, staged), BY_THE_AUTHOR: told}
     return found
 
 
@@ -240,9 +264,7 @@ def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: 
     if terms.checkpoints:
         store.fetch(run.study, run.id, steps=False)
     paths, place = run.paths, INSIDE.store / run.study / run.id
-    told = scrubber.metadata(run.metadata)
-    stage.paths_told |= absolute_paths(told)
-    stage.put(place / paths.metadata.name, told)
+    stage.tell(place / paths.metadata.name, scrubber.metadata(run.metadata))
     for path in (paths.metrics, paths.events):
         if path.is_file():
             content = path.read_bytes()
@@ -271,12 +293,19 @@ def _kind(paths: RunPaths, path: Path) -> str:
 def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> None:
     for path in (store.paths.study_plan(study), store.paths.looks(study)):
         if path.is_file():
-            content = scrubber.text(path.read_bytes())
-            stage.paths_told |= absolute_paths(content)
-            stage.put(INSIDE.store / study / path.name, content)
+            stage.tell(INSIDE.store / study / path.name, scrubber.text(path.read_bytes()))
+    for path in _others_of_study(store, study):
+        stage.leave(LOGS, f"{INSIDE.store}/{study}/{path.name}", path.stat().st_size)
     archive = store.paths.archive(study)
     for folder in sorted(archive.iterdir()) if archive.is_dir() else ():
         stage.leave(ARCHIVED, f"{INSIDE.store}/{study}/{archive.name}/{folder.name}", _size_of(folder))
+
+
+def _others_of_study(store: Store, study: str) -> list[Path]:
+    """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
+    own = {store.paths.study_plan(study), store.paths.looks(study)}
+    beside = (path for path in (store.root / study).iterdir() if path.is_file() and not path.name.startswith("."))
+    return sorted(path for path in beside if path not in own)
 
 
 def _size_of(folder: Path) -> int:
@@ -294,18 +323,16 @@ def _stage_project(
     journal = read_journal(paths.journal)
     if journal:
         lines = b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in journal)
-        content = scrubber.text(lines)
-        stage.paths_told |= absolute_paths(content)
-        stage.put(paths.journal.name, content)
+        stage.tell(paths.journal.name, scrubber.text(lines))
     folder = paths.registrations.root
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_file() and not path.name.startswith("."):
-            stage.put(INSIDE.registrations / path.name, path.read_bytes())
+            stage.tell(INSIDE.registrations / path.name, path.read_bytes())
     _stage_added(stage, project, journal)
     for path in _named(project, journal, runs):
         name = INSIDE.files / file_in(project, path)
         if str(name) not in stage.files:
-            stage.put(name, path.read_bytes())
+            stage.tell(name, path.read_bytes())
     return journal
 
 
@@ -320,13 +347,19 @@ def _stage_added(stage: Stage, project: Project, journal: Sequence[Mapping[str, 
         else:
             stage.link(INSIDE.files / file_in(project, path), path)
     if problems:
-        raise UserError(problems[0], problems=problems[1:], hint="Add it again: fairtrial research add FILE.")
+        raise UserError(
+            problems[0],
+            problems=problems[1:],
+            hint="Add it again: fairtrial research add FILE. Or let it go: fairtrial research remove FILE.",
+        )
 
 
 def _named(project: Project, journal: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> list[Path]:
     """Study files and recipes that lie in the project: what commands named, and what runs were made of."""
-    words = {str(word) for entry in journal if entry["kind"] == "command" for word in entry["command"]}
-    given = [project.paths.root / word for word in words if word.endswith((".yaml", ".yml"))]
+    words = {
+        (entry.get("folder", "."), word) for entry in journal if entry["kind"] == COMMAND for word in entry["command"]
+    }
+    given = [project.paths.root / folder / word for folder, word in words if word.endswith((".yaml", ".yml"))]
     given += [Path(file) for file in {run.metadata["recipe_file"] for run in runs} if file]
     found = []
     for path in given:
@@ -396,7 +429,7 @@ def _summary(stage: Stage, runs: Sequence[Run], manifest: Manifest, stale: Seque
     studies = sorted({run.study for run in runs})
     return Bundled(
         None, studies, len(runs), len(stage.files), size, None, stage.excluded, manifest.signer,
-        manifest.sha256, list(stale), sorted(stage.paths_told),
+        manifest.sha256, list(stale), sorted(stage.paths_told, key=lambda told: (told.startswith("/"), told)),
     )  # fmt: skip
 
 
@@ -414,14 +447,15 @@ def _tell(found: Bundled, terms: BundleTerms) -> None:
         terms.tell(f"Not a headline: {told} was recorded on another state of its runs.")
     if found.paths_told:
         shown = ", ".join(found.paths_told[:3]) + (" …" if len(found.paths_told) > 3 else "")
-        terms.tell(f"Paths of this machine that stay in it: {shown}. Look at them before you publish.")
+        terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")
 
 
 def _write_folder(target: Path, sources: Mapping[str, Path], watch: Watch) -> None:
     total, done = sum(path.stat().st_size for path in sources.values()), 0
-    for name, path in sorted(sources.items()):
-        place = target / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path, place)
-        done += path.stat().st_size
-        watch(done, total)
+    with under_another_name(target) as unfinished:
+        for name, path in sorted(sources.items()):
+            place = unfinished / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+            done += path.stat().st_size
+            watch(done, total)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairtrial.api.analysis import Analysis
+from fairtrial.api.headlines import BY_THE_AUTHOR
 from fairtrial.core.words import shown_interval, shown_p, shown_value
 from fairtrial.report.documents import as_markdown
 from fairtrial.research.artifact import Artifact
@@ -35,7 +36,17 @@ def _registered(sha256: str, found: Mapping[str, Any]) -> list[str]:
     if found.get("reason"):
         return [*parts, f"It could not be followed: {found['reason']}.\n"]
     rows = [_comparison(each) for each in found["comparisons"][:MOST_ROWS]]
-    return [*parts, f"Study {found['study']}, by `{found['metric']}`.\n", as_markdown(rows)]
+    return [*parts, f"Study {found['study']}, by `{found['metric']}`.\n", as_markdown(rows), "", *_followed(found)]
+
+
+def _followed(found: Mapping[str, Any]) -> list[str]:
+    """How far the plan was followed: what the runs show, and what only the author's machine knew."""
+    late = ["It was registered late, when runs were there already: this is exploratory.\n"] if found["late"] else []
+    shown = [f"- {each['kind']}: {each['text']}" for each in found["deviations"]]
+    told = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in found[BY_THE_AUTHOR]]
+    if not shown and not told:
+        return [*late, "No deviation from the plan was found.\n"]
+    return [*late, "Deviations from the plan:\n", *shown, *told, ""]
 
 
 def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> list[str]:

@@ -10,11 +10,13 @@ from typing import Any
 
 from fairtrial.api.analysis import Analysis, ArmAccount, Followed, Question
 from fairtrial.api.analyze import analyze_gathered
+from fairtrial.api.artifact import store_of_registration
 from fairtrial.api.gather import Gathered, from_study
 from fairtrial.api.preregister import archived_runs, excludable, registered_question
 from fairtrial.api.registered import with_label
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.expressions import check
+from fairtrial.core.paths import ProjectPaths, RegistrationPaths
 from fairtrial.core.runs import Run
 from fairtrial.core.traces import Trace
 from fairtrial.record.bulk import read_study
@@ -22,7 +24,18 @@ from fairtrial.record.environment import changed_files
 from fairtrial.record.looks import read_looks
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
-from fairtrial.research.deviations import Deviation, Done, SeenRun, find_deviations, unchecked
+from fairtrial.research.archive import is_bundle
+from fairtrial.research.deviations import (
+    Beside,
+    Deviation,
+    Done,
+    SeenRun,
+    find_beside,
+    find_deviations,
+    unchecked,
+)
+from fairtrial.research.journal import read_journal, removed_runs
+from fairtrial.research.ledger import read_ledger
 from fairtrial.research.registration import Registration
 from fairtrial.research.verify import verify_registration
 
@@ -36,23 +49,29 @@ def analyze_by_plan(
     *,
     asked: Mapping[str, Any] | None = None,
     store: str | os.PathLike[str] | None = None,
+    by_runs_alone: bool = False,
 ) -> Analysis:
     """The registered analysis of the registered runs. `asked` holds what a person wants otherwise, by the names of
     `Question`, `control` and `candidates`: that is analysed too, apart, and labelled exploratory.
+
+    `by_runs_alone`: only deviations that the runs themselves show, as whoever has a bundle can find them.
     """
     registration = _intact(Path(plan))
     study = str(registration.study)
-    place = open_store(store, study)
+    place = open_store(store or store_of_registration(registration.path), study)
     looks = read_looks(place, study)
     wanted = registration.plan["analysis"]
     beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
     question = replace(registered_question(wanted), **beside)
     everything = from_study(place, study, question.wanted)
-    runs = {each.run.name: each.run for each in read_study(place, study) if each.run.attempt == 1}
+    every = [each.run for each in read_study(place, study)]
+    runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
     found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place)
     other = _other(wanted, asked or {})
-    deviations = [*find_deviations(registration, _done(found, place, study, runs, looks)), *_asked(wanted, other)]
+    deviations = find_deviations(registration, _done(registration, found, every, looks))
+    deviations += [] if by_runs_alone else deviations_beside(registration, place)
+    deviations += _asked(wanted, other)
     followed = Followed(
         registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
     )
@@ -64,6 +83,10 @@ def analyze_by_plan(
 
 
 def _intact(path: Path) -> Registration:
+    if is_bundle(path):
+        raise UserError(
+            f"{path} is a bundle, not a registration", hint="Registrations are in its folder registrations/."
+        )
     checked = verify_registration(path)
     if not checked.intact or checked.registration is None:
         raise CheckFailed(
@@ -131,13 +154,27 @@ def _facts(run: Run) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _done(
-    found: Analysis, store: Store, study: str, runs: Mapping[str, Run], looks: Sequence[Mapping[str, Any]]
-) -> Done:
+def deviations_beside(registration: Registration, store: Store) -> list[Deviation]:
+    """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
+    study, root = str(registration.study), registration.path.absolute().parent.parent
+    beside = Beside(
+        replaced=[name for name, _ in archived_runs(store, study)],
+        removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
+        changed_files=lambda before, after: changed_files(root, before, after),
+    )
+    runs = [_seen(each.run, None) for each in read_study(store, study) if each.run.attempt == 1]
+    return find_beside(registration, runs, beside)
+
+
+def _done(registration: Registration, found: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]) -> Done:
     left_out = {str(each["run"]): str(each["reason"]) for arm in found.arms for each in arm.left_out}
-    replaced = [name for name, _ in archived_runs(store, study)]
-    seen = [_seen(run, left_out.get(name)) for name, run in runs.items()]
-    return Done(seen, looks, replaced, lambda before, after: changed_files(Path.cwd(), before, after))
+    amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
+    return Done(
+        runs=[_seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1],
+        looks=looks,
+        repeated=[run.name for run in runs if run.attempt > 1],
+        amended_by=amendment.registration if amendment else None,
+    )
 
 
 def _seen(run: Run, left_out: str | None) -> SeenRun:
@@ -146,7 +183,8 @@ def _seen(run: Run, left_out: str | None) -> SeenRun:
         run=run.name, variant=run.variant, seed=run.seed, identity=metadata["identity"],
         data=(metadata["data"] or {}).get("sha256"), commit=environment.get("git_commit"),
         changes=environment.get("git_dirty_hash"), versions=environment.get("versions") or {},
-        began=float(metadata["timings"]["created"]), left_out=left_out,
+        began=float(metadata["timings"]["created"]), ended=metadata["timings"]["ended"],
+        recipe_file=environment.get("recipe_file_sha256"), left_out=left_out,
     )  # fmt: skip
 
 

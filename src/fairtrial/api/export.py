@@ -44,7 +44,7 @@ def export(
         if to == MARKDOWN:
             content = made.report.read_bytes()
         else:
-            place = store_address(terms.store or os.environ.get("FAIRTRIAL_STORE") or project.store)
+            place = store_address(terms.store or project.store)
             runs = place if is_url(place) else os.path.relpath(place, target.parent)
             headlines = orjson.loads(made.headlines.read_bytes())
             content = notebook(project.artifact, headlines, runs=runs, tolerance=TOLERANCE)

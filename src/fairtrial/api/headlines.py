@@ -36,6 +36,8 @@ from fairtrial.record.store import Store
 
 TOLERANCE = 1e-9
 """Relative: other versions of the numerical libraries may round the last digits differently."""
+BY_THE_AUTHOR = "deviations_told_by_the_author"
+"""Of a registered analysis: what the runs of a bundle do not show, and nobody else can compute."""
 SWEEPS = ("temperature", "alpha", "sweep")
 ENOUGH_ARMS = 2
 LEVEL = 0.95
@@ -94,14 +96,18 @@ def comparison_numbers(found: Comparison) -> Document:
 def plan_headlines(store: Store, registration: Path) -> Document:
     """What the registered analysis gives: the numbers that the registration promised to report."""
     try:
-        found = analyze_by_plan(registration, store=store.root)
+        found = analyze_by_plan(registration, store=store.root, by_runs_alone=True)
     except FairtrialError as error:
         return {"reason": error.message}
+    assert found.plan is not None
     arms = [
         {"variant": a.variant, "planned": a.planned, "used": a.used, "mean": a.mean, "sd": a.sd} for a in found.arms
     ]
     compared = [comparison_numbers(each) for each in (*found.comparisons, *found.secondary)]
-    return _plain({"study": found.source, "metric": found.metric, "arms": arms, "comparisons": compared})
+    followed = {"late": found.plan.late, "deviations": [each.to_dict() for each in found.plan.deviations]}
+    return _plain(
+        {"study": found.source, "metric": found.metric, "arms": arms, "comparisons": compared, **followed}
+    )  # fmt: skip
 
 
 def recorded_headlines(

@@ -13,8 +13,23 @@ from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
 from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
-from fairtrial.api.registered import arms_of, as_registered, refuse_other_options, registration_for, stop_if_planning
-from fairtrial.core.cautions import DIRTY_TREE, FEW_SEEDS, FINAL_PARTIAL, METRIC_NOT_LOGGED, NOT_FINITE, OTHER_COMMIT
+from fairtrial.api.registered import (
+    arms_of,
+    as_registered,
+    refuse_other_options,
+    refuse_other_recipe,
+    registration_for,
+    stop_if_planning,
+)
+from fairtrial.core.cautions import (
+    DIRTY_TREE,
+    FEW_SEEDS,
+    FINAL_PARTIAL,
+    METRIC_NOT_LOGGED,
+    NOT_BEFORE_ITS_TIME,
+    NOT_FINITE,
+    OTHER_COMMIT,
+)
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import describe_options, parse_options
 from fairtrial.core.paths import NEEDS_STUDY
@@ -33,6 +48,7 @@ from fairtrial.record.environment import git_state, machine
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
+from fairtrial.research.deviations import FIXED
 from fairtrial.research.registration import Registration
 
 FEW = 3
@@ -123,12 +139,22 @@ def _as_registered(
     found = registration_for(study.study, plan)
     if found is None:
         return study, None
+    refuse_other_recipe(found, recipe)
     refuse_other_options(found, arms_of(study, recipe))
     return as_registered(study, plan), found
 
 
 def _by_plan(launched: Launched, registration: Registration) -> Launched:
-    """What is to be done next with a registered study is the analysis that was registered."""
+    """What is to be done next with a registered study is the analysis that was registered.
+
+    Means and differences are not shown before all of its runs are there: seeing them would be a look before its time.
+    """
+    wanted = {(arm, seed) for arm in registration.plan["study"]["arms"] for seed in registration.seeds}
+    missing = wanted - {(run.variant, run.seed) for run in launched.runs if run.status.is_result}
+    if missing and registration.plan["stopping_rule"] == FIXED:
+        unseen = NOT_BEFORE_ITS_TIME.fill(missing=len(missing), planned=len(wanted))
+        arms = [replace(arm, mean=None, sd=None) for arm in launched.arms]
+        launched = replace(launched, arms=arms, differences=[], cautions=[unseen, *launched.cautions])
     command = f"fairtrial analyze --plan {shlex.quote(str(registration.path))}{store_words(launched.store)}"
     rest = [each for each in launched.next_commands if not each.startswith("fairtrial analyze ")]
     return replace(launched, next_commands=[command, *rest])

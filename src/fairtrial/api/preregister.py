@@ -13,24 +13,25 @@ from fairtrial.analyse.families import check_adjustment, default_adjustment
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import rule_of_study
+from fairtrial.api.artifact import load_project, store_of_registration
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.registered import arms_of
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, UserError, unknown
 from fairtrial.core.expressions import check
-from fairtrial.core.paths import ARTIFACT, ProjectPaths, RunPaths
+from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import likely_direction
 from fairtrial.core.words import counted, shown_moment
-from fairtrial.plan.study import Study, read_mapping
+from fairtrial.plan.study import Study
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import all_rows
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.store import Store, open_store
 from fairtrial.research.anchors import KINDS
 from fairtrial.research.deviations import FIXED
-from fairtrial.research.keys import load_signer
+from fairtrial.research.keys import Trust, load_signer
 from fairtrial.research.plan_schema import TEXT_ONLY
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import NotARegistration, read_registration
@@ -70,18 +71,17 @@ def preregister(
 ) -> Registered:
     """Write down, hash, sign and list what is going to be done. Where results exist already, only as `late`."""
     intent = intent or Intent()
-    project = ProjectPaths(Path(artifact).absolute().parent)
-    described = _artifact(Path(artifact))
+    project = load_project(artifact)
     _check_words({"--hypothesis": hypothesis, "--methods": methods, "--stopping-rule": intent.stopping_rule})
     if anchor is not None and anchor not in KINDS:
         raise UserError(unknown("anchor", anchor, KINDS))
     signer = load_signer()
-    executable = _executable(intent, open_store(store), late=late)
+    executable = _executable(intent, open_store(store or project.store), late=late)
     plan = {
         "amends": amends,
-        "artifact": described,
+        "artifact": {"id": project.artifact.id, "sha256": file_hash(project.paths.artifact)},
         "basis": TEXT_ONLY if intent.study is None else "command" if intent.command else "study",
-        "code": _code(),
+        "code": {**git_state(project.paths.root), "versions": machine()["versions"]},
         "command": intent.command,
         "exclusions": list(intent.exclusions),
         "hypothesis": hypothesis,
@@ -89,16 +89,7 @@ def preregister(
         "stopping_rule": intent.stopping_rule,
         **executable,
     }
-    return register(project, plan, signer, anchor=anchor)
-
-
-def _artifact(path: Path) -> dict[str, Any]:
-    if path.name != ARTIFACT:
-        raise UserError(f"a project is described in {ARTIFACT}, not in {path.name}", hint="Name that file.")
-    content = read_mapping(path, hint="Make one with: fairtrial research init")
-    if not isinstance(content.get("id"), str):
-        raise UserError(f"{path} has no id", hint="Make one with: fairtrial research init")
-    return {"id": content["id"], "sha256": file_hash(path)}
+    return register(project.paths, plan, signer, anchor=anchor)
 
 
 def _check_words(texts: Mapping[str, str]) -> None:
@@ -107,10 +98,6 @@ def _check_words(texts: Mapping[str, str]) -> None:
             raise UserError(f"{option} is empty", hint="Say in words what you expect, or what you will do.")
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UserError(f"{option} has characters that are no text", hint="Write it in UTF-8.")
-
-
-def _code() -> dict[str, Any]:
-    return {**git_state(Path.cwd()), "versions": machine()["versions"]}
 
 
 def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
@@ -123,8 +110,7 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
     store.check_writable()
     cells = prepare(arms_of(study, recipe), store, {})
     seeds = None if intent.derive else study.seed_list
-    if intent.derive is not None and intent.derive < 1:
-        raise UserError(f"--derive-seeds must be at least 1, not {intent.derive}")
+    _check_derived(intent)
     before = sorted(_runs_before(store, study.study, cells, seeds or ()), key=lambda run: (run["began"], run["run"]))
     _refuse_late(study.study, before, late=late)
     _check_exclusions(intent.exclusions, cells[0])
@@ -141,6 +127,17 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
         "analysis": _analysis(intent, study, recipe),
         "late": before,
     }  # fmt: skip
+
+
+def _check_derived(intent: Intent) -> None:
+    """Seeds follow from the registration, or are listed in the study: not both."""
+    assert intent.study is not None
+    if intent.derive is not None and intent.derive < 1:
+        raise UserError(f"--derive-seeds must be at least 1, not {intent.derive}")
+    if intent.derive is not None and not isinstance(intent.study.seeds, int):
+        raise UserError(
+            "--derive-seeds: the study lists its seeds itself", hint=f"Write a number there: seeds: {intent.derive}"
+        )
 
 
 def _arm(cell: Cell, study: Study) -> dict[str, Any]:
@@ -256,7 +253,7 @@ def registered_question(analysis: Mapping[str, Any]) -> Question:
 def verify(
     registration: str | os.PathLike[str],
     *,
-    trust: str | None = None,
+    trust: Trust = None,
     published: str | os.PathLike[str] | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Checked:
@@ -273,6 +270,6 @@ def _began(path: Path, store: str | os.PathLike[str] | None) -> list[Began]:
         return []
     if study is None:
         return []
-    place = open_store(store, study)
+    place = open_store(store or store_of_registration(path), study)
     recorded = [(f"{study}/{row['run']}", float(row["created"])) for row in all_rows(place, study)]
     return [Began(*each) for each in (*recorded, *archived_runs(place, study))]

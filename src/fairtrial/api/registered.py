@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import REGISTERED
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.specs import RunSpec
@@ -131,6 +132,16 @@ def refuse_other_options(found: Registration, specs: Iterable[RunSpec]) -> None:
     if problems:
         first, *rest = problems.values()
         raise UserError(first, problems=rest, hint=AMEND)
+
+
+def refuse_other_recipe(found: Registration, recipe: LoadedRecipe) -> None:
+    """A recipe of one's own is the file that was registered."""
+    planned = found.plan["study"]["recipe_sha256"]
+    if planned != (file_hash(recipe.file) if recipe.file else None):
+        raise UserError(
+            f"the file of recipe '{recipe.name}' is not the one that study '{found.study}' is registered with "
+            f"({found.name})", hint=AMEND,
+        )  # fmt: skip
 
 
 def refuse_other_seed(found: Registration, seed: int) -> None:

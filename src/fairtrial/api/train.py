@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing, require_needs
-from fairtrial.api.registered import refuse_other_options, refuse_other_seed, registration_for
+from fairtrial.api.registered import refuse_other_options, refuse_other_recipe, refuse_other_seed, registration_for
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
+from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import FIXED_SEEDS, RunSpec
 from fairtrial.core.training import Observer
@@ -60,7 +61,7 @@ def train(
     resolved = resolve(loaded, options or {}, where=f"recipe '{loaded.name}'")
     name = check_name("variant", variant or label(loaded, resolved))
     spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name)
-    spec = replace(spec, seed=_seed(spec, seed))
+    spec = replace(spec, seed=_seed(spec, loaded, seed))
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
     cell = prepare([spec], place, surroundings(), tell)[0]
@@ -68,10 +69,11 @@ def train(
     return _train_cell(cell, observe, should_stop)
 
 
-def _seed(spec: RunSpec, given: int | None) -> int:
+def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
     registration = registration_for(spec.study, None)
     if registration is None:
         return FIXED_SEEDS[0] if given is None else given
+    refuse_other_recipe(registration, recipe)
     refuse_other_options(registration, [spec])
     seed = registration.seeds[0] if given is None else given
     refuse_other_seed(registration, seed)

@@ -9,13 +9,14 @@ import os
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import orjson
 
 from fairtrial.api.headlines import (
+    BY_THE_AUTHOR,
     SWEEPS,
     TOLERANCE,
     count_numbers,
@@ -30,15 +31,19 @@ from fairtrial.core.paths import BundlePaths, RegistrationPaths
 from fairtrial.core.runs import Run
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store
+from fairtrial.research.anchors import is_named_in
 from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
-from fairtrial.research.keys import read_trusted
+from fairtrial.research.keys import Trust, read_trusted
 from fairtrial.research.manifest import Manifest, compare_files, read_manifest
+from fairtrial.research.registration import read_registration
 from fairtrial.research.signature import signer_of
-from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, verify_registration
+from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, spelled_keys, verify_registration
 
 Files = Mapping[str, tuple[int, str]]
 INSIDE = BundlePaths(PurePosixPath())
 MOST_NAMED = 20
+MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError)
+"""What reading and computing may run into where a file was changed to anything."""
 SERIES = "the raw series"
 
 
@@ -65,38 +70,26 @@ class CheckedBundle(Judged):
         }  # fmt: skip
 
 
-def is_bundle(path: Path) -> bool:
-    """Whether a path is meant as a bundle: an archive, or a folder. A registration is a JSON file."""
-    return path.is_dir() or path.suffix.lower() == ".zip" or _begins_like_a_zip(path)
-
-
-def _begins_like_a_zip(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
-    except OSError:
-        return False
-
-
 def verify_bundle(
     path: str | os.PathLike[str],
     *,
-    trust: str | None = None,
+    trust: Trust = None,
     published: str | os.PathLike[str] | None = None,
     watch: Watch = quiet,
 ) -> CheckedBundle:
     """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
 
-    `trust`: the public key that it must be signed with. `published`: an anchor of a registration that others kept.
+    `trust`: the public keys, one of which it, its registrations and their ledger must be signed with. `published`: an
+    anchor of a registration that others kept.
     """
     path = Path(path)
-    key = read_trusted(trust) if trust is not None else None
+    keys = read_trusted(trust)
     if not path.exists():
         raise UserError(f"no bundle {path}")
     with tempfile.TemporaryDirectory(prefix="fairtrial-verify-") as folder:
         found, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
         place = None if published is None else Path(published)
-        return _check(path, BundlePaths(Path(folder)), found, container, key, place)
+        return _check(path, BundlePaths(Path(folder)), found, container, keys, place)
 
 
 def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
@@ -127,8 +120,8 @@ def _files_below(root: Path) -> Iterator[str]:
 
 
 def _check(
-    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str], key: str | None,
-    published: Path | None,
+    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str],
+    keys: frozenset[str] | None, published: Path | None,
 ) -> CheckedBundle:  # fmt: skip
     name = str(INSIDE.manifest)
     if name not in found:
@@ -141,11 +134,12 @@ def _check(
     fine = f"{counted(len(listed), 'file')}, none changed, missing, added or renamed"
     checks.append(_told("files", compare_files(manifest.files, listed), fine))
     checks.append(_told("archive", container, "packed as Fairtrial packs it"))
-    signed, signer = _signature(paths, manifest, key)
+    signed, signer = _signature(paths, manifest, keys)
     checks += signed
     runs, unreadable = _runs(Store(paths.store))
     checks.append(_told("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
-    registered = _registrations(paths, runs, key, published)
+    registered = _registrations(paths, runs, keys, published)
+    checks += _published(registered, published)
     checks += [
         Check(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
         for each in registered for check in each.checks
@@ -153,7 +147,7 @@ def _check(
     headlines, numbers = _headlines(paths, sorted({run.study for run in runs}))
     checks += headlines
     return CheckedBundle(
-        path, checks, registered, signer, key is not None and signer == key, numbers, manifest.about,
+        path, checks, registered, signer, keys is not None and signer in keys, numbers, manifest.about,
         _notes(registered, signer),
     )  # fmt: skip
 
@@ -165,14 +159,18 @@ def _told(name: str, problems: Sequence[str], fine: str) -> Check:
     return Check(name, False, "; ".join(problems[:MOST_NAMED]) + more)
 
 
-def _signature(paths: BundlePaths[Path], manifest: Manifest, key: str | None) -> tuple[list[Check], str | None]:
+def _signature(
+    paths: BundlePaths[Path], manifest: Manifest, keys: frozenset[str] | None
+) -> tuple[list[Check], str | None]:
     """Whether it is signed as the manifest says, and the key that signed it."""
     name, named = paths.signature.name, manifest.signer
     if not paths.signature.is_file():
         if named:
             return [Check("signature", False, f"{name} is missing: the manifest names key {named[:16]}…")], None
         unsigned = Check("signature", None, "the bundle is not signed")
-        missing = [Check("signer", False, f"not signed, so not by {key[:16]}…, which you trust")] if key else []
+        missing = (
+            [Check("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")] if keys else []
+        )
         return [unsigned, *missing], None
     signer = signer_of(paths.signature.read_bytes(), manifest.sha256)
     if signer is None:
@@ -181,7 +179,7 @@ def _signature(paths: BundlePaths[Path], manifest: Manifest, key: str | None) ->
         said = f"the manifest names {named[:16]}…" if named else "the manifest knows of no signature"
         return [Check("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
     checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
-    return checks + ([check_signer(signer, key)] if key is not None else []), signer
+    return checks + ([check_signer(signer, keys)] if keys is not None else []), signer
 
 
 def _runs(store: Store) -> tuple[list[Run], list[str]]:
@@ -190,28 +188,42 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
     for study, entry in store.directories():
         try:
             run = store.run(study, entry.name)
+            if run is None:
+                problems.append(f"{study}/{entry.name} has no metadata")
+            elif (run.study, run.id) != (study, entry.name):
+                problems.append(f"{study}/{entry.name} holds the run {run.name}")
+            else:
+                _began(run)  # fails for a run that never began
+                found.append(run)
         except FairtrialError as error:
             problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
-            continue
-        if run is None:
-            problems.append(f"{study}/{entry.name} has no metadata")
-        elif (run.study, run.id) != (study, entry.name):
-            problems.append(f"{study}/{entry.name} holds the run {run.name}")
-        else:
-            found.append(run)
+        except MALFORMED as error:
+            problems.append(f"{study}/{entry.name} does not describe a run: {type(error).__name__} {error}")
     return sorted(found, key=lambda run: run.name), sorted(problems)
 
 
+def _began(run: Run) -> Began:
+    return Began(run.name, float(run.metadata["timings"]["created"]))
+
+
 def _registrations(
-    paths: BundlePaths[Path], runs: Sequence[Run], key: str | None, published: Path | None
+    paths: BundlePaths[Path], runs: Sequence[Run], keys: frozenset[str] | None, published: Path | None
 ) -> list[Checked]:  # fmt: skip
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
     folder = paths.registrations
-    began = [Began(run.name, float(run.metadata["timings"]["created"])) for run in runs]
-    return [
-        verify_registration(path, trust=key, runs=began, published=published)
-        for path in (sorted(folder.glob("*.json")) if folder.is_dir() else ())
-    ]
+    began = [_began(run) for run in runs]
+    found = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        own = published if published and is_named_in(path.stem, published) else None
+        found.append(verify_registration(path, trust=keys, runs=began, published=own))
+    return found
+
+
+def _published(registered: Sequence[Checked], published: Path | None) -> list[Check]:
+    """A copy of an anchor is about one of the registrations, or it was kept of something else."""
+    if published is None or any(is_named_in(each.path.stem, published) for each in registered):
+        return []
+    return [Check("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
 
 
 def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:
@@ -230,15 +242,8 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             continue
         checks.append(_same(label, claimed[study], _computed(study_headlines, store, study)))
         numbers += count_numbers(claimed[study])
-    registered = {path.stem for path in paths.registrations.glob("*.json")}
-    for sha256, numbers_said in sorted(plans.items()):
-        label = f"registered analysis {sha256[:12]}"
-        if sha256 not in registered:
-            checks.append(Check(label, False, "its registration is not in the bundle"))
-            continue
-        plan = RegistrationPaths(paths.registrations).registration(sha256)
-        checks.append(_same(label, numbers_said, _computed(plan_headlines, store, plan)))
-        numbers += count_numbers(numbers_said)
+    checks += _registered(paths, plans, studies)
+    numbers += sum(map(count_numbers, plans.values()))
     for at, result in enumerate(results, 1):
         asked = result.get("asked") if isinstance(result, dict) else None
         if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
@@ -251,11 +256,45 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
     return checks, numbers
 
 
+def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Sequence[str]) -> list[Check]:
+    """Every registration whose study is here has its analysis among the headlines, with its deviations."""
+    store, checks = Store(paths.store), []
+    there = {path.stem: _study_of(path) for path in paths.registrations.glob("*.json")}
+    wanted = {sha256 for sha256, study in there.items() if study in studies}
+    for sha256 in sorted({*plans, *wanted}):
+        label = f"registered analysis {sha256[:12]}"
+        if sha256 not in there or sha256 not in plans:
+            missing = "its registration is not in the bundle" if sha256 in plans else "it is not among the headlines"
+            checks.append(Check(label, False, missing))
+            continue
+        plan = RegistrationPaths(paths.registrations).registration(sha256)
+        said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
+        told = said.pop(BY_THE_AUTHOR, [])
+        check = _same(label, said, _computed(plan_headlines, store, plan))
+        checks.append(replace(check, detail=f"{check.detail}; {_deviations_told(said.get('deviations') or [], told)}"))
+    return checks
+
+
+def _study_of(path: Path) -> str | None:
+    try:
+        return read_registration(path).study
+    except FairtrialError:  # what is wrong with it is among its own checks
+        return None
+
+
+def _deviations_told(shown: Sequence[Any], told: Sequence[Any]) -> str:
+    kinds = [str(each.get("kind")) for each in [*shown, *told] if isinstance(each, dict)]
+    if not kinds:
+        return "no deviation is stated"
+    by_word = f", {len(told)} of them by the author's word" if told else ""
+    return f"{counted(len(kinds), 'deviation')} stated{by_word}: {', '.join(dict.fromkeys(kinds))}"
+
+
 def _computed(compute: Any, store: Store, about: Any) -> Any:
     """What was changed may be anything; what cannot be computed from it is a mismatch, not an accident."""
     try:
         return compute(store, about)
-    except (FairtrialError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError) as error:
+    except (FairtrialError, *MALFORMED) as error:
         return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
 
 

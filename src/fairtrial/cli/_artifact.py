@@ -1,4 +1,4 @@
-"""fairtrial research init, add and cite: what the project is, what belongs to it, how it is cited."""
+"""fairtrial research init, add, remove and cite: what the project is, what belongs to it, how it is cited."""
 
 from __future__ import annotations
 
@@ -65,6 +65,21 @@ def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None
     out.give(
         {"added": names}, [{"file": name} for name in names],
         lambda console: console.print(f"Added {', '.join(names)}.", markup=False),
+    )  # fmt: skip
+
+
+@click.command("remove")
+@click.argument("files", nargs=-1, required=True)
+@click.option("--artifact", metavar="FILE", help=ARTIFACT_HELP)
+@with_output
+def remove_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
+    """Let files that were added no longer belong to the project. The files themselves stay where they are."""
+    from fairtrial.api.artifact import remove_file
+
+    names = [remove_file(file, artifact) for file in files]
+    out.give(
+        {"removed": names}, [{"file": name} for name in names],
+        lambda console: console.print(f"No longer part of it: {', '.join(names)}.", markup=False),
     )  # fmt: skip
 
 

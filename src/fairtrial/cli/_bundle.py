@@ -75,7 +75,7 @@ def _show_bundle(console: Console, found: Bundled) -> None:
     console.print(f"Check it with: fairtrial research verify {found.path}", markup=False)
 
 
-def verify_one_bundle(out: Output, path: Path, trust: str | None, published: str | None) -> int:
+def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: str | None) -> int:
     """Exit code 3 where anything does not fit."""
     from fairtrial.api.verify_bundle import verify_bundle
 

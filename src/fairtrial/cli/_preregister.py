@@ -30,7 +30,7 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
     summary = ("kind", "window", "percent", "percent_window", "points", "threshold")
     kept = ("direction", "alpha", "side", "sesoi", "method", "resamples", "unpaired", "family")
     question = Question(
-        **{name: asked[name] for name in kept}, metrics=list(asked["metrics"]),
+        **{name: asked[name] for name in kept}, metrics=tuple(asked["metrics"]),
         summary=rule_from(*(asked[name] for name in summary)),
     )  # fmt: skip
     return Intent(

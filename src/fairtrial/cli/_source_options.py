@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task")
 TYPES = ("auc", "last", "best", "slope", "time_to")
+METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 
 _FILE_OPTIONS = (
     click.option("--from", "source", metavar="FILE", help="Read results from a CSV or JSONL file, not from the store."),

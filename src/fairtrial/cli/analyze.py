@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_chart_output
-from fairtrial.cli._source_options import TYPES, rule_from, with_file, with_window
+from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
 
 if TYPE_CHECKING:
     from fairtrial.api.analysis import Analysis
 
-METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
 CSV_HELP = "Also write the number of every run to a CSV file."
 PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profiles."

@@ -52,6 +52,8 @@ COMMANDS = {
 
 LISTED = frozenset(COMMANDS) - {"init", "sync", "runs", "research", "doctor"}
 """Commands that make or judge something: a project lists them. Those that only look are not listed."""
+REMOVING = ["runs", "rm"]
+"""What is taken away is listed too."""
 
 
 class LazyGroup(click.Group):
@@ -107,7 +109,7 @@ def run(arguments: Sequence[str]) -> int:
     begun = time.time()
     found: dict[str, Any] = {}
     code = _run(arguments, found)
-    if arguments and arguments[0] in LISTED:
+    if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
         from fairtrial.research.journal import note_command
 
         note_command(arguments, code, begun, found.get("result"))

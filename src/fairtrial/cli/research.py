@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from fairtrial.cli._artifact import add_command, cite_command, init_command
+from fairtrial.cli._artifact import add_command, cite_command, init_command, remove_command
 from fairtrial.cli._bundle import bundle_command, deposit_command, export_command, verify_one_bundle
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._source_options import TYPES, with_window
+from fairtrial.cli._source_options import METHODS, TYPES, with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
 
 COMMAND_HELP = "The command line that makes the study, such as 'temperature --start 1 --end 4'."
 EXCLUDE_HELP = "Leave out runs for which this holds, such as 'wall_s > 3600'; repeat it for more."
-ORDER = ("init", "preregister", "add", "bundle", "verify", "cite", "export", "deposit")
+TRUST_HELP = "The public key that it must be signed with: digits, or a .pub file; repeat it for more authors."
+ORDER = ("init", "preregister", "add", "remove", "bundle", "verify", "cite", "export", "deposit")
 """The commands as they follow each other in a project."""
-METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 
 
 @click.group("research", invoke_without_command=True)
@@ -80,18 +81,18 @@ def preregister_command(
 
 @command.command("verify")
 @click.argument("path", metavar="BUNDLE|REGISTRATION")
-@click.option("--trust", metavar="KEY", help="The public key that it must be signed with: digits, or a .pub file.")
+@click.option("--trust", multiple=True, metavar="KEY", help=TRUST_HELP)
 @click.option("--published", metavar="FILE", help="A copy of the anchor of a registration that others kept.")
 @with_output
-def verify_command(out: Output, path: str, trust: str | None, published: str | None) -> int:
+def verify_command(out: Output, path: str, trust: Sequence[str], published: str | None) -> int:
     """Check that a bundle or a registration is what was made and signed; exit 3 if not.
 
     Of a bundle every headline number is computed again from the raw series. Of a registration it is checked that its
     runs came later.
     """
     from fairtrial.api.preregister import verify
-    from fairtrial.api.verify_bundle import is_bundle
     from fairtrial.cli._registration_text import show_checked
+    from fairtrial.research.archive import is_bundle
 
     if is_bundle(Path(path)):
         return verify_one_bundle(out, Path(path), trust, published)
@@ -101,6 +102,6 @@ def verify_command(out: Output, path: str, trust: str | None, published: str | N
     return EXIT_OK if checked.intact else EXIT_CHECK
 
 
-for each in (init_command, add_command, bundle_command, cite_command, export_command, deposit_command):
+for each in (init_command, add_command, remove_command, bundle_command, cite_command, export_command, deposit_command):
     command.add_command(each)
 command.commands = {name: command.commands[name] for name in ORDER}

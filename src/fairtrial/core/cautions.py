@@ -411,6 +411,12 @@ REGISTERED = Caution(
     "Study '{study}' is registered ({registration}), and this is not the analysis that was registered.",
     "Run that one: fairtrial analyze --plan REGISTRATION.",
 )
+NOT_BEFORE_ITS_TIME = Caution(
+    "not before its time",
+    "{missing} of {planned} registered runs are not there yet, so means and differences are not shown: no comparison "
+    "before all of them was registered.",
+    "Run the rest, then: fairtrial analyze --plan REGISTRATION.",
+)
 INERT_LIMIT = Caution(
     "inert limit",
     "A memory limit of {limit} GB never binds: no card here has more than {memory} GB.",

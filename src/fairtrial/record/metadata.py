@@ -36,6 +36,8 @@ REQUIRED = frozenset(
     }
 )  # fmt: skip
 
+STATUSES = tuple(Status)
+
 
 def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> dict[str, Any]:
     """What is known of a run before its first step. Unknown is null, never 0."""
@@ -100,6 +102,8 @@ def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
     if REQUIRED - metadata.keys():
         missing = ", ".join(sorted(REQUIRED - metadata.keys()))
         raise StoreError(f"{where} does not describe a run: it lacks {missing}", hint=hint)
+    if metadata["status"] not in STATUSES:
+        raise StoreError(f"{where} does not describe a run: its status is {metadata['status']!r}", hint=hint)
     return metadata
 
 

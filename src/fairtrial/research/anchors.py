@@ -68,25 +68,27 @@ def anchor_text(sha256: str) -> str:
     return f"Fairtrial registration\nsha256 {sha256}\n"
 
 
-def check_anchor(folder: RegistrationPaths, entry: Entry, published: Path | None) -> Anchor:
-    """Look at the place that the ledger names, or at a copy that others kept."""
+def check_anchor(folder: RegistrationPaths, entry: Entry) -> Anchor:
+    """Look at the place that the ledger names."""
     how, name = str(entry.about.get("how")), str(entry.about.get("name"))
-    if published is not None:
-        return _in_copy(entry.registration, published)
     if how == GIT_TAG:
         return _in_git(folder, entry.registration, name)
     return _in_file(folder, entry.registration, name)
 
 
-def _in_copy(sha256: str, path: Path) -> Anchor:
-    try:
-        text = path.read_text(errors="replace")
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    if sha256 not in text.split():
+def check_copy(sha256: str, path: Path) -> Anchor:
+    """Look at a copy of the anchor that others kept."""
+    if not is_named_in(sha256, path):
         return Anchor(False, f"{path.name} has another hash, or none")
     says = f"if {path.name} was published before them, which is for its publisher to say"
     return Anchor(True, f"{path.name} has the hash", True, says)
+
+
+def is_named_in(sha256: str, path: Path) -> bool:
+    try:
+        return sha256 in path.read_text(errors="replace").split()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _in_git(folder: RegistrationPaths, sha256: str, name: str) -> Anchor:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -35,6 +37,24 @@ def quiet(_done: int, _total: int) -> None:
 
 def write_zip(path: Path, files: Mapping[str, Path], watch: Watch = quiet) -> None:
     """Names in order, one time for all, one mode for all: nothing of when and where it was packed is left in it."""
+    with under_another_name(path) as unfinished:
+        _write_zip(unfinished, files, watch)
+
+
+@contextmanager
+def under_another_name(path: Path) -> Iterator[Path]:
+    """Where to write what is to be at `path`: it is there when it is complete, and not at all otherwise."""
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield unfinished
+        unfinished.replace(path)
+    finally:
+        if unfinished.is_dir():
+            shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.unlink(missing_ok=True)
+
+
+def _write_zip(path: Path, files: Mapping[str, Path], watch: Watch) -> None:
     total, done = sum(file.stat().st_size for file in files.values()), 0
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name in sorted([*files, *folders_of(files)]):
@@ -62,6 +82,19 @@ def _folder(name: str) -> zipfile.ZipInfo:
     info = zipfile.ZipInfo(name, EPOCH)
     info.create_system, info.external_attr = 3, FOLDER_MODE << 16
     return info
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a path is meant as a bundle: an archive, or a folder. A registration is a JSON file."""
+    return path.is_dir() or path.suffix.lower() == ".zip" or _begins_like_a_zip(path)
+
+
+def _begins_like_a_zip(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
+    except OSError:
+        return False
 
 
 @contextmanager
@@ -183,7 +216,55 @@ def changed_container(archive: zipfile.ZipFile) -> list[str]:
     problems += [f"the folder {name} is {'missing' if name in folders else 'an addition'}" for name in odd]
     for info in entries:
         mode = FOLDER_MODE if info.is_dir() else MODE
-        usual = info.date_time == EPOCH and info.external_attr >> 16 == mode and info.create_system == 3
+        usual = info.date_time == EPOCH and info.external_attr == mode << 16 and info.create_system == 3
         if not usual or info.comment or (info.extra and info.file_size < 1 << 31):
             problems.append(f"{info.filename}: its entry has another time, mode or comment than it was packed with")
+    return problems or _strange_bytes(archive)
+
+
+def _strange_bytes(archive: zipfile.ZipFile) -> list[str]:
+    """Bytes of the container that no file of it accounts for. What is unpacked never shows them.
+
+    An archive is: a header and the packed content of each entry, one after the other; the directory, which repeats the
+    headers; and its end record. Headers are compared with what the directory says of their entries.
+    """
+    file, problems, place = archive.fp, [], 0
+    assert file is not None
+    for info in archive.infolist():
+        header = _header(info)
+        file.seek(info.header_offset)
+        if info.header_offset != place or file.read(len(header)) != header or _unusual(info):
+            problems.append(f"{info.filename}: its header is not the one that it was packed with")
+        place = info.header_offset + len(header) + info.compress_size
+    if archive.start_dir != place:
+        problems.append("something stands between the last file of the archive and its directory")
+    directory = sum(46 + len(_encoded(info)) + len(info.extra) for info in archive.infolist())
+    end = archive.start_dir + directory
+    file.seek(end)
+    rest = file.read(1 << 10)
+    large = len(archive.infolist()) > 0xFFFF or end > zipfile.ZIP64_LIMIT
+    if len(rest) != (98 if large else 22) or (not large and rest != _end_record(archive, directory)):
+        problems.append("something stands behind the directory of the archive")
     return problems
+
+
+def _encoded(info: zipfile.ZipInfo) -> bytes:
+    return info.orig_filename.encode()
+
+
+def _unusual(info: zipfile.ZipInfo) -> bool:
+    """What the directory says beyond what is unpacked: versions, flags, disks, kinds of content."""
+    flags = 0 if info.orig_filename.isascii() else 0x800
+    version = 45 if info.extra else 20
+    said = (info.create_version, info.extract_version, info.reserved, info.flag_bits, info.volume, info.internal_attr)
+    return said != (version, version, 0, flags, 0, 0)
+
+
+def _header(info: zipfile.ZipInfo) -> bytes:
+    """The header in front of a file's content, as it was written: the rest of it is in the directory."""
+    return info.FileHeader(zip64=info.file_size * 1.05 > zipfile.ZIP64_LIMIT)
+
+
+def _end_record(archive: zipfile.ZipFile, directory: int) -> bytes:
+    count = len(archive.infolist())
+    return struct.pack("<4s4H2LH", b"PK\x05\x06", 0, 0, count, count, directory, archive.start_dir, 0)

@@ -48,15 +48,29 @@ HEAD = """\
 # A research artifact of Fairtrial. It marks this folder as a project: commands that are run here or in a folder below
 # write to its store, and are listed in artifact.journal.jsonl. Change this file as you like; no command does.
 """
+_UNREADABLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ud800-\udfff\ufffe\uffff]")
+"""What YAML has no place for."""
 _ORCID = re.compile(r"(?:https://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])")
 _DOI = re.compile(r"(?:https://doi\.org/|doi:)?(10\.\d{4,9}/\S+)")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-class Author(BaseModel):
-    """A person, or a group that is cited by one name."""
+class _Words(BaseModel):
+    """Words of a person, of which every one can be written down and read again."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @field_validator("*", mode="after")
+    @classmethod
+    def _is_readable(cls, given: Any) -> Any:
+        strange = [character for character in given if _UNREADABLE.match(character)] if isinstance(given, str) else []
+        if strange:
+            raise ValueError(f"{strange[0]!r} cannot be written into a file")
+        return given
+
+
+class Author(_Words):
+    """A person, or a group that is cited by one name."""
 
     family: str = Field(description="Family name, or the whole name of a group.", min_length=1)
     given: str | None = Field(default=None, description="Given names.", min_length=1)
@@ -96,10 +110,8 @@ def _checks_out(orcid: str) -> bool:
     return orcid[-1] == "0123456789X"[(12 - total % 11) % 11]
 
 
-class Artifact(BaseModel):
+class Artifact(_Words):
     """An artifact.yaml. It marks a project: commands that are run below it write to its store."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: str = Field(description="Short name, fit for a file: letters, digits and . _ -")
     title: str = Field(description="What it is called where it is cited.", min_length=1)

@@ -12,6 +12,8 @@ from fairtrial.research.registration import Registration
 FIXED = "fixed"
 """The stopping rule that can be checked: all registered runs, and no comparison before they are there."""
 SHOWN = 3
+SCRUBBED = ("~", ".", "runs")
+"""What stands in a bundle for the folders of home, project and store."""
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,34 @@ class SeenRun:
     changes: str | None
     versions: Mapping[str, Any]
     began: float
+    ended: float | None = None
+    recipe_file: str | None = None
     left_out: str | None = None
 
 
 @dataclass(frozen=True)
 class Done:
-    """All that is known of how a study went. `changed_files` says what differs between two commits, or None."""
+    """How a study went, by its runs. `runs` are first attempts; `repeated` are further ones of the same cells.
+
+    `amended_by`: the hash of the plan that took the place of this one.
+    """
 
     runs: Sequence[SeenRun]
     looks: Sequence[Mapping[str, Any]] = ()
+    repeated: Sequence[str] = ()
+    amended_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What only the author's machine knows of how a study went, beside its runs.
+
+    `replaced` runs lie in the archive, `removed` ones were deleted by command. `changed_files` says what differs
+    between two commits, or None.
+    """
+
     replaced: Sequence[str] = ()
+    removed: Sequence[str] = ()
     changed_files: Callable[[str, str], list[str] | None] = lambda _before, _after: None
 
 
@@ -59,19 +79,32 @@ def find_deviations(registration: Registration, done: Done) -> list[Deviation]:
     seeds = set(registration.seeds)
     planned = [run for run in done.runs if run.variant in arms and run.seed in seeds]
     found = [
+        *_amended(done.amended_by),
         *_late(registration),
         *_arms(arms, done.runs),
         *_seeds(registration, done.runs),
         *_left_out(planned),
-        *_replaced(done.replaced),
+        *_listed_runs("repeated runs", "made again beside the run that counts, and not used", done.repeated),
         *_options(arms, planned),
         *_data(arms, planned),
-        *_code(registration.plan["code"], planned, done.changed_files),
+        *_recipe_file(study["recipe_sha256"], planned),
+        *_code(registration.plan["code"], planned),
         *_early(registration, planned),
     ]
     if registration.plan["stopping_rule"] == FIXED:
-        found += _stopped_to_look(registration, done.looks)
+        found += _stopped_to_look(registration, planned, done.looks)
     return found
+
+
+def find_beside(registration: Registration, runs: Sequence[SeenRun], beside: Beside) -> list[Deviation]:
+    """Deviations that the runs alone do not show."""
+    arms, seeds = registration.plan["study"]["arms"], set(registration.seeds)
+    planned = [run for run in runs if run.variant in arms and run.seed in seeds]
+    return [
+        *_listed_runs("replaced runs", "made, archived and made anew or not at all", beside.replaced),
+        *_listed_runs("removed runs", "deleted, and made anew or not at all", beside.removed),
+        *_commits(registration.plan["code"]["git_commit"], planned, beside.changed_files),
+    ]
 
 
 def unchecked(registration: Registration) -> list[str]:
@@ -83,6 +116,11 @@ def unchecked(registration: Registration) -> list[str]:
     if registration.plan["code"]["git_commit"] is None:
         told.append("No commit was registered, so whether the code changed is not known.")
     return told
+
+
+def _amended(by: str | None) -> Iterator[Deviation]:
+    if by is not None:
+        yield Deviation("amended plan", f"this plan was replaced by {by[:12]}")
 
 
 def _late(registration: Registration) -> Iterator[Deviation]:
@@ -126,9 +164,9 @@ def _left_out(runs: Sequence[SeenRun]) -> Iterator[Deviation]:
         yield Deviation("excluded runs", f"registered runs without a number in the analysis: {told}", _names(out))
 
 
-def _replaced(runs: Sequence[str]) -> Iterator[Deviation]:
+def _listed_runs(kind: str, what: str, runs: Sequence[str]) -> Iterator[Deviation]:
     if runs:
-        yield Deviation("replaced runs", f"made, archived and made anew or not at all: {_listed(runs)}", tuple(runs))
+        yield Deviation(kind, f"{what}: {_listed(runs)}", tuple(runs))
 
 
 def _options(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
@@ -138,10 +176,21 @@ def _options(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Devia
         for run in own:
             for name in sorted({*planned["identity"], *run.identity}):
                 before, now = planned["identity"].get(name), run.identity.get(name)
-                if before != now:
+                if before != now and not _is_scrubbed(before, now):
                     changes.setdefault(f"{name} {before} → {now}", []).append(run)
         for told, changed in changes.items():
             yield Deviation("changed options", f"{arm}: {told} ({_of(changed, own)})", _names(changed))
+
+
+def _is_scrubbed(before: Any, now: Any) -> bool:
+    """Whether a path reads otherwise only because a bundle does not tell where its author's folders lie.
+
+    A registration is signed, so nothing in it can be left out.
+    """
+    if not isinstance(before, str) or not isinstance(now, str) or not before.startswith("/"):
+        return False
+    word, _, rest = now.partition("/")
+    return word in SCRUBBED and (before.endswith(f"/{rest}") if rest else True)
 
 
 def _data(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
@@ -154,15 +203,25 @@ def _data(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviatio
             yield Deviation("changed data", told, _names(other))
 
 
-def _code(
-    code: Mapping[str, Any], runs: Sequence[SeenRun], changed_files: Callable[[str, str], list[str] | None]
+def _recipe_file(sha256: str | None, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    """The file of a recipe may lie outside of what git knows."""
+    for now, made in _grouped(runs, lambda run: run.recipe_file).items():
+        if now != sha256:
+            told = f"the file of the recipe {_short(sha256)} → {_short(now)} ({_of(made, runs)})"
+            yield Deviation("changed code", told, _names(made))
+
+
+def _commits(
+    before: str | None, runs: Sequence[SeenRun], changed_files: Callable[[str, str], list[str] | None]
 ) -> Iterator[Deviation]:
-    before = code["git_commit"]
     for commit, made in _grouped(runs, lambda run: run.commit).items():
         told = _commit_words(before, commit, changed_files)
         if told:
             yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
-    in_git = [run for run in runs if run.commit is not None and before is not None]
+
+
+def _code(code: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+    in_git = [run for run in runs if run.commit is not None and code["git_commit"] is not None]
     for changes, made in _grouped(in_git, lambda run: run.changes).items():
         if changes != code["git_dirty_hash"]:
             told = f"uncommitted changes {_short(code['git_dirty_hash'])} → {_short(changes)}"
@@ -188,22 +247,29 @@ def _commit_words(
 
 
 def _early(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
-    at = float(registration.plan["time"])
-    early = sorted((run for run in runs if run.began < at), key=lambda run: run.began)
-    if early and not registration.late:
+    at, listed = float(registration.plan["time"]), registration.late_names
+    early = sorted((run for run in runs if run.began < at and run.run not in listed), key=lambda run: run.began)
+    if early:
         told = f"{counted(len(early), 'run')} began before the registration ({shown_moment(at)}), by the author's clock"
         yield Deviation("begun before registration", told, _names(early))
 
 
-def _stopped_to_look(registration: Registration, looks: Iterable[Mapping[str, Any]]) -> Iterator[Deviation]:
+def _stopped_to_look(
+    registration: Registration, runs: Sequence[SeenRun], looks: Iterable[Mapping[str, Any]]
+) -> Iterator[Deviation]:
+    """A comparison before all registered runs were there. One that had ended without a number was there."""
     wanted = {str(seed) for seed in registration.seeds}
     arms = registration.plan["study"]["arms"]
     for look in looks:
-        counts = [len(wanted & set(seeds)) for arm, seeds in look["seeds"].items() if arm in arms]
-        if counts and min(counts) < len(wanted):
-            told = (
-                f"the arms were compared {shown_moment(float(look['time']))} with {min(counts)} of {len(wanted)} seeds"
-            )
+        at = float(look["time"])
+        ended = {(run.variant, str(run.seed)) for run in runs if run.ended is not None and run.ended <= at}
+        there = {
+            arm: {seed for seed in wanted if seed in seeds or (arm, seed) in ended}
+            for arm, seeds in look["seeds"].items() if arm in arms
+        }  # fmt: skip
+        fewest = min(map(len, there.values()), default=len(wanted))
+        if fewest < len(wanted):
+            told = f"the arms were compared {shown_moment(at)} with {fewest} of {len(wanted)} seeds"
             yield Deviation("stopping rule", told)
 
 

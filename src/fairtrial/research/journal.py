@@ -30,11 +30,21 @@ def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapp
     if artifact is None or code == 2 or any(word in QUIET for word in arguments):
         return
     entry = {
-        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3), "command": list(arguments),
-        "exit": code, "study": _study(result), "result": _kept(result),
+        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3), "command": [*map(_readable, arguments)],
+        "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": _kept(result),
     }  # fmt: skip
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, TypeError):
         append(ProjectPaths(artifact.parent), entry)
+
+
+def _readable(word: str) -> str:
+    """A word as it can be written down, also where it was no text."""
+    return word.encode(errors="replace").decode()
+
+
+def _folder(root: Path) -> str:
+    """Where in the project the command was given: the paths in it are meant from there."""
+    return Path(os.path.relpath(Path.cwd(), root)).as_posix()
 
 
 def _study(result: Mapping[str, Any] | None) -> str | None:
@@ -53,7 +63,8 @@ def _kept(result: Mapping[str, Any] | None) -> Any:
     return orjson.loads(content) if len(content) <= LARGEST_RESULT else None
 
 
-def note_file(project: ProjectPaths, name: str, sha256: str) -> None:
+def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
+    """A file belongs to the project from now on; without a hash, it no longer does."""
     append(project, {"kind": FILE, "at": time.time(), "path": name, "sha256": sha256})
 
 
@@ -69,16 +80,38 @@ def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
-    found = []
+    found: list[dict[str, Any]] = []
     with contextlib.suppress(FileNotFoundError):
         for line in path.read_bytes().split(b"\n"):
             with contextlib.suppress(orjson.JSONDecodeError):
-                entry = orjson.loads(line) if line else None
-                if isinstance(entry, dict) and entry.get("kind") in (COMMAND, FILE):
+                entry: Any = orjson.loads(line) if line else None
+                if _is_whole(entry):
                     found.append(entry)
     return found
 
 
+def _is_whole(entry: Any) -> bool:
+    """Whether an entry says all that an entry of its kind must say."""
+    if not isinstance(entry, dict):
+        return False
+    if entry.get("kind") == FILE:
+        return isinstance(entry.get("path"), str) and isinstance(entry.get("sha256", 0), str | None)
+    words = entry.get("command")
+    told = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    return entry.get("kind") == COMMAND and told and isinstance(entry.get("at"), int | float)
+
+
 def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """The files that were added, with their hashes when they last were."""
-    return {str(each["path"]): str(each["sha256"]) for each in entries if each["kind"] == FILE}
+    """The files that were added and not removed since, with their hashes when they last were."""
+    last = {each["path"]: each["sha256"] for each in entries if each["kind"] == FILE}
+    return {name: sha256 for name, sha256 in last.items() if sha256 is not None}
+
+
+def removed_runs(entries: Sequence[Mapping[str, Any]], study: str) -> list[str]:
+    """Runs of a study that were deleted by command, as they were called."""
+    named = [
+        name for each in entries
+        if each["kind"] == COMMAND and each["command"][:2] == ["runs", "rm"] and isinstance(each.get("result"), dict)
+        for name in each["result"].get("removed") or ()
+    ]  # fmt: skip
+    return sorted({str(name) for name in named if str(name).partition("/")[0] == study})

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
 
 OTHERS = 0o077
 """Rights of everybody but the owner."""
+Trust = str | Collection[str] | None
+"""Public keys as a person gives them: digits or files, one or several, or none."""
 _HEX_KEY = re.compile(r"[0-9a-f]{64}")
 
 
@@ -38,6 +42,11 @@ def load_signer(path: Path | None = None) -> Signer:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     path = path or signing_key()
+    if path == public_key(path):
+        raise UserError(
+            f"{path} is a name for a public key",
+            hint="Name the private one with $FAIRTRIAL_KEY; it is made if missing.",
+        )
     if not path.exists():
         _make_key(path)
     if path.stat().st_mode & OTHERS:
@@ -66,12 +75,25 @@ def _make_key(path: Path) -> None:
     public_key(path).write_text(private.public_key().public_bytes_raw().hex() + "\n")
 
 
-def read_trusted(given: str) -> str:
+def read_trusted(given: Trust) -> frozenset[str] | None:
+    """The public keys that a person trusts; None where none was named, which is not the same as none at all."""
+    if given is None or (not isinstance(given, str) and not given):
+        return None
+    return frozenset(map(_read_public, [given] if isinstance(given, str) else given))
+
+
+def _read_public(given: str) -> str:
     """A public key as a person gives it: its 64 digits, or a file that holds them."""
-    path = Path(given).expanduser()
-    text = path.read_text(errors="replace").strip() if path.is_file() else given.strip().lower()
+    text = (_text_of(given) or given).strip().lower()
     if not _HEX_KEY.fullmatch(text):
         raise UserError(
             f"'{given}' is no public key", hint="Give its 64 hexadecimal digits, or the .pub file beside the key."
         )
     return text
+
+
+def _text_of(given: str) -> str | None:
+    """What a file holds, if a person named one."""
+    with suppress(OSError, RuntimeError, ValueError):  # no home of such a user, a name that no file can have
+        return Path(given).expanduser().read_text(errors="replace")
+    return None

@@ -62,6 +62,12 @@ class Ledger:
     def anchors_of(self, sha256: str) -> list[Entry]:
         return [each for each in self.entries if each.kind == ANCHORED and each.registration == sha256]
 
+    def valid_for(self, study: str) -> list[str]:
+        """The registrations about a study that none has amended."""
+        amended = {entry.about.get("amends") for entry in self.plans()}
+        own = [entry.registration for entry in self.plans() if entry.about.get("study") == study]
+        return [sha256 for sha256 in own if sha256 not in amended]
+
     def amendment_of(self, sha256: str) -> Entry | None:
         """The newest entry that takes the place of a registration."""
         return next((each for each in reversed(self.plans()) if each.about.get("amends") == sha256), None)
@@ -94,13 +100,14 @@ def parse_ledger(content: bytes) -> Ledger:
 def _row(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
+        spelled = canonical_json(row)
     except (ValueError, RecursionError):
         return None
     fits = isinstance(row, dict) and row.keys() == KEYS and isinstance(row["about"], dict)
     fits = fits and type(row["entry"]) is int and isinstance(row["time"], int | float)
     fits = fits and re.fullmatch(r"[0-9a-f]{64}", str(row["registration"])) is not None
     fits = fits and all(isinstance(row[key], str) for key in KEYS - {"about", "entry", "time"})
-    return row if fits and canonical_json(row) == line else None
+    return row if fits and spelled == line else None
 
 
 def _entry(row: Mapping[str, Any]) -> Entry:

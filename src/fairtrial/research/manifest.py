@@ -67,12 +67,12 @@ def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
         told = orjson.loads(content)
         files = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in told["files"].items()}
         found = Manifest(files, told["excluded"], told["scrubbed"], told["made_with"], told["about"], told["signer"])
-        schema, given = told["schema"], told["sha256"]
+        schema, fits = told["schema"], told["sha256"] == found.sha256 and found.render() == content
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return None, ["is not the manifest of a bundle"]
     if schema != SCHEMA:
         return None, [f"was written by another Fairtrial (schema {schema}, this one knows {SCHEMA})"]
-    if given != found.sha256 or found.render() != content:
+    if not fits:
         return found, ["was changed: it does not fit its own hash"]
     return found, []
 

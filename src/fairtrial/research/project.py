@@ -7,7 +7,7 @@ from pathlib import Path
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
-from fairtrial.research.ledger import Ledger, read_ledger
+from fairtrial.research.ledger import read_ledger
 from fairtrial.research.registration import Registration, read_registration
 
 
@@ -20,7 +20,7 @@ def find_registration(study: str, start: Path | None = None) -> Registration | N
     if study.encode() not in folder.ledger.read_bytes():  # signatures take time, and most studies are in no ledger
         return None
     ledger = read_ledger(folder)
-    valid = _valid_for(ledger, study)
+    valid = ledger.valid_for(study)
     if valid and ledger.problems:
         raise CheckFailed(ledger.problems[0], hint=f"{folder.ledger} was changed; bring back what it was.")
     if len(valid) > 1:
@@ -29,9 +29,3 @@ def find_registration(study: str, start: Path | None = None) -> Registration | N
             f"several registrations are about study '{study}': {names}", hint="Choose one with --plan REGISTRATION."
         )
     return read_registration(folder.registration(valid[0])) if valid else None
-
-
-def _valid_for(ledger: Ledger, study: str) -> list[str]:
-    amended = {entry.about.get("amends") for entry in ledger.plans()}
-    own = [entry.registration for entry in ledger.plans() if entry.about.get("study") == study]
-    return [sha256 for sha256 in own if sha256 not in amended]

@@ -42,8 +42,7 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         check_can_tag(project.root)
     with ledger.held(folder):
         amends = plan["amends"]
-        if amends is not None and not ledger.read_ledger(folder).entry_of(amends):
-            raise UserError(f"the ledger lists no registration {amends}", hint="Give the whole hash of one it lists.")
+        _check_place(ledger.read_ledger(folder), amends, plan["study"]["name"] if plan["study"] else None)
         now = time.time()
         whole = {**plan, "signer": signer.public, "time": now}
         sha256 = plan_hash(whole)
@@ -59,6 +58,27 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         entry = ledger.append(folder, kind, sha256, time=now, signer=signer, about=about)
         told = _anchor(project, sha256, anchor, signer) if anchor else None
     return Registered(found, entry.number, signer.public, told)
+
+
+def _check_place(known: ledger.Ledger, amends: str | None, study: str | None) -> None:
+    """A study has one plan at a time, and an amendment is about the study of what it amends."""
+    if amends is not None:
+        before = known.entry_of(amends)
+        if not before:
+            raise UserError(f"the ledger lists no registration {amends}", hint="Give the whole hash of one it lists.")
+        planned = before[0].about.get("study")
+        if planned is not None and planned != study:
+            now = f"study '{study}'" if study else "no study"
+            raise UserError(
+                f"{amends[:12]} is about study '{planned}', its amendment about {now}",
+                hint="Register it on its own, without --amends.",
+            )
+    others = [sha256 for sha256 in known.valid_for(study) if sha256 != amends] if study else []
+    if others:
+        raise UserError(
+            f"study '{study}' is registered already, as {others[0]}",
+            hint="Change that plan with --amends and its hash, or give the study another name.",
+        )
 
 
 def _write_once(path: Path, content: bytes) -> None:

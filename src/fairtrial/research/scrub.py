@@ -17,7 +17,9 @@ import orjson
 RULES = (
     "environment.hostname and environment.executable of runs are null",
     "telemetry.endpoint of runs is left out",
-    "the folder of the store reads runs, that of the project ., the home folder ~, the name of the machine HOST",
+    "the folder of the store reads runs, that of the project ., the home folder ~",
+    "the name of the machine reads HOST, unless it is also that of a study, variant or recipe",
+    "registrations, which are signed, and files that a person wrote or added are as they were",
 )
 _ABSOLUTE = re.compile(rb'"((?:/[\w.+@=-]+){2,}/?)"')
 _TELLING = 4

@@ -13,9 +13,9 @@ from typing import Any
 
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.core.words import counted, shown_moment
-from fairtrial.research.anchors import check_anchor
+from fairtrial.research.anchors import check_anchor, check_copy
 from fairtrial.research.ed25519 import is_signed
-from fairtrial.research.keys import read_trusted
+from fairtrial.research.keys import Trust, read_trusted
 from fairtrial.research.ledger import AMENDED, REGISTERED, Ledger, read_ledger
 from fairtrial.research.registration import (
     NotARegistration,
@@ -99,32 +99,33 @@ class Checked(Judged):
 
 
 def verify_registration(
-    path: Path, *, trust: str | None = None, runs: Sequence[Began] = (), published: Path | None = None
+    path: Path, *, trust: Trust = None, runs: Sequence[Began] = (), published: Path | None = None
 ) -> Checked:
     """Check a registration and the ledger beside it. What does not fit is in the checks; nothing is raised for it.
 
-    `trust`: the public key that it must be signed with. `runs`: those of its study count for the order. `published`: a
-    copy of its anchor that was kept elsewhere.
+    `trust`: the public keys, one of which it and every line of its ledger must be signed with. `runs`: those of its
+    study count for the order. `published`: a copy of its anchor that was kept elsewhere.
     """
-    trusted_key = read_trusted(trust) if trust is not None else None
+    keys = read_trusted(trust)
     try:
         found = parse(read_bytes(path), path)
     except NotARegistration as error:
         return Checked(path, [Check("form", False, error.message)])
     checks = [Check("form", True, "spelled as it was written"), _hash(found), _signature(found)]
-    if trusted_key is not None:
-        checks.append(check_signer(found.plan["signer"], trusted_key))
     folder = RegistrationPaths(path.absolute().parent)
     ledger = read_ledger(folder)
+    if keys is not None:
+        checks += [check_signer(found.plan["signer"], keys), _signers(ledger, keys)]
     checks += [_chain(folder, ledger), _place(found, ledger), _files(folder, ledger)]
     if not all(check.ok for check in checks[1:3]):  # what it says of itself cannot be believed
         return Checked(path, checks, found)
-    anchors = [check_anchor(folder, each, published) for each in ledger.anchors_of(found.sha256)]
+    anchors = [check_anchor(folder, each) for each in ledger.anchors_of(found.sha256)]
+    anchors += [check_copy(found.sha256, published)] if published is not None else []
     checks += [Check("anchor", each.ok, each.detail) for each in anchors]
     anchored = any(each.ok and each.holds for each in anchors)
     of_its_study = [run for run in runs if run.run.partition("/")[0] == found.study]
     checks.append(_order(found, of_its_study, [each.says for each in anchors if each.ok and each.holds]))
-    trusted = trusted_key is not None and trusted_key == found.plan["signer"]
+    trusted = keys is not None and found.plan["signer"] in keys
     return Checked(path, checks, found, trusted, anchored, _notes(found, ledger))
 
 
@@ -143,10 +144,23 @@ def _signature(found: Registration) -> Check:
     return Check("signature", ok, said)
 
 
-def check_signer(signer: str, trusted: str) -> Check:
-    if signer == trusted:
+def check_signer(signer: str, trusted: frozenset[str]) -> Check:
+    if signer in trusted:
         return Check("signer", True, "it is the key that you trust")
-    return Check("signer", False, f"signed with key {signer[:16]}…, not with {trusted[:16]}…, which you trust")
+    return Check("signer", False, f"signed with key {signer[:16]}…, not with {spelled_keys(trusted)}, which you trust")
+
+
+def spelled_keys(keys: frozenset[str]) -> str:
+    return " or ".join(f"{key[:16]}…" for key in sorted(keys))
+
+
+def _signers(ledger: Ledger, trusted: frozenset[str]) -> Check:
+    """Whoever adds a line to a ledger says something about all of its registrations."""
+    others = [entry for entry in ledger.entries if entry.signer not in trusted]
+    if others:
+        told = f"entry {others[0].number} of the ledger is signed with key {others[0].signer[:16]}…"
+        return Check("signers of the ledger", False, f"{told}, which is not among those that you trust")
+    return Check("signers of the ledger", True, "every line is signed with a key that you trust")
 
 
 def _chain(folder: RegistrationPaths, ledger: Ledger) -> Check:
@@ -187,15 +201,16 @@ def _files(folder: RegistrationPaths, ledger: Ledger) -> Check:
 
 def _order(found: Registration, runs: Sequence[Began], anchors: Sequence[str]) -> Check:
     at = float(found.plan["time"])
+    early = sorted((run for run in runs if run.at < at and run.run not in found.late_names), key=lambda run: run.at)
+    if early:
+        told = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
+        more = f"; so did {len(early) - 1} more" if len(early) > 1 else ""
+        unsaid = ", which was registered late and does not list it" if found.late else ""
+        return Check("order", False, f"{told}{unsaid}{more}")
     if found.late:
         first = min(found.late, key=lambda run: float(run["began"]))
         told = f"registered late, and says so: {counted(len(found.late), 'run')} began before, {first['run']} first"
         return Check("order", True, f"{told}, {BY_THE_CLOCK}")
-    early = sorted((run for run in runs if run.at < at), key=lambda run: run.at)
-    if early:
-        told = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
-        more = f"; so did {len(early) - 1} more" if len(early) > 1 else ""
-        return Check("order", False, f"{told}{more}")
     if not runs:
         return Check("order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}")
     told = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
@@ -204,6 +219,9 @@ def _order(found: Registration, runs: Sequence[Began], anchors: Sequence[str]) -
 
 def _notes(found: Registration, ledger: Ledger) -> list[str]:
     notes = []
+    others = [sha256 for sha256 in ledger.valid_for(found.study) if sha256 != found.sha256] if found.study else []
+    if others:
+        notes.append(f"Not alone: the ledger has {counted(len(others), 'other plan')} of study '{found.study}'.")
     if found.is_text_only:
         notes.append("Text only: it fixes neither a study nor an analysis, so nothing can be held against it.")
     if found.late:
