@@ -14,12 +14,14 @@ from typing import Any
 
 import pytest
 
+from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import SharedPaths
 from fairtrial.core.runs import Status
 from fairtrial.job import run_cell, run_stack
 from fairtrial.record import remote as remotes
 from fairtrial.record import sharing, upload
 from fairtrial.record.leases import Lease, read_top
+from fairtrial.record.mirror import Growth
 from fairtrial.record.remote import Remote, open_remote
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
@@ -263,6 +265,52 @@ def test_a_killed_run_is_resumed_at_once_by_its_own_machine(url: str, store: Sto
     make(store, "fake", **FAKE)
     assert series_of(here) == series_of(store)
     assert claims(url) == ["claim", "claim", "end"]
+
+
+def test_a_killed_run_that_is_pushed_is_whole_for_everybody(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its segments were cut by the one who made it, and are cut otherwise by the one who pushes the rest."""
+    monkeypatch.setattr(upload, "LOOK_S", 0.1)
+    monkeypatch.setattr(upload, "MOST_BYTES", 500)
+    here = Store.at(url)
+    paths = here.paths.run("s", "v.seed1")
+    slow = {**FAKE, "steps": 400, "step_time": 0.005, "checkpoint_every": 100}
+    killed = forked(lambda: run_cell(request_for(here, "fake", **slow)))
+    eventually(lambda: steps_logged(here) > 150 and steps_logged(at(url, tmp_path / "there", monkeypatch)) > 50)
+    os.kill(killed, signal.SIGKILL)
+    wait(killed)
+    assert steps_logged(at(url, tmp_path / "there", monkeypatch)) <= steps_logged(here)
+    if len(claims(url)) == 1:  # or it was pushed already by one who looked
+        assert sharing.push(here).pushed == 1
+    for machine in ("there", "fresh"):
+        other = at(url, tmp_path / machine, monkeypatch)
+        assert other.paths.run("s", "v.seed1").metrics.read_bytes() == paths.metrics.read_bytes(), machine
+        assert other.paths.run("s", "v.seed1").events.read_bytes() == paths.events.read_bytes(), machine
+
+
+@pytest.mark.parametrize("have", [0, 3, 4, 9, 10])
+def test_segments_may_overlap_and_what_comes_after_a_gap_is_left(have: int) -> None:
+    whole = b"0123456789"
+    contents = {"a": whole[:4], "b": whole[:8], "c": whole[4:6], "d": whole[8:]}
+    segments = [(0, "a"), (0, "b"), (4, "c"), (8, "d")]
+    assert whole[:have] + Growth(have, 10, segments).put_together(contents) == whole
+    assert Growth(0, 10, [(0, "a"), (8, "d")]).put_together(contents) == whole[:4]
+    assert Growth(0, 6, segments).put_together(contents) == whole[:6]
+
+
+def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = Store.at(url)
+    with monkeypatch.context() as patch:
+        patch.setattr(upload, "publish_run", lambda *_: {})  # killed before the files got their plain names
+        make(here, "fake", **{**FAKE, "fail_at": 30})
+    remote = open_remote(url)
+    remote.delete([name for name in remote.list("s/v.seed1") if "/metrics.jsonl/" in name])
+    monkeypatch.setattr(sharing, "LOOKS", 2)
+    with pytest.raises(StoreError, match=r"s/v\.seed1 is not whole in"):
+        at(url, tmp_path / "there", monkeypatch)
 
 
 def test_an_answer_that_was_lost_does_not_lose_the_claim(url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothi
             continue
         with contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
             try:
-                found.size += pull.apply(remote, contents) if held or mine else 0
+                found.size += pull.apply(remote, contents, whole=held) if held or mine else 0
             except FileNotFoundError:
                 found.moved.append(pull.stand)
     return found
@@ -153,6 +153,28 @@ def _untouched(stand: Stand) -> Iterator[bool]:
         yield read_tracking(stand.paths) == stand.before
     finally:
         claim.release()
+
+
+@dataclass(frozen=True)
+class Growth:
+    """A file that grows: how much of it is here, how long it is there, and the segments that the rest is in.
+
+    Whoever went on sending it after a kill cut it otherwise, so segments may overlap. They are parts of one file.
+    """
+
+    have: int
+    length: int
+    segments: list[tuple[int, str]]
+
+    def put_together(self, contents: Mapping[str, bytes]) -> bytes:
+        """What comes behind the part that is here, as far as there is no gap."""
+        added = bytearray()
+        for offset, there in self.segments:
+            at = self.have + len(added)
+            if offset > at or there not in contents:
+                break  # what comes after a gap cannot be placed
+            added += contents[there][at - offset :]
+        return bytes(added[: self.length - self.have])
 
 
 class Pull:
@@ -187,8 +209,8 @@ class Pull:
     def _is_here(self, name: str) -> bool:
         return self._tags.get(name) == self.files[name][1] and (self.paths.root / name).is_file()
 
-    def _missing_segments(self) -> dict[str, list[tuple[int, str]]]:
-        """Of each file that grows: where to go on, and what has to be added. Of another claim it begins anew."""
+    def _missing_segments(self) -> dict[str, Growth]:
+        """Of each file that grows: where to go on, and what may have to be added. Of another claim it begins anew."""
         if self.stand.manifest is None:
             return {}
         found = {}
@@ -201,19 +223,28 @@ class Pull:
             offsets = sorted(
                 int(each.rpartition("/")[2]) for each in self.stand.objects if each.startswith(f"{folder}/")
             )
-            needed = [at for at in offsets if have <= at < length]
-            found[name] = [(at, self.names.segment(token, name, at)) for at in needed]
+            first = max((at for at in offsets if at <= have), default=0)  # it may reach beyond what is here
+            needed = [at for at in offsets if first <= at < length] if have < length else []
+            found[name] = Growth(have, length, [(at, self.names.segment(token, name, at)) for at in needed])
         return found
 
     def small(self) -> list[str]:
         """Objects that are read together with those of other runs."""
-        segments = [name for each in self._segments.values() for _, name in each]
+        segments = [name for each in self._segments.values() for _, name in each.segments]
         return segments + [
             there for name, (there, _, _) in self.files.items() if "/" not in name and not self._is_here(name)
         ]
 
-    def apply(self, remote: Remote, contents: Mapping[str, bytes]) -> int:
-        """Write what was read, metadata last: whoever reads meanwhile sees the old or the new."""
+    def apply(self, remote: Remote, contents: Mapping[str, bytes], *, whole: bool) -> int:
+        """Write what was read, metadata last: whoever reads meanwhile sees the old or the new.
+
+        `whole`: nothing may be missing of the files that grow. Otherwise the rest of a run that is still being made
+        comes with the next look; one that has ended is whole, or it has changed its place meanwhile.
+        """
+        whole = whole or self.stand.top is None or not self.stand.top.is_claim
+        grown = {name: growth.put_together(contents) for name, growth in self._segments.items()}
+        if whole and any(growth.have + len(grown[name]) < growth.length for name, growth in self._segments.items()):
+            raise FileNotFoundError(self.names.root)
         with store_errors(self.paths.root):
             self.paths.root.mkdir(parents=True, exist_ok=True)
         size = self._bring_large(remote)
@@ -221,8 +252,8 @@ class Pull:
             if there in contents and name != self.paths.metadata.name:
                 replace_bytes(self.paths.root / name, contents[there], sync=Sync.NOTHING)
                 self._tags[name] = tag
-        for name, segments in self._segments.items():
-            self._append(name, segments, contents)
+        for name, growth in self._segments.items():
+            self._append(name, growth, grown[name])
         self._remove_others()
         self._write_metadata(contents)
         known = self.stand.tracking
@@ -251,25 +282,15 @@ class Pull:
             size += length
         return size
 
-    def _append(self, name: str, segments: Iterable[tuple[int, str]], contents: Mapping[str, bytes]) -> None:
+    def _append(self, name: str, growth: Growth, added: bytes) -> None:
         path = self.paths.root / name
-        first = next(iter(segments), None)
-        at = first[0] if first else None
-        if at is None:
-            if not self._same:
-                path.unlink(missing_ok=True)
-            return
-        added = b""
-        for offset, there in segments:
-            if offset != at or there not in contents:
-                break  # what comes after a gap cannot be placed
-            added += contents[there]
-            at += len(contents[there])
-        if first and first[0] == 0:
+        if not growth.length and not self._same:
+            path.unlink(missing_ok=True)
+        elif growth.have == 0 and growth.length:
             replace_bytes(path, added, sync=Sync.NOTHING)
-            return
-        with store_errors(path), path.open("ab") as file:
-            file.write(added)
+        elif added:
+            with store_errors(path), path.open("ab") as file:
+                file.write(added)
 
     def _remove_others(self) -> None:
         """Files that belong to an earlier state of the run, which the shared store has given up."""

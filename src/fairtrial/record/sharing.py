@@ -24,7 +24,7 @@ from fairtrial.record.metadata import load_metadata
 from fairtrial.record.mirror import Chosen, Stand, bring, everything, look, needed_to_resume, nothing, set_aside
 from fairtrial.record.remote import Remote, Unreachable, open_remote
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
-from fairtrial.record.upload import Manifest, Shipment, publish_run, start_shipment, uploader
+from fairtrial.record.upload import Manifest, Shipment, publish_run, resumed_shipment, start_shipment, uploader
 
 if TYPE_CHECKING:
     from fairtrial.record.store import Store
@@ -33,6 +33,8 @@ AT_ONCE = 64
 """Runs whose files are asked for together."""
 FRESH_S = 2.0
 """What was brought so long ago is not asked for again by somebody who watches."""
+LOOKS = 5
+"""So often a run is looked at that changes its place whenever it is read."""
 CLAIM_PATIENCE_S = 600.0
 """How long a job that is to begin waits for a server that does not answer."""
 Tell = Callable[[str], None]
@@ -133,13 +135,22 @@ def pull(
 def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen) -> int:
     """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
     size = 0
-    for _ in range(3):
+    for _ in range(LOOKS):
         brought = bring(remote, stands, checkpoints)
         size += brought.size
         stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths)]
         if not stands:
-            break
+            return size
+    if ended := [stand for stand in stands if stand.top and not stand.top.is_claim]:
+        raise _incomplete(remote, ended[0].names)
     return size
+
+
+def _incomplete(remote: Remote, names: SharedPaths) -> StoreError:
+    return StoreError(
+        f"{names.root} is not whole in {remote.url}",
+        hint="If the machine that made it still has it, run there: fairtrial runs sync. Or make it again: --replace.",
+    )
 
 
 def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
@@ -204,7 +215,7 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
 
     Raises ClaimedElsewhere where another machine makes it. A server that does not answer is waited for.
     """
-    deadline, pause = time.monotonic() + CLAIM_PATIENCE_S, 0.5
+    deadline, pause, looks = time.monotonic() + CLAIM_PATIENCE_S, 0.5, 0
     while True:
         try:
             return _join(store, paths)
@@ -214,8 +225,11 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
         except FileNotFoundError:  # it ended, and its files got their plain names, while this one looked
-            if time.monotonic() > deadline:
-                raise
+            looks += 1
+            if looks == LOOKS:
+                remote, _ = reach(store)
+                raise _incomplete(remote, SharedPaths(paths.root.parent.name, paths.root.name)) from None
+            time.sleep(pause)
 
 
 def _join(store: Store, paths: RunPaths) -> Shipment | None:
@@ -235,7 +249,7 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
             return None if _is_result(paths) else _join(store, paths)
     elif has_ended and stand.source:
         if bring(remote, [stand], held=True).moved:
-            return _join(store, paths)
+            raise FileNotFoundError(names.root)  # it changed its place while it was read: look again
         if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
             _push_run(remote, mirror, replace(stand, tracking=read_tracking(paths) or Tracking()))
             return _join(store, paths)
@@ -247,19 +261,22 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
     if lease is None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     if stand.source and not stand.tracking.is_ahead:
-        [now] = _look_at(remote, names, paths)  # what the last one had written before it was overtaken
-        stand.objects, stand.tracking = now.objects, read_tracking(paths) or Tracking()
         _bring_to_resume(remote, stand)
     return start_shipment(lease, paths, stand.manifest)
 
 
 def _bring_to_resume(remote: Remote, stand: Stand) -> None:
-    chosen: Chosen = everything  # plain files have no other home, and are to be replaced
-    if stand.source != PLAIN:
-        manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
-        chosen = needed_to_resume(manifest.files)
-    if bring(remote, [stand], chosen, held=True).moved:
-        raise StoreError(f"{stand.names.root} changed in {remote.url} while it was claimed", hint="Try again.")
+    """What the last one had written before it was overtaken; it may live on, and write while this is read."""
+    for _ in range(LOOKS):
+        [now] = _look_at(remote, stand.names, stand.paths)
+        stand.objects, stand.tracking = now.objects, read_tracking(stand.paths) or Tracking()
+        chosen: Chosen = everything  # plain files have no other home, and are to be replaced
+        if stand.source != PLAIN:
+            manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+            chosen = needed_to_resume(manifest.files)
+        if not bring(remote, [stand], chosen, held=True).moved:
+            return
+    raise _incomplete(remote, stand.names)
 
 
 def _is_result(paths: RunPaths) -> bool:
@@ -336,9 +353,15 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
         write_tracking(stand.paths, replace(known, source=source, closed=True))
         return Synced()
     lease = Lease(remote, stand.names, known.token, mirror.id, lease_seconds())
-    shipment = Shipment(lease, stand.paths, absent=known.absent)
+    shipment = resumed_shipment(lease, stand.paths, known.absent, _sent_before(remote, stand, known.token))
     shipment.close()
     return Synced(pushed=int(shipment.arrived))
+
+
+def _sent_before(remote: Remote, stand: Stand, token: int) -> Manifest | None:
+    """What of a claim has arrived, as far as it was told."""
+    name = stand.names.manifest(token)
+    return Manifest.from_bytes(remote.read(name)) if name in stand.objects else None
 
 
 def push_file(store: Store, study: str, run: str, name: str) -> None:

@@ -359,7 +359,18 @@ def start_shipment(lease: Lease, paths: RunPaths, there: Manifest | None) -> Shi
     known = read_tracking(paths)
     absent = known.absent if known else {}
     write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
-    blobs = {facts["sha256"]: facts["token"] for facts in there.files.values()} if there else {}
-    shipment = Shipment(lease, paths, absent=absent, blobs=blobs)
+    shipment = Shipment(lease, paths, absent=absent, blobs=_blobs(there))
     uploader().add(shipment)
     return shipment
+
+
+def resumed_shipment(
+    lease: Lease, paths: RunPaths, absent: Mapping[str, Mapping[str, Any]], there: Manifest | None
+) -> Shipment:
+    """Goes on with what the same claim had begun to send before its process was killed."""
+    sent = dict(there.appended) if there else {}
+    return Shipment(lease, paths, absent=absent, sent=sent, blobs=_blobs(there))
+
+
+def _blobs(there: Manifest | None) -> dict[str, int]:
+    return {facts["sha256"]: facts["token"] for facts in there.files.values()} if there else {}
