@@ -38,7 +38,7 @@ from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost
 from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.part import Part
-from fairtrial.record.pulse import Pulse
+from fairtrial.record.pulse import Life, Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.train.loop import Course, course, take_steps, train, train_together
@@ -90,21 +90,18 @@ def run_cell(
     to_log: ToLog = lambda _: contextlib.nullcontext(),
     claimed: Claimed = lambda *_: None,
 ) -> Outcome:
-    """Make one run, or continue it, or find that it is done. Raises ClaimedElsewhere when another makes it."""
+    """Make one run, or continue it, or find that it is done.
+
+    Raises ClaimedElsewhere when another makes it, and ClaimLost when it was given to another meanwhile.
+    """
     with contextlib.ExitStack() as leaving:
-        attempt = _Attempt(request, leaving, should_stop, claimed)
+        pulse = leaving.enter_context(Pulse())
+        attempt = _Attempt(request, leaving, should_stop, claimed, pulse)
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
-        pulse = leaving.enter_context(Pulse())
-        work = attempt.begin(_or_lost(should_stop, pulse), Watch(observers), Delivery())
-        pulse.add(work.recorder)
+        work = attempt.begin(should_stop, Watch(observers), Delivery())
         return work.conclude(work.carry_out())
-
-
-def _or_lost(should_stop: Callable[[], bool], pulse: Pulse) -> Callable[[], bool]:
-    """A run that was given to another process stops as if it had been asked to."""
-    return lambda: should_stop() or pulse.lost
 
 
 class RunAtHand:
@@ -198,16 +195,13 @@ def run_stack(
 ) -> None:
     """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
     with contextlib.ExitStack() as leaving:
-        attempts = [found for request in requests if (found := _attempt(request, leaving, ended, claimed))]
+        pulse, delivery = leaving.enter_context(Pulse()), Delivery()
+        attempts = [found for request in requests if (found := _attempt(request, leaving, ended, claimed, pulse))]
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
-        pulse, delivery = leaving.enter_context(Pulse()), Delivery()
-        stop = _or_lost(should_stop, pulse)
-        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], stop, delivery, ended))]
-        for work in works:
-            pulse.add(work.recorder)
-        _carry_out_together(works, lambda work, outcome: ended(work.spec, 0, _conclude(work, outcome)))
+        works = [work for attempt in attempts if (work := _begin(attempt, attempts[0], should_stop, delivery, ended))]
+        _carry_out_together(works, lambda work, outcome: ended(work.spec, *_conclude(work, outcome)))
 
 
 def _begin(
@@ -222,19 +216,23 @@ def _begin(
         return None
 
 
-def _conclude(work: _Work, outcome: Outcome) -> Outcome:
+def _conclude(work: _Work, outcome: Outcome) -> tuple[int, Outcome | None]:
     """Write down how one of many ended; a run whose ending cannot be written is left as it is, to be resumed."""
     try:
-        return work.conclude(outcome)
+        return 0, work.conclude(outcome)
+    except ClaimLost:
+        return EXIT_CLAIMED, None  # how it ends is for the one to say who has it now
     except Exception as error:  # noqa: BLE001
         work.recorder.close()
-        return refused(error)
+        return 0, refused(error)
 
 
-def _attempt(request: Request, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed) -> _Attempt | None:
+def _attempt(
+    request: Request, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed, pulse: Pulse
+) -> _Attempt | None:
     """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
-        attempt = _Attempt(request, leaving, claimed=claimed)
+        attempt = _Attempt(request, leaving, claimed=claimed, pulse=pulse)
     except ClaimedElsewhere:
         ended(request.spec, EXIT_CLAIMED, None)
         return None
@@ -267,6 +265,7 @@ class _Attempt:
         leaving: contextlib.ExitStack,
         should_stop: Callable[[], bool] = lambda: False,
         claimed: Claimed = lambda *_: None,
+        pulse: Pulse | None = None,
     ) -> None:
         self.request = request
         self.store = Store.at(request.store)
@@ -275,10 +274,12 @@ class _Attempt:
         self._leaving = leaving
         leaving.callback(self.claim.release)
         claimed(request.spec, self.claim.token)
+        self._life = pulse.add(self.claim) if pulse else Life(self.claim)
         leaving.callback(Part(self.store, self.claim, should_stop).leave)
         self.done = _already_done(self.paths, request.spec)
 
     def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
+        """A run that was given to another process stops as if it had been asked to."""
         spec, store = self.request.spec, self.store
         for need in self.request.needs.values():
             store.fetch(*need, steps=False)
@@ -287,10 +288,11 @@ class _Attempt:
         data = recipe.data(options, store.cache)
         metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
         metadata.update(judgement(recipe, options))
-        recorder = Recorder.create(self.paths, metadata, self.claim)
+        recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
         teller = _Teller(recorder)
-        setting = replace(_setting(self.request, store, data, should_stop), tell=teller)
+        setting = _setting(self.request, store, data, lambda: should_stop() or self._life.lost)
+        setting = replace(setting, tell=teller, token=self.claim.token)
         if recipe.synthetic:
             setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
         receiver: str | None = getattr(options, "otlp", None)

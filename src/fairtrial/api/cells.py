@@ -231,7 +231,7 @@ def _sign_of_life(store: Store, spec: RunSpec) -> Sign | None:
     paths = store.paths.run(spec.study, spec.run_id)
     beat = read_pulse(paths)
     if not store.url or is_claimed(paths):
-        return Sign(f"{beat.at}", beat.step, beat.saved) if beat else None
+        return Sign(f"{beat.at}", beat.step, beat.saved, beat.token) if beat else None
     try:
         store.pull(spec.study)
     except StoreError:

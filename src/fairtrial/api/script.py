@@ -23,7 +23,7 @@ from typing import Any, Literal, NoReturn
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CellConflict, UserError
-from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, RunPaths, check_name
+from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths, check_name
 from fairtrial.core.runs import Run
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -68,7 +68,8 @@ def run(
 
 
 def _join(folder: Path, judged: Mapping[str, Any]) -> Recorder:
-    recorder = Recorder.attach(RunPaths(folder))
+    token = os.environ.get(TOKEN_VARIABLE)
+    recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
     chosen = {key: value for key, value in judged.items() if value is not None}
     if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
         chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best

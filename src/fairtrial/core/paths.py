@@ -14,6 +14,7 @@ from typing import Generic, TypeVar
 from fairtrial.core.errors import UserError
 
 JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
+TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — the number of a claim, no secret
 """Names the run directory to a program that a job started, so that it can join the run."""
 
 ADHOC_STUDY = "adhoc"

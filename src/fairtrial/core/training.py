@@ -292,7 +292,8 @@ class Setting:
     `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or
     one of the recipe's own. Steps that are taken back, as in a rehearsal, tell nothing. It is for the thread that
     trains alone: other threads and processes hand what they have to say to that one. `tell("device_stats", step=…)`
-    needs nothing more: what the graphics cards do, or why there are none, is filled in.
+    needs nothing more: what the graphics cards do, or why there are none, is filled in. `token` is that of the claim
+    on the run, for programs that write into it too.
     """
 
     streams: Streams
@@ -305,6 +306,7 @@ class Setting:
     cautions: list[dict[str, str]] = field(default_factory=list)
     should_stop: Callable[[], bool] = lambda: False
     tell: Callable[..., None] = _tell_nobody
+    token: int | None = None
 
 
 def as_floats(metrics: Mapping[str, SupportsFloat], prefix: str = "") -> dict[str, float]:

@@ -46,11 +46,13 @@ class Place(StrEnum):
 
 @dataclass(frozen=True)
 class Sign:
-    """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from."""
+    """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from,
+    `token` that of the claim which gave it, where that is known."""
 
     mark: str
     step: int
     saved: int
+    token: int | None = None
 
 
 @dataclass
@@ -167,13 +169,14 @@ class Schedule:
         if lost is not None and not ticket.stopping:
             self._lose(ticket, lost)
             return
-        if end.code == EXIT_CLAIMED:
+        if end.code == EXIT_CLAIMED and not self.interrupted:
             now = self.clock()
             ticket.place, ticket.started, ticket.tries = Place.ELSEWHERE, now, ticket.tries - 1
             if not ticket.hearing.sign:
                 ticket.hearing = Hearing(heard=now)
             return
-        outcome = end.outcome or Outcome(Status.INTERRUPTED, _how_it_ended(end.code))
+        said = "another process has it" if end.code == EXIT_CLAIMED else _how_it_ended(end.code)
+        outcome = end.outcome or Outcome(Status.INTERRUPTED, said)
         if ticket.stopping and outcome.status is Status.INTERRUPTED:
             outcome = Outcome(Status.INTERRUPTED, ticket.stopping)
         if outcome.status is Status.INTERRUPTED and (end.outcome is None or ticket.stopping):
@@ -197,9 +200,14 @@ class Schedule:
             ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), Outcome(Status.INTERRUPTED, told)
             return
         self.tell(f"{ticket.key}: {why}; it goes on elsewhere.")
-        ticket.request = {**ticket.request, "over": self.holder(ticket.key)}
+        ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
         ticket.tries -= 1
         self._queue_again(ticket)
+
+    def _silent_holder(self, ticket: Ticket) -> int | None:
+        """The token of the claim that fell silent; another may have been made since, by one who lives."""
+        sign = ticket.hearing.sign
+        return sign.token if sign and sign.token is not None else self.holder(ticket.key)
 
     def _end_or_retry(self, ticket: Ticket, outcome: Outcome) -> None:
         again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and ticket.tries <= self.retries
@@ -253,7 +261,7 @@ class Schedule:
             elif found.status is not Status.RUNNING:
                 ticket.place, ticket.ended, ticket.outcome = Place.ENDED, now, found
             elif now - ticket.hearing.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
-                ticket.request = {**ticket.request, "over": self.holder(ticket.key)}
+                ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
                 self._queue_again(ticket)
 
     def _queue_again(self, ticket: Ticket) -> None:

@@ -31,7 +31,7 @@ from fairtrial.core.cautions import SEED_NOT_PASSED, SHARED_FILE
 from fairtrial.core.errors import Interrupted, UserError
 from fairtrial.core.options import Options as BaseOptions
 from fairtrial.core.options import Role, option
-from fairtrial.core.paths import JOIN_VARIABLE
+from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.training import Journal, Setting
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
@@ -185,7 +185,8 @@ class ProgramFailed(UserError):
 
 
 def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
-    environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root)}
+    claim = {} if setting.token is None else {TOKEN_VARIABLE: str(setting.token)}
+    environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root), **claim}
     try:
         with setting.run.log.open("ab") as log:
             return subprocess.Popen(

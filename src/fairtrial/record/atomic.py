@@ -45,9 +45,14 @@ class Sync(Enum):
     FOLDER = 2  # the new file, not the old one, even after a power cut
 
 
+def beside(path: Path) -> Path:
+    """A name for what is to become this file. Processes of two machines may have the same number."""
+    return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
+
+
 def replace_file(path: Path, write: Callable[[Path], None], *, sync: Sync = Sync.FOLDER) -> None:
     """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = beside(path)
     with store_errors(path):
         try:
             write(temporary)
@@ -67,7 +72,7 @@ def replace_bytes(path: Path, content: bytes, *, sync: Sync = Sync.FOLDER) -> No
 
 def link_file(source: Path, path: Path) -> None:
     """Make `path` another name of `source`, replacing what was there in one step."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = beside(path)
     with store_errors(path):
         temporary.unlink(missing_ok=True)
         os.link(source, temporary)

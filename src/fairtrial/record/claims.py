@@ -23,7 +23,7 @@ from pathlib import Path
 
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
-from fairtrial.record.atomic import store_errors
+from fairtrial.record.atomic import beside, store_errors
 
 
 class ClaimedElsewhere(Exception):
@@ -79,6 +79,10 @@ class Claim:
             self.let_go()
             self.afterwards()
 
+    @property
+    def is_released(self) -> bool:
+        return self._descriptor is None
+
     def let_go(self) -> None:
         if self._descriptor is not None:
             os.close(self._descriptor)
@@ -99,19 +103,19 @@ os.register_at_fork(after_in_child=_let_go_in_child)
 
 def _take(paths: RunPaths) -> tuple[int, int]:
     """The lock that nobody holds, under the next token."""
-    held = _lock(paths)
-    try:
-        return _put_new_lock(paths, _token(held) + 1)
-    finally:
-        os.close(held)
+    with _one_at_a_time(paths):
+        held = _lock(paths)
+        try:
+            return _put_new_lock(paths, _token(held) + 1)
+        finally:
+            os.close(held)
 
 
 def _take_over(paths: RunPaths, over: int) -> tuple[int, int] | None:
     """The lock under the next token, whoever holds it, unless the claim is no longer the one that was meant."""
     if token_of(paths) != over:
         return None
-    with store_errors(paths.root), paths.taking_over.open("w") as taking:
-        fcntl.flock(taking, fcntl.LOCK_EX)
+    with _one_at_a_time(paths):
         if token_of(paths) != over:
             return None
         taken = _put_new_lock(paths, over + 1)
@@ -120,9 +124,20 @@ def _take_over(paths: RunPaths, over: int) -> tuple[int, int] | None:
         return taken
 
 
+@contextlib.contextmanager
+def _one_at_a_time(paths: RunPaths) -> Iterator[None]:
+    """Whoever takes a claim and whoever takes one over replace the same files: never both at once."""
+    taking = _open(paths, paths.taking_over)
+    try:
+        fcntl.flock(taking, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(taking)
+
+
 def _lock(paths: RunPaths) -> int:
     while True:
-        descriptor = _open(paths)
+        descriptor = _open(paths, paths.lock)
         if not _try_lock(descriptor):
             os.close(descriptor)
             raise ClaimedElsewhere(str(paths.root))
@@ -131,17 +146,17 @@ def _lock(paths: RunPaths) -> int:
         os.close(descriptor)
 
 
-def _open(paths: RunPaths) -> int:
+def _open(paths: RunPaths, path: Path) -> int:
     while True:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # archived or removed between the two calls
-                return os.open(paths.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
 
 
 def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
     """A new file for every claim: on a file system that keeps locks to one machine, the later claim wins."""
-    fresh = paths.lock.with_name(f"{paths.lock.name}.{os.getpid()}.tmp")
+    fresh = beside(paths.lock)
     with store_errors(paths.root):
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
@@ -156,7 +171,7 @@ def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
 
 def _give_new_file(path: Path) -> None:
     """The same content in another file: who has the old one open writes into the void."""
-    copy = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    copy = beside(path)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
         os.replace(copy, path)  # noqa: PTH105

@@ -11,14 +11,17 @@ the clocks of two machines are never compared.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import orjson
 
+from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import SharedPaths, number_of
 from fairtrial.record.claims import ClaimLost
 from fairtrial.record.remote import Entry, Remote
@@ -29,6 +32,7 @@ LEASE_S = 120.0
 """A claim without a sign of life for so long may be taken over."""
 BEATS = 8
 """Signs of life within that time."""
+SOON_S, LONGEST_WAIT_S = 0.5, 2.0
 Objects = Mapping[str, Entry]
 
 
@@ -126,7 +130,9 @@ class Lease:
         )  # fmt: skip
         if not remote.create(names.claim(link.token), asdict(link)):
             return None
-        return cls(remote, names, link.token, mirror, lease_s)
+        lease = cls(remote, names, link.token, mirror, lease_s)
+        heart().add(lease)
+        return lease
 
     def check(self) -> None:
         if self.lost:
@@ -140,10 +146,8 @@ class Lease:
         return self._beaten + self._lease_s / BEATS
 
     def beat(self) -> None:
-        """Give a sign of life when one is due, and see whether somebody has taken over."""
+        """Give a sign of life, and see whether somebody has taken over."""
         now = time.monotonic()
-        if self.lost or now < self.beat_due:
-            return
         self._beats += 1
         self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._beats, "at": time.time()})})
         self._beaten = now
@@ -157,7 +161,56 @@ class Lease:
         )  # fmt: skip
         if not self.lost and not self.remote.create(self.names.claim(link.token), asdict(link)):
             self.lost = True
+        heart().remove(self)
         return not self.lost
+
+
+class Heart:
+    """Gives the signs of life of all leases of this process, with a thread of its own.
+
+    Whoever sends a large file, or waits for one, is busy for minutes: the claim must not be lost meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._leases: list[Lease] = []
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+
+    def add(self, lease: Lease) -> None:
+        with self._guard:
+            self._leases.append(lease)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._beat_on, daemon=True, name="fairtrial leases")
+                self._thread.start()
+        self._wake.set()
+
+    def remove(self, lease: Lease) -> None:
+        with self._guard:
+            self._leases = [each for each in self._leases if each is not lease]
+
+    def _beat_on(self) -> None:
+        while True:
+            with self._guard:
+                leases = self._leases = [each for each in self._leases if not each.lost]
+                if not leases:
+                    self._thread = None
+                    return
+            for lease in leases:
+                if lease.beat_due <= time.monotonic():
+                    with contextlib.suppress(FairtrialError, OSError):  # a server that is away is asked again soon
+                        lease.beat()
+            nearest = min(each.beat_due for each in leases) - time.monotonic()
+            self._wake.wait(min(max(nearest, SOON_S), LONGEST_WAIT_S))
+            self._wake.clear()
+
+
+_hearts: dict[int, Heart] = {}
+
+
+def heart() -> Heart:
+    """One per process: threads do not survive a fork."""
+    return _hearts.setdefault(os.getpid(), Heart())
 
 
 def may_take_over(top: Link, mirror: str, known: Tracking) -> bool:

@@ -21,7 +21,7 @@ import orjson
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.record.atomic import Sync, replace_bytes
-from fairtrial.record.claims import ClaimLost
+from fairtrial.record.claims import Claim, ClaimLost
 from fairtrial.record.recorder import Recorder
 
 PULSE_S = 5.0
@@ -41,17 +41,44 @@ class Beat:
     saved: int
 
 
+class Life:
+    """The life of one run in this process, from its claim on: `lost` when the run was given to another process."""
+
+    def __init__(self, claim: Claim) -> None:
+        self.claim = claim
+        self.recorder: Recorder | None = None
+        self.lost = False
+
+    @property
+    def is_over(self) -> bool:
+        return self.lost or self.claim.is_released or (self.recorder is not None and self.recorder.ended)
+
+    def beat(self) -> None:
+        step, saved = (self.recorder.step, self.recorder.saved) if self.recorder else (0, 0)
+        beat = Beat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
+        try:
+            self.claim.fence.check()
+            replace_bytes(self.claim.paths.pulse, orjson.dumps(asdict(beat)), sync=Sync.NOTHING)
+        except ClaimLost:
+            self.lost = True  # the loop finds out at its next step, also one that logs nothing
+        except (FairtrialError, OSError):
+            return  # a full disk is the loop's to tell
+
+
 class Pulse:
-    """Beats for the recorders that it is given, from `with` to the end of it."""
+    """Beats for the runs that it is given, from `with` to the end of it: also while they are set up."""
 
     def __init__(self) -> None:
-        self.lost = False
-        self._recorders: list[Recorder] = []
+        self._lives: list[Life] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="fairtrial pulse", daemon=True)
 
-    def add(self, recorder: Recorder) -> None:
-        self._recorders = [*self._recorders, recorder]
+    def add(self, claim: Claim) -> Life:
+        """From now on this run gives signs of life, the first one at once: the last one may be of another claim."""
+        life = Life(claim)
+        life.beat()
+        self._lives = [*self._lives, life]
+        return life
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -64,21 +91,15 @@ class Pulse:
         self._thread.join()
 
     def _beat_on(self) -> None:
-        every = float(os.environ.get(PULSE_VARIABLE, PULSE_S))
+        every = pulse_seconds()
         while not self._done.wait(every):
-            for recorder in self._recorders:
-                if not recorder.ended:
-                    self._beat(recorder)
+            for life in self._lives:
+                if not life.is_over:
+                    life.beat()
 
-    def _beat(self, recorder: Recorder) -> None:
-        beat = Beat(socket.gethostname(), os.getpid(), recorder.token, time.time(), recorder.step, recorder.saved)
-        try:
-            recorder.check_claim()
-            replace_bytes(recorder.paths.pulse, orjson.dumps(asdict(beat)), sync=Sync.NOTHING)
-        except ClaimLost:
-            self.lost = True  # the loop finds out at its next step, also one that logs nothing
-        except (FairtrialError, OSError):
-            return  # a full disk is the loop's to tell
+
+def pulse_seconds() -> float:
+    return float(os.environ.get(PULSE_VARIABLE, PULSE_S))
 
 
 def read_pulse(paths: RunPaths) -> Beat | None:

@@ -28,7 +28,7 @@ from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Clock
 from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
-from fairtrial.record.claims import Claim, Fence
+from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
 from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines, spell, write_columns
@@ -43,12 +43,13 @@ class Recorder:
     """Writes one run. Use `create` for a new attempt at a cell, `attach` inside a program that a job started."""
 
     def __init__(
-        self, paths: RunPaths, metadata: dict[str, Any], claim: Claim | None, clock: Clock, *, begun: bool
-    ) -> None:
+        self, paths: RunPaths, metadata: dict[str, Any], claim: Claim | None, clock: Clock, *, begun: bool,
+        fence: Fence | None = None,
+    ) -> None:  # fmt: skip
         self.paths = paths
         self.metadata = metadata
         self._claim = claim
-        self._fence = claim.fence if claim else Fence(paths.lock)
+        self._fence = claim.fence if claim else fence or Fence(paths.lock)
         self.step, self.saved = 0, 0
         self._clock = clock
         self._pid = os.getpid()
@@ -78,13 +79,19 @@ class Recorder:
         return recorder
 
     @classmethod
-    def attach(cls, paths: RunPaths, clock: Clock = time.perf_counter) -> Self:
-        """Join the run of the job that started this program; the job keeps the claim and ends the run."""
+    def attach(cls, paths: RunPaths, token: int | None = None, clock: Clock = time.perf_counter) -> Self:
+        """Join the run of the job that started this program; the job keeps the claim and ends the run.
+
+        `token` is that of the job's claim: a program whose job has lost it by now joins nothing.
+        """
         metadata = load_metadata(paths)
         if metadata is None:
             raise UserError(f"{paths.root} is not a run directory")
+        fence = Fence(paths.lock)
+        if token is not None and token_of(paths) != token:
+            raise ClaimLost("the run of this program was given to another process, which goes on with it")
         begun = paths.metrics.exists() and paths.metrics.stat().st_size > 0
-        return cls(paths, metadata, None, clock, begun=begun)
+        return cls(paths, metadata, None, clock, begun=begun, fence=fence)
 
     # What a trainer calls.
 
@@ -249,10 +256,6 @@ class Recorder:
     def check_claim(self) -> None:
         """Raise ClaimLost where this run was given to another process."""
         self._fence.check()
-
-    @property
-    def token(self) -> int | None:
-        return self._claim.token if self._claim else None
 
     def close(self) -> None:
         """Let go of the files and the claim without a word about how the run ended."""

@@ -19,7 +19,7 @@ from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of, s
 from fairtrial.core.runs import Status
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
-from fairtrial.record.leases import PLAIN, Lease, lease_seconds, may_take_over
+from fairtrial.record.leases import PLAIN, Lease, heart, lease_seconds, may_take_over
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.mirror import Chosen, Stand, bring, everything, look, needed_to_resume, nothing, set_aside
 from fairtrial.record.remote import Remote, Unreachable, open_remote
@@ -33,6 +33,8 @@ AT_ONCE = 64
 """Runs whose files are asked for together."""
 FRESH_S = 2.0
 """What was brought so long ago is not asked for again by somebody who watches."""
+AWAY_S = 30.0
+"""A server that did not answer is left alone for so long by somebody who watches."""
 LOOKS = 5
 """So often a run is looked at that changes its place whenever it is read."""
 CLAIM_PATIENCE_S = 600.0
@@ -101,13 +103,23 @@ class Synced:
 
 
 _pulled: dict[tuple[str, str], float] = {}
+_away: dict[str, tuple[float, Unreachable]] = {}
 
 
 def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
-    """Bring what changed, unless that was done a moment ago."""
-    key = (str(store.root), "\n".join(studies))
+    """Bring what changed, unless that was done a moment ago. A server that was just away is not asked again at once:
+    whoever asks for every run would wait for it as often."""
+    key, place = (str(store.root), "\n".join(studies)), str(store.root)
+    since, trouble = _away.get(place, (-AWAY_S, None))
+    if trouble is not None and time.monotonic() - since < AWAY_S:
+        raise trouble
     if time.monotonic() - _pulled.get(key, -FRESH_S) >= FRESH_S:
-        pull(store, studies)
+        try:
+            pull(store, studies)
+        except Unreachable as error:
+            _away[place] = time.monotonic(), error
+            raise
+        _away.pop(place, None)
         _pulled[key] = time.monotonic()
 
 
@@ -261,7 +273,11 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
     if lease is None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     if stand.source and not stand.tracking.is_ahead:
-        _bring_to_resume(remote, stand)
+        try:
+            _bring_to_resume(remote, stand)
+        except BaseException:
+            heart().remove(lease)  # nobody works under it: it may be taken over
+            raise
     return start_shipment(lease, paths, stand.manifest)
 
 
@@ -286,8 +302,11 @@ def _is_result(paths: RunPaths) -> bool:
 
 def leave(store: Store, shipment: Shipment) -> str | None:
     """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
-    if uploader().finish(shipment):
-        return None
+    try:
+        if uploader().finish(shipment):
+            return None
+    finally:
+        heart().remove(shipment.lease)
     if shipment.lease.lost:
         return f"{shipment.names.root} was taken over by another machine; what was recorded here is kept aside."
     why = f" ({shipment.trouble.message})" if shipment.trouble else ""
@@ -354,7 +373,11 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
         return Synced()
     lease = Lease(remote, stand.names, known.token, mirror.id, lease_seconds())
     shipment = resumed_shipment(lease, stand.paths, known.absent, _sent_before(remote, stand, known.token))
-    shipment.close()
+    heart().add(lease)
+    try:
+        shipment.close()
+    finally:
+        heart().remove(lease)
     return Synced(pushed=int(shipment.arrived))
 
 

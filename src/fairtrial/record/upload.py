@@ -109,23 +109,11 @@ class Shipment:
     @property
     def due(self) -> float:
         """When something has to be done for it."""
-        return 0.0 if self.ending else min(self._look_due, self.lease.beat_due)
-
-    @property
-    def _look_due(self) -> float:
-        return self.looked + min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
-
-    def tend(self) -> None:
-        """Do what is due."""
-        if time.monotonic() >= self._look_due:
-            self.bring()
-        else:
-            self.lease.beat()
+        pause = min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
+        return 0.0 if self.ending or self.lease.lost else self.looked + pause
 
     def bring(self) -> Manifest | None:
         """Send what is new; gives what is there now, or None where nothing could be told yet."""
-        self.lease.beat()
-        self._moved()
         self.looked = time.monotonic()
         moment = None if self.lease.lost else self._moment()
         if moment is None:
@@ -211,7 +199,6 @@ class Shipment:
                 else:
                     self.remote.upload(staged, there, self._moved)
                     self._moved()
-                    self.lease.beat()
             finally:
                 staged.unlink(missing_ok=True)
             self.blobs[facts["sha256"]] = self.lease.token
@@ -329,7 +316,7 @@ def _ship(shipment: Shipment) -> bool:
         if is_ending:
             shipment.close()
         else:
-            shipment.tend()
+            shipment.bring()
     except Unreachable as error:
         shipment.trouble = error
         return False
