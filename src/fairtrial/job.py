@@ -211,6 +211,9 @@ def _begin(
         if attempt is not first:
             _point_to_log(attempt.paths, first.paths)
         return attempt.begin(should_stop, Watch(), delivery)
+    except ClaimLost:
+        ended(attempt.request.spec, EXIT_CLAIMED, None)
+        return None
     except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
         ended(attempt.request.spec, 1, refused(error))
         return None

@@ -5,13 +5,21 @@ from __future__ import annotations
 import fcntl
 import os
 import signal
+import sys
 import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fairtrial.core.runs import Status
-from fairtrial.job import Request, run_cell
+import fairtrial
+from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.job import Request, run_cell, run_stack
+from fairtrial.jobserver import do_job
+from fairtrial.record import claims
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, token_of
 from fairtrial.record.metadata import new_metadata
 from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
@@ -136,3 +144,101 @@ def test_a_frozen_process_that_wakes_up_finds_its_run_with_another(
     reference = Store(tmp_path / "reference")
     make(reference, "fake", **OPTIONS)
     assert series_of(store) == series_of(reference)
+
+
+def test_a_run_gives_signs_of_life_while_it_is_set_up(
+    store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(PULSE_VARIABLE, "0.05")
+    request = request_for(store, "fake", **OPTIONS)
+    paths, go = store.paths.run("s", "v.seed1"), tmp_path / "go"
+
+    def slow_data(*_: object) -> None:
+        eventually(go.exists)
+
+    monkeypatch.setattr(LoadedRecipe, "data", slow_data)
+    made = forked(lambda: run_cell(request))
+    first = eventually(lambda: read_pulse(paths), what="a sign of life before the first step")
+    eventually(lambda: (b := read_pulse(paths)) and b.at > first.at, what="another one")
+    assert first.token == 1 and first.step == 0 and not paths.metadata.exists()
+    go.touch()
+    assert wait(made) == 0
+
+
+def test_one_lost_claim_of_a_stack_ends_that_run_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PULSE_VARIABLE, "0.02")
+    options = {"steps": 60, "step_time": 0.02, "checkpoint_every": 0, "log_every": 100, "eval_every": 0}
+    requests = [request_for(store, "fake", variant=name, **options) for name in ("a", "b", "c")]
+    told: dict[str, tuple[int, Outcome | None]] = {}
+    lost = store.paths.run("s", "b.seed1")
+
+    def take() -> None:
+        eventually(lambda: (b := read_pulse(lost)) and b.token == 1)
+        Claim(lost, over=1)
+
+    thief = threading.Thread(target=take)
+    thief.start()
+    run_stack(requests, lambda spec, code, outcome: told.update({spec.variant: (code, outcome)}))
+    thief.join()
+    assert told.pop("b") == (EXIT_CLAIMED, None)
+    assert {outcome and outcome.status for _, outcome in told.values()} == {Status.COMPLETED}
+
+
+def test_a_program_that_joins_after_its_run_was_given_away_joins_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = begun(store)
+    paths = old.paths
+    monkeypatch.setenv(JOIN_VARIABLE, str(paths.root))
+    monkeypatch.setenv(TOKEN_VARIABLE, "1")
+    Recorder.attach(paths, 1).close()
+    new = begun(store, over=1)
+    before = paths.metrics.read_bytes(), paths.events.read_bytes()
+    with pytest.raises(ClaimLost, match="was given to another process"):
+        fairtrial.run(seed=1)
+    assert (paths.metrics.read_bytes(), paths.events.read_bytes()) == before
+    old.close()
+    new.finish(Status.COMPLETED)
+
+
+def test_a_job_whose_run_was_given_away_says_that_another_has_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that its launcher waits for that one, instead of calling the run interrupted."""
+    request = request_for(store, "fake", **OPTIONS)
+    told: list[tuple[int, Outcome | None]] = []
+    lost = Claim(store.paths.run("s", "v.seed1"))
+    Claim(lost.paths, over=lost.token)
+    monkeypatch.setattr("fairtrial.job.Claim", lambda *_, **__: lost)
+    do_job({"k": request}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
+    assert told == [(EXIT_CLAIMED, None)]
+
+
+def test_the_program_of_a_command_is_told_the_token_of_its_claim(store: Store, tmp_path: Path) -> None:
+    code = f"import os; print('token', os.environ[{TOKEN_VARIABLE!r}])"
+    make(store, "command", argv=[sys.executable, "-c", code])
+    assert "token 1" in store.paths.run("s", "v.seed1").log.read_text()
+
+
+def test_whoever_takes_a_claim_and_whoever_takes_it_over_do_so_one_after_the_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without that, both could hold the same token, and the files of one would be taken from under it."""
+    paths = store.paths.run("s", "v.seed1")
+    Claim(paths).release()
+    real, inside = claims._put_new_lock, threading.Event()
+    taken: list[Claim] = []
+
+    def slowly(*arguments: Any) -> Any:
+        inside.set()
+        time.sleep(0.2)
+        return real(*arguments)
+
+    monkeypatch.setattr(claims, "_put_new_lock", slowly)
+    first = threading.Thread(target=lambda: taken.append(Claim(paths)))
+    first.start()
+    inside.wait()
+    with pytest.raises(ClaimedElsewhere):
+        Claim(paths, over=1)  # by then it is no longer the claim that was known to be lost
+    first.join()
+    assert taken[0].token == 2
+    taken[0].fence.check()
+    taken[0].release()

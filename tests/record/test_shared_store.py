@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,10 @@ from fairtrial.core.runs import Status
 from fairtrial.job import run_cell, run_stack
 from fairtrial.record import remote as remotes
 from fairtrial.record import sharing, upload
+from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.leases import Lease, read_top
 from fairtrial.record.mirror import Growth
-from fairtrial.record.remote import Remote, open_remote
+from fairtrial.record.remote import Remote, Unreachable, open_remote
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
@@ -313,6 +315,54 @@ def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
         at(url, tmp_path / "there", monkeypatch)
 
 
+def test_a_claim_is_kept_while_a_large_file_is_sent(
+    url: str, elsewhere: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sending takes much longer than a claim without a sign of life would last."""
+    monkeypatch.setenv("FAIRTRIAL_LEASE", "3")
+    monkeypatch.setattr(upload, "MOST_BYTES", 600)  # less than a checkpoint has
+    monkeypatch.setattr(upload, "LOOK_S", 0.1)
+    real, sending = Remote.upload, threading.Event()
+
+    def slowly(*arguments: Any) -> None:
+        if not sending.is_set():
+            sending.set()
+            time.sleep(6)
+        real(*arguments)
+
+    monkeypatch.setattr(Remote, "upload", slowly)
+    made = threading.Thread(target=lambda: make(Store.at(url), "fake", **FAKE, step_time=0.1))
+    made.start()
+    sending.wait()
+    with monkeypatch.context() as other:
+        other.setenv("FAIRTRIAL_MIRRORS", elsewhere["FAIRTRIAL_MIRRORS"])
+        there = Store.at(url)
+        for _ in range(10):
+            with pytest.raises(ClaimedElsewhere):
+                sharing.join(there, there.paths.run("s", "v.seed1"))
+            time.sleep(0.5)
+    made.join()
+    assert claims(url) == ["claim", "end"]
+
+
+def test_a_server_that_is_away_is_not_asked_again_for_every_run(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, asked = Store.at(url), []
+
+    def away(*_: Any) -> None:
+        asked.append(1)
+        raise Unreachable("nobody answers")
+
+    make(here, "fake", **FAKE)
+    with monkeypatch.context() as patch:
+        patch.setattr(Remote, "list", away)
+        for _ in range(5):
+            with pytest.raises(Unreachable):
+                here.pull("s")
+    assert len(asked) == 1
+    monkeypatch.setattr(sharing, "AWAY_S", 0.0)
+    here.pull("s")
+
+
 def test_an_answer_that_was_lost_does_not_lose_the_claim(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     remote = Remote(url)
     pipe_file = remote._files.pipe_file
@@ -437,7 +487,8 @@ def test_runs_sync_makes_an_ordinary_store(url: str, cli: Cli, tmp_path: Path) -
         ("nonsense://place/x", "there are no stores at nonsense://"),
         ("memory://x", "memory:// cannot be a store"),
         ("s3://key:secret@bucket/x", "has no user, password"),
-        ("http://127.0.0.1:1/x", "can be read, but not written"),
+        ("http://127.0.0.1:1/x", "there are no stores at http://"),
+        ("ftp://127.0.0.1/x", "there are no stores at ftp://"),
     ],
 )
 def test_an_address_that_cannot_be_a_store_is_one_sentence_and_a_hint(

@@ -32,7 +32,7 @@ LEASE_S = 120.0
 """A claim without a sign of life for so long may be taken over."""
 BEATS = 8
 """Signs of life within that time."""
-SOON_S, LONGEST_WAIT_S = 0.5, 2.0
+SOON_S, LONGEST_WAIT_S = 0.2, 2.0
 Objects = Mapping[str, Entry]
 
 

@@ -149,7 +149,6 @@ class Remote:
 
         An answer can be lost after the object was made, so that one's own is found there: a mark in it tells.
         """
-        self.require_claims()
         mark = uuid.uuid4().hex
         try:
             with self._errors():
@@ -159,14 +158,6 @@ class Remote:
                 return bool(orjson.loads(self.read(name)).get("mark") == mark)
             return False
         return True
-
-    def require_claims(self) -> None:
-        if self.scheme not in (*_S3, *_GCS):
-            raise StoreError(
-                f"{self.url} can be read, but not written: {self.scheme}:// cannot create an object only where none "
-                "is, so two machines could make the same run",
-                hint="Keep the store on s3:// or gs://, or in a folder.",
-            )
 
     def identity(self) -> str | None:
         """Which store this is; None where none was begun."""
@@ -221,7 +212,13 @@ def module_of(url: str) -> str:
 
 
 def _file_system(scheme: str, url: str) -> Any:
-    extra, module = _EXTRAS.get(scheme, ("s3", "fsspec"))
+    if scheme not in _EXTRAS:
+        raise StoreError(
+            f"{url}: there are no stores at {scheme}://, because an object must be created there only where none is: else "
+            "two machines could make the same run",
+            hint="Keep the store on s3:// or gs://, or in a folder.",
+        )
+    extra, module = _EXTRAS[scheme]
     if importlib.util.find_spec(module) is None:
         raise MissingExtra(
             f"a store at {scheme}:// needs {module}, which is not installed",
@@ -231,10 +228,6 @@ def _file_system(scheme: str, url: str) -> Any:
 
     try:
         kind = fsspec.get_filesystem_class(scheme)
-    except ValueError:
-        raise StoreError(
-            f"{url}: there are no stores at {scheme}://", hint="Write it like s3://bucket/folder."
-        ) from None
     except ImportError as error:
         raise MissingExtra(f"a store at {scheme}:// needs more packages: {error}") from None
     try:
