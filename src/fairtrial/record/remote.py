@@ -214,7 +214,7 @@ def module_of(url: str) -> str:
 def _file_system(scheme: str, url: str) -> Any:
     if scheme not in _EXTRAS:
         raise StoreError(
-            f"{url}: there are no stores at {scheme}://, because an object must be created there only where none is: else "
+            f"{url}: there are no stores at {scheme}://, because objects cannot be created there only where none is: "
             "two machines could make the same run",
             hint="Keep the store on s3:// or gs://, or in a folder.",
         )
