@@ -110,6 +110,7 @@ class ErrandLauncher:
         self._task_of: dict[str, _Task] = {}
         self._to_cancel: set[str] = set()
         self._names: set[str] = set()
+        self._with_a_word: set[str | None] = set()
         self._looked = self._asked = self._again_at = float("-inf")
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
@@ -141,7 +142,8 @@ class ErrandLauncher:
 
     def _open_cells(self, errand: Errand, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
         cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
-        return {key: cell for key, cell in cells.items() if errand.files.answer(cell) not in self._names}
+        start = errand.latest_start or ""
+        return {key: cell for key, cell in cells.items() if errand.files.answer(cell, start) not in self._names}
 
     def _watch(self, task: _Task) -> None:
         self._tasks[task.errand.name] = task
@@ -191,6 +193,7 @@ class ErrandLauncher:
         self._ask(now)
         self._looked = now
         self._names = self._notes.names()
+        self._with_a_word = {ErrandNames.errand_of(name) for name in self._names if ErrandNames.is_word(name)}
         return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
 
     def _ask(self, now: float) -> None:
@@ -207,21 +210,25 @@ class ErrandLauncher:
                 task.gone_since = now
 
     def _exits(self, task: _Task, now: float) -> list[Exit]:
-        done = task.errand.files.done in self._names
-        exits = [end for key, cell in list(task.left.items()) if (end := self._answered(task, key, cell, done=done))]
+        """By the word of the latest start alone; an earlier one may have been frozen, and speak up again."""
+        start = task.errand.latest_start if task.errand.name in self._with_a_word else None
+        done = start is not None and task.errand.files.done(start) in self._names
+        exits = self._answered(task, start, done=done) if start else []
         if task.left and (done or self._is_gone(task, now)):
             exits += [self._without_a_word(task, key) for key in list(task.left)]
         if not task.left and (done or self._is_gone(task, now)):
             self._end(task)
         return exits
 
-    def _answered(self, task: _Task, key: str, cell: int, *, done: bool) -> Exit | None:
-        there = done or task.errand.files.answer(cell) in self._names  # a listing may miss what came meanwhile
-        answer = task.errand.answer(cell) if there else None
-        if answer is None:
-            return None
+    def _answered(self, task: _Task, start: str, *, done: bool) -> list[Exit]:
+        """A listing may miss what came meanwhile, so that a job which is done is asked for every cell."""
+        files = task.errand.files
+        there = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
+        answers = {key: answer for key, cell in there.items() if (answer := task.errand.answer(cell, start))}
+        return [self._exit(task, key, *answer) for key, answer in answers.items()]
+
+    def _exit(self, task: _Task, key: str, code: int, outcome: Outcome | None) -> Exit:
         self._release(task, key)
-        code, outcome = answer
         if outcome and outcome.status is Status.INTERRUPTED and not task.stopping and task.errand.stop is not None:
             return Exit(key, code, None, lost="another launcher stopped it")
         return Exit(key, code, outcome)
@@ -304,6 +311,7 @@ class ErrandLauncher:
     def _let_finish(self) -> None:
         """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
         deadline = time.monotonic() + SETTLE_S
-        answered = {task.errand.files.done for task in self._tasks.values() if not task.left}
+        said_all = [task.errand for task in self._tasks.values() if not task.left]
+        answered = {errand.files.done(errand.latest_start or "") for errand in said_all}
         while answered - self._notes.names() and time.monotonic() < deadline:
             time.sleep(0.05)
