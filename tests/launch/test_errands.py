@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from fairtrial.core.errands import Errand, Folder
+from fairtrial.core.errors import UserError
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.launch.contract import Exit
 from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
@@ -255,3 +256,20 @@ def test_an_engine_that_cannot_be_reached_is_asked_again(
     [end] = next_exits(ours)
     assert end.outcome and end.outcome.status is Status.COMPLETED
     ours.close()
+
+
+def test_what_runs_is_not_started_again_because_its_engine_does_not_answer(
+    queue: Processes, home: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = launcher(queue)
+    first.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
+    eventually(lambda: first.poll(0.05) or claims(home), what="the claim")
+    silences, states = [None, None], queue.states
+    monkeypatch.setattr(queue, "states", lambda jobs: silences.pop() if silences else states(jobs))
+    assert launcher(queue).adopt(["cell"]) == [["cell"]], "it was asked again"
+    monkeypatch.setattr(queue, "states", lambda _: None)
+    refusing = launcher(queue)
+    with pytest.raises(UserError, match="processes does not say what became of 1 job of an earlier launcher"):
+        refusing.adopt(["cell"])
+    refusing.close()
+    assert next(iter(queue.ours.values())).poll() is None, "the job goes on"

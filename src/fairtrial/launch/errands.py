@@ -17,14 +17,19 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from fairtrial.core.errands import Errand, Notes
+from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import Exit
 
 SETTLE_S = 2.0
 """A job that is gone may have left notes that are not to be seen here yet."""
 SETTLE_WELL_S = 60.0
 """One that ended well has certainly left some, and the notes travel over a network."""
+
+ASK_TIMES = 4
+"""So often an engine is asked about the jobs of an earlier launcher, if it does not answer."""
 
 ON_ITS_WAY_S = 300.0
 """An errand without a job is being handed over by another launcher, unless it is older than this."""
@@ -117,9 +122,7 @@ class ErrandLauncher:
         """Errands of an earlier launcher whose jobs are queued or running; those whose jobs are gone are cleared."""
         self._names = self._notes.names()
         found = self._found_errands()
-        states = self._queue.states([job for _, job, _ in found if job])
-        if states is None:
-            return []
+        states = self._states_now([job for _, job, _ in found if job])
         adopted = []
         for errand, job, requests in found:
             state = states.get(job, UNKNOWN) if job else UNKNOWN
@@ -129,6 +132,19 @@ class ErrandLauncher:
                 self._watch(_Task(errand, cells, requests, job, state))
                 adopted.append(list(cells))
         return adopted
+
+    def _states_now(self, jobs: Collection[str]) -> Mapping[str, JobState]:
+        """Without knowing what runs, all of it would be handed over, and paid for, a second time."""
+        for again in range(ASK_TIMES if jobs else 0):
+            time.sleep(self._queue.ask_s if again else 0)
+            if (states := self._queue.states(jobs)) is not None:
+                return states
+        if jobs:
+            raise UserError(
+                f"{self._queue.word} does not say what became of {counted(len(jobs), 'job')} of an earlier launcher",
+                hint="They may still be running, so nothing was started. Try again when it answers.",
+            )
+        return {}
 
     def _found_errands(self) -> list[tuple[Errand, str | None, Mapping[str, Any]]]:
         found: list[tuple[Errand, str | None, Mapping[str, Any]]] = []
