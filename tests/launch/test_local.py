@@ -137,6 +137,23 @@ def test_ctrl_c_saves_stops_and_the_same_command_goes_on(tmp_path: Path, store: 
     assert series_of(store) == series_of(reference)
 
 
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP, signal.SIGHUP]])
+def test_a_launcher_that_is_asked_to_end_does_what_ctrl_c_does(store: Store, signals: list[signal.Signals]) -> None:
+    """A terminal that is closed says so twice, and that is no second Ctrl-C."""
+    process = start(
+        "launch", "fake", *TWO, "--seeds", "1,", "--steps", "2000", "--step-time", "0.02", "--log-every", "1"
+    )
+    eventually(lambda: len(pids(store)) == 2, what="two runs")
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on from there" in err and "Killing" not in err
+    for run in ("a.seed1", "b.seed1"):
+        found = store.run("s", run)
+        assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()
+
+
 def test_a_killed_launcher_leaves_no_worker_behind(store: Store) -> None:
     process = start("launch", "fake", *TWO, "--seeds", "1", "--steps", "5000", "--step-time", "0.01", "--jobs", "2")
     eventually(lambda: len(pids(store)) == 2)

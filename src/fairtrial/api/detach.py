@@ -10,7 +10,6 @@ import atexit
 import dataclasses
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from typing import Any
 from fairtrial.api.launch import LaunchTerms, launch
 from fairtrial.api.registered import stop_if_planning
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
+from fairtrial.core.signals import like_ctrl_c
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import is_launching
@@ -97,7 +97,11 @@ def _last_words(log: Path, before: int) -> str:
 
 
 def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))  # `kill` stops it as Ctrl-C would
+    with like_ctrl_c():
+        return _launch()
+
+
+def _launch() -> int:
     told: dict[str, Any] = json.load(sys.stdin)
     terms = dataclasses.replace(LaunchTerms(**told["terms"]), tell=_say)
     _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
