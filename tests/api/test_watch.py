@@ -168,3 +168,21 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
     log = store.paths.launch_log("s")
     eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
     assert "Traceback" not in log.read_text()
+
+
+def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: Cli, store: Store) -> None:
+    line = ("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--step-time", "0.01", "--detach")
+    pid = cli(*line, "--steps", "4000", "--format", "json").json["pid"]
+    told = cli(*line, "--steps", "4001")
+    os.kill(pid, signal.SIGTERM)
+    assert told.code == 1 and "other options" in told.err
+    eventually(lambda: not watch_study("s").launching, what="the end of the first launcher")
+
+
+def test_a_detached_launch_that_is_refused_writes_nothing(
+    cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = cli("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--detach", "--on", "skypilot")
+    assert told.code == 1 and "sky" in told.err, told.err
+    assert not store.root.exists()
