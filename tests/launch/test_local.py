@@ -322,3 +322,10 @@ def test_no_run_is_taken_for_lost_before_it_could_give_a_sign_of_life(
     assert not store.root.exists()
     monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.1")
     assert cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "3", "--lost-after", "1").code == 0
+
+
+def test_more_than_this_machine_has_is_refused(cli: Cli, store: Store) -> None:
+    told = cli("launch", "fake", *TWO, "--cpus", "9999", "--memory", "999999")
+    assert told.code == 1 and "--cpus 9999: this machine gives it " in told.err
+    assert "--memory 999999: this machine has " in told.err
+    assert not store.root.exists()

@@ -248,7 +248,6 @@ def test_what_cannot_be_is_said_before_anything_is_written(shell: Any, store: St
     for wrong, told in (
         (("--on", "rya"), "did you mean 'ray'"),
         (("--on", "ray", "--with", "adress=x"), "did you mean 'address'"),
-        (("--on", "local", "--address", "x"), "unknown"),
     ):
         answer = shell("launch", "fake", *STUDY, *wrong)
         assert answer.code == 1 and told in answer.err, answer.err

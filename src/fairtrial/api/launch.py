@@ -164,10 +164,10 @@ def _by_plan(launched: Launched, registration: Registration) -> Launched:
     return replace(launched, next_commands=[command, *rest])
 
 
-def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Order]:
+def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = True) -> tuple[Engine, Order]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
     _refuse_haste(store, terms)
-    engine = load_engine(terms.on)
+    engine = load_engine(terms.on, to_use=to_use)
     order = Order(
         study=study.study,
         store=store.address,
@@ -350,7 +350,7 @@ def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
-    engine, order = _order(study, Store.at(store), terms)
+    engine, order = _order(study, Store.at(store), terms, to_use=False)
     missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
     if not missing:
         return None

@@ -29,7 +29,7 @@ from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
 from fairtrial.core.signals import ENDING
 from fairtrial.core.words import counted
-from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
+from fairtrial.launch.contract import Described, EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__
 
@@ -63,6 +63,27 @@ def check(order: Order) -> None:
     assert isinstance(order.options, Options)
     _connect(order.options.address)
     _require_room(order.resources)
+
+
+def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+    """Where the runs would go, and what each needs. No connection is made: neither Ray nor a cluster need be there."""
+    assert isinstance(order.options, Options)
+    address = order.options.address or os.environ.get("RAY_ADDRESS") or None
+    wanted = _wanted(order.resources)
+    at_once = f"at most {order.jobs} at once" if order.jobs else "as many at once as there is room for"
+    head = f"On {_where(address)}, {at_once}, each with {_spelled(wanted)}:"
+    said = ["No connection was made; a launch checks first whether the cluster has room for such a run."]
+    document = {"address": address, "resources": wanted, "jobs": order.jobs, "runs": [list(names) for names in runs]}
+    return Described("\n".join([head, *(", ".join(names) for names in runs)]), {**document, "notes": said}, said)
+
+
+def _where(address: str | None) -> str:
+    if address is None:
+        return "the Ray cluster that runs here, or one that is started here"
+    if address == "auto":
+        return "the Ray cluster that runs here"
+    _host_and_port(address)
+    return f"the Ray cluster at {address}"
 
 
 def open_launcher(order: Order) -> RayLauncher:
@@ -152,18 +173,22 @@ def _running_here() -> str | None:
 
 def _require_answer(address: str) -> None:
     """Ray tries a wrong address for minutes. Whoever speaks HTTP/2, as its servers do, answers a greeting at once."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
+        with socket.create_connection(_host_and_port(address), timeout=ANSWER_S) as connection:
             connection.settimeout(ANSWER_S)
             connection.sendall(_GREETING)
             answer = connection.recv(9)
-    except ValueError:
-        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.") from None
     except OSError as error:
         raise _refusal(address, error) from None
     if len(answer) < 4 or answer[3] != _SETTINGS:
         raise _refusal(address, ConnectionError("what listens there is not Ray"))
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.")
+    return host, int(port)
 
 
 def _not_let_in(address: str, error: BaseException) -> UserError:
