@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -22,6 +24,12 @@ from tests.harness import eventually
 
 Cli = Callable[..., Answer]
 LINE = ("launch", "fake", "--base-run-name", "my study", "--variant", "a:effect=0", "--variant", "b:effect=1")
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a refused launcher said is left there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def cell(place: str, step: int | None = None, seconds: float | None = None) -> CellState:
