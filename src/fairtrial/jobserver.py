@@ -339,10 +339,10 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
     if task is None:
         return 0  # nobody wants it any more
     restarted = errand.started is not None
-    errand.start(job)
+    answered = _start(errand, job, len(task["requests"]))
     if task["version"] != __version__:
         return _refuse_version(errand, task)
-    cells = {key: cell for cell, key in enumerate(task["requests"]) if errand.answer(cell) is None}
+    cells = {key: cell for cell, key in enumerate(task["requests"]) if cell not in answered}
     requests = {key: Request.from_dict(task["requests"][key]) for key in cells}
     if restarted:
         requests = {key: _over_earlier_start(request, errand, cells[key]) for key, request in requests.items()}
@@ -353,6 +353,16 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
         return EXIT_ASKED_TO_LEAVE
     errand.finish()
     return 0
+
+
+def _start(errand: Errand, job: str | None, cells: int) -> set[int]:
+    """From now on this start is listened to, so it repeats what the one before has answered; returns those cells."""
+    earlier = errand.latest_start
+    told = {cell: answer for cell in range(cells) if earlier and (answer := errand.answer(cell, earlier))}
+    errand.start(job)
+    for cell, answer in told.items():
+        errand.tell(cell, *answer)
+    return set(told)
 
 
 def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from fairtrial import Study, launch
-from fairtrial.api.watch import CellState, StudyState, watch_study
+from fairtrial.api.watch import CellState, StudyState, _training_s, watch_study
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import launching
+from fairtrial.record.metadata import load_metadata, write_metadata
 from fairtrial.record.store import Store
 from fairtrial.record.studies import save_plan
 from tests.conftest import Answer, start
@@ -21,6 +24,12 @@ from tests.harness import eventually
 
 Cli = Callable[..., Answer]
 LINE = ("launch", "fake", "--base-run-name", "my study", "--variant", "a:effect=0", "--variant", "b:effect=1")
+
+
+@pytest.fixture(autouse=True)
+def _own_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a refused launcher said is left there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
 
 def cell(place: str, step: int | None = None, seconds: float | None = None) -> CellState:
@@ -35,6 +44,36 @@ def test_time_left_follows_from_what_has_ended_and_from_how_far_the_rest_is() ->
     assert StudyState("s", [*running, cell("queued")], True).left_s == (5 + 8 + 10) / 2, "from those under way"
     assert StudyState("s", [cell(Status.RUNNING, 0, 1.0), cell("queued")], True).left_s is None
     assert StudyState("s", [cell(Status.COMPLETED, None, 1.0)], False).left_s is None
+
+
+def test_a_run_that_goes_on_after_a_night_is_judged_by_the_time_it_was_trained() -> None:
+    def row(at: float, event: str, **fields: int) -> dict[str, object]:
+        return {"event": event, "at": at, **fields}
+
+    first = [row(100.0, "run_started"), row(110.0, "checkpoint_saved", step=20), row(119.0, "evaluated", step=38)]
+    night = [row(40_000.0, "run_resumed"), row(40_000.0, "rewound", step=20)]
+    assert _training_s([*first, *night], 40_005.0) == 10 + 5, "what was made after the checkpoint is made again"
+    assert _training_s([*first, row(40_000.0, "run_started")], 40_005.0) == 5, "from the beginning"
+    assert _training_s(first, 120.0) == 20 and _training_s([], 120.0) == 0
+
+
+def test_time_left_of_a_resumed_run_does_not_count_the_time_between(cli: Cli, store: Store) -> None:
+    line = (*LINE[:2], "--base-run-name", "s", "--seeds", "1", "--step-time", "0.02", "--log-every", "1")
+    process = start(*line, "--steps", "2000", "--checkpoint-every", "10")
+    eventually(lambda: store.studies() == ["s"] and (watch_study("s").cells[0].step or 0) > 20, what="some steps")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    paths = store.paths.run("s", "default.seed1072")
+    metadata = load_metadata(paths)
+    assert metadata is not None
+    timings = {**metadata["timings"], "created": metadata["timings"]["created"] - 36_000}
+    write_metadata(paths, {**metadata, "timings": timings})
+    process = start(*line, "--steps", "2000", "--checkpoint-every", "10")
+    eventually(lambda: watch_study("s").cells[0].place == Status.RUNNING, what="the run that goes on")
+    left = watch_study("s").left_s
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert left is not None and left < 600
 
 
 def test_it_is_over_when_nothing_runs_and_nobody_will_start_the_rest() -> None:
@@ -137,3 +176,21 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
     log = store.paths.launch_log("s")
     eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
     assert "Traceback" not in log.read_text()
+
+
+def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: Cli, store: Store) -> None:
+    line = ("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--step-time", "0.01", "--detach")
+    pid = cli(*line, "--steps", "4000", "--format", "json").json["pid"]
+    told = cli(*line, "--steps", "4001")
+    os.kill(pid, signal.SIGTERM)
+    assert told.code == 1 and "other options" in told.err
+    eventually(lambda: not watch_study("s").launching, what="the end of the first launcher")
+
+
+def test_a_detached_launch_that_is_refused_writes_nothing(
+    cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    told = cli("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--detach", "--on", "skypilot")
+    assert told.code == 1 and "sky" in told.err, told.err
+    assert not store.root.exists()

@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from fairtrial.core.errands import Errand, Folder
-from fairtrial.core.runs import EXIT_CLAIMED, Status
+from fairtrial.core.errors import UserError
+from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.launch.contract import Exit
 from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
 from fairtrial.record.claims import Claim
@@ -133,6 +134,41 @@ def test_an_errand_that_is_started_again_takes_its_cell_over_from_the_start_befo
     assert series_of(store) == series_of(store, "alone")
 
 
+def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_successor(
+    queue: Processes, home: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It had seen that the errand is its own, and writes only when another start has it."""
+    ours = launcher(queue)
+    ours.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
+    eventually(lambda: ours.poll(0.05) or claims(home), what="the claim")
+    [name] = {note.name.partition(".")[0] for note in claims(home)}
+    frozen = Errand(Folder(home), name)
+    monkeypatch.setattr(Errand, "is_ours", True)
+    frozen.tell(0, 1, Outcome(Status.FAILED, "what the earlier start thought"))
+    frozen.note_claim(0, 0)
+    frozen.finish()
+    assert ours.poll(0.6) == [], "the cell is still being made"
+    assert (Errand(Folder(home), name).claim(0) or 0) > 0, "the latest token is known"
+    ours.stop("cell", kill=False)
+    [end] = next_exits(ours)
+    assert end.outcome and end.outcome.status is Status.INTERRUPTED
+    ours.close()
+    assert not list(home.iterdir())
+
+
+def test_a_start_repeats_what_the_one_before_has_answered(queue: Processes, home: Path, store: Store) -> None:
+    requests = {seed: request_for(store, "fake", seed=seed, steps=5).to_dict() for seed in (1, 2)}
+    errand = Errand(Folder(home), "twice")
+    errand.post(queue.word, {f"cell {seed}": request for seed, request in requests.items()})
+    errand.start(None)
+    errand.tell(0, 7, None)
+    assert queue.ours[queue.start("twice")].wait(60) == 0
+    assert errand.latest_start != errand.mark
+    assert errand.answer(0) == (7, None), "it was not made again"
+    code, outcome = errand.answer(1) or (None, None)
+    assert code == 0 and outcome and outcome.status is Status.COMPLETED
+
+
 def test_a_cell_that_somebody_else_has_is_not_taken_over(queue: Processes, home: Path, store: Store) -> None:
     request = request_for(store, "fake", steps=5)
     claim = Claim(store.paths.run("s", request.spec.run_id))
@@ -220,3 +256,20 @@ def test_an_engine_that_cannot_be_reached_is_asked_again(
     [end] = next_exits(ours)
     assert end.outcome and end.outcome.status is Status.COMPLETED
     ours.close()
+
+
+def test_what_runs_is_not_started_again_because_its_engine_does_not_answer(
+    queue: Processes, home: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = launcher(queue)
+    first.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
+    eventually(lambda: first.poll(0.05) or claims(home), what="the claim")
+    silences, states = [None, None], queue.states
+    monkeypatch.setattr(queue, "states", lambda jobs: silences.pop() if silences else states(jobs))
+    assert launcher(queue).adopt(["cell"]) == [["cell"]], "it was asked again"
+    monkeypatch.setattr(queue, "states", lambda _: None)
+    refusing = launcher(queue)
+    with pytest.raises(UserError, match="processes does not say what became of 1 job of an earlier launcher"):
+        refusing.adopt(["cell"])
+    refusing.close()
+    assert next(iter(queue.ours.values())).poll() is None, "the job goes on"

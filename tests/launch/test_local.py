@@ -137,6 +137,23 @@ def test_ctrl_c_saves_stops_and_the_same_command_goes_on(tmp_path: Path, store: 
     assert series_of(store) == series_of(reference)
 
 
+@pytest.mark.parametrize("signals", [[signal.SIGTERM], [signal.SIGHUP, signal.SIGHUP]])
+def test_a_launcher_that_is_asked_to_end_does_what_ctrl_c_does(store: Store, signals: list[signal.Signals]) -> None:
+    """A terminal that is closed says so twice, and that is no second Ctrl-C."""
+    process = start(
+        "launch", "fake", *TWO, "--seeds", "1,", "--steps", "2000", "--step-time", "0.02", "--log-every", "1"
+    )
+    eventually(lambda: len(pids(store)) == 2, what="two runs")
+    for number in signals:
+        process.send_signal(number)
+        time.sleep(0.1)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "the same command goes on from there" in err and "Killing" not in err
+    for run in ("a.seed1", "b.seed1"):
+        found = store.run("s", run)
+        assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()
+
+
 def test_a_killed_launcher_leaves_no_worker_behind(store: Store) -> None:
     process = start("launch", "fake", *TWO, "--seeds", "1", "--steps", "5000", "--step-time", "0.01", "--jobs", "2")
     eventually(lambda: len(pids(store)) == 2)
@@ -291,3 +308,24 @@ def test_a_run_that_hangs_is_stopped_where_that_was_asked_for(store: Store, monk
     _, err = process.communicate(timeout=60)
     assert process.returncode == 4
     assert "no progress for 1 s" in err and "no sign of life" not in err
+
+
+def test_no_run_is_taken_for_lost_before_it_could_give_a_sign_of_life(
+    cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for flag in ("--lost-after", "--hung-after"):
+        told = cli("launch", "fake", *TWO, flag, "2")
+        assert told.code == 1 and f"{flag} 2 is too short: a run gives a sign of life every 5 s" in told.err
+        assert "Give it 15 or more" in told.err
+    told = cli("launch", "fake", *TWO, "--lost-after", "20", "--store", "s3://lab/here")
+    assert told.code == 1 and "every 15 s" in told.err and "Give it 45 or more" in told.err
+    assert not store.root.exists()
+    monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.1")
+    assert cli("launch", "fake", *TWO, "--seeds", "1", "--steps", "3", "--lost-after", "1").code == 0
+
+
+def test_more_than_this_machine_has_is_refused(cli: Cli, store: Store) -> None:
+    told = cli("launch", "fake", *TWO, "--cpus", "9999", "--memory", "999999")
+    assert told.code == 1 and "--cpus 9999: this machine gives it " in told.err
+    assert "--memory 999999: this machine has " in told.err
+    assert not store.root.exists()

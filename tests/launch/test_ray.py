@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from fairtrial.core.paths import RunPaths
 from fairtrial.launch.contract import Order
 from fairtrial.launch.engines import load_engine
+from fairtrial.launch.ray_cluster import _environment, _not_let_in
 from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
@@ -50,6 +53,29 @@ def cluster() -> Iterator[Any]:
         yield made
     finally:
         made.shutdown()
+
+
+@pytest.fixture
+def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A cluster as a person starts it who has a token, from an earlier one: it lets nobody in without. Its address."""
+    (tmp_path / ".ray").mkdir()
+    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [Path(sys.executable).with_name("ray"), "start", "--head", "--block", f"--port={port}", "--num-cpus=2"]
+    with (tmp_path / "head.log").open("wb") as log:
+        head = subprocess.Popen([*line, "--include-dashboard=false"], stdout=log, stderr=log)
+    try:
+        started = lambda: "Ray runtime started" in (tmp_path / "head.log").read_text()  # noqa: E731
+        eventually(started, timeout=60, what="the start of the cluster")
+        yield f"127.0.0.1:{port}"
+    finally:
+        head.terminate()
+        head.wait(60)
 
 
 @pytest.fixture
@@ -132,6 +158,60 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     refuses_a_node_with_another_version(cluster, tmp_path)
 
 
+def test_a_guarded_cluster_is_joined_and_neither_a_killed_job_server_nor_a_kill_of_the_launcher_does_harm(
+    guarded: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PULSE_VARIABLE, "0.3")
+    line = (
+        "launch",
+        "fake",
+        *STUDY,
+        "--on",
+        "ray",
+        "--address",
+        guarded,
+        "--log-every",
+        "1",
+        "--checkpoint-every",
+        "10",
+    )
+    process = start(*line, "--steps", "60", "--step-time", "0.05", "--seeds", "1")
+    runs = eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")
+    os.kill(ancestors(min(runs.values()))[0], signal.SIGKILL)
+    _, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "the process that starts jobs ended (status -9); it goes on elsewhere" in err, err
+    ends_like_ctrl_c_though_ray_has_a_handler_of_its_own((*line, "--steps", "4000", "--step-time", "0.05"))
+
+
+def ends_like_ctrl_c_though_ray_has_a_handler_of_its_own(line: Sequence[str]) -> None:
+    store = Store(Path("detached"))
+    process = start(*line, "--detach", "--format", "json", "--store", str(store.root))
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")
+    os.kill(json.loads(out)["pid"], signal.SIGTERM)
+    log = store.paths.launch_log("s")
+    eventually(lambda: "launch again to go on" in log.read_text(), what="the last words of the launcher")
+    assert "Stopping: runs save first" in log.read_text() and "SIGTERM received" not in log.read_text()
+
+
+def test_whom_a_cluster_does_not_let_in_is_told_of_tokens() -> None:
+    told = _not_let_in("10.0.0.1:6379", ConnectionError("Failed to connect\nand more"))
+    assert told.message == "the Ray cluster at 10.0.0.1:6379 did not let this program in: Failed to connect"
+    assert told.hint and "token authentication" in told.hint and "RAY_AUTH_TOKEN" in told.hint
+
+
+def test_runs_there_see_what_reaches_the_store_only_where_it_is_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here")
+    monkeypatch.delenv("AWS_PROFILE", raising=False)
+    assert "AWS_ACCESS_KEY_ID" not in _environment("/shared/lab")
+    sent = _environment("s3://bucket/lab")
+    assert sent["AWS_ACCESS_KEY_ID"] == "me" and sent["AWS_ENDPOINT_URL"] == "http://here"
+    assert "AWS_PROFILE" not in sent and "FAIRTRIAL_STORE" in sent and "HOME" not in sent
+
+
 def refuses_what_does_not_fit(cluster: Any) -> None:
     line = ("launch", "fake", *STUDY, "--on", "ray", "--address", cluster.address, "--store", "other")
     other_ray = (
@@ -168,7 +248,6 @@ def test_what_cannot_be_is_said_before_anything_is_written(shell: Any, store: St
     for wrong, told in (
         (("--on", "rya"), "did you mean 'ray'"),
         (("--on", "ray", "--with", "adress=x"), "did you mean 'address'"),
-        (("--on", "local", "--address", "x"), "unknown"),
     ):
         answer = shell("launch", "fake", *STUDY, *wrong)
         assert answer.code == 1 and told in answer.err, answer.err

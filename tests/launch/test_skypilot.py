@@ -27,6 +27,7 @@ from fairtrial.launch.engines import load_engine
 from fairtrial.launch.schedule import Ticket
 from fairtrial.launch.sky_program import Sky, interpreter_of
 from fairtrial.launch.sky_queue import SkyLauncher
+from fairtrial.launch.sky_tasks import extras_of
 from fairtrial.launch.skypilot import check, open_launcher
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.store import Store
@@ -143,6 +144,11 @@ def test_what_we_find_wrong_ourselves_needs_no_skypilot(tmp_path: Path) -> None:
     caught = {name: told for name, launch in TYPOS.items() if (told := caught_by(launch, nobody, tmp_path))}
     assert "did you mean 'accelerators'?" in caught["acelerators=L4"]
     assert {"clod=aws", "--gpus 1 without a card", "at_once=0", "secrets=LAB_KEY=abc"} < set(caught)
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("s3a", "s3"), ("gs", "gcs"), ("gcs", "gcs")])
+def test_a_machine_gets_what_its_store_needs(scheme: str, extra: str, store: Store) -> None:
+    assert extras_of(replace(order_on(store), store=f"{scheme}://bucket/lab")) == [extra]
 
 
 def test_a_launch_is_refused_before_anything_is_written(

@@ -21,6 +21,7 @@ from fairtrial.record.claims import token_of
 from fairtrial.record.pulse import Beat, read_pulse
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
+from tests.conftest import start
 from tests.harness import eventually, forked, one_at_a_time, request_for, series_of, wait
 from tests.launch.slurm_cluster import Cluster, why_not
 
@@ -139,6 +140,22 @@ def test_the_jobs_of_a_killed_launcher_go_on_and_the_next_one_adopts_them(
     last = holders(store)
     assert {run: beat.pid for run, beat in last.items()} == {run: beat.pid for run, beat in first.items()}
     assert not store.paths.launcher("s").exists(), "nothing is left of the errands"
+
+
+def test_the_jobs_of_a_launcher_that_is_asked_to_end_save_and_are_gone(
+    cluster: Cluster, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.2")
+    line = ("launch", "fake", "--base-run-name", "s", "--seeds", "2", "--steps", "4000", "--step-time", "0.05")
+    process = start(*line, "--on", "slurm", "--with", "ask=0.3")
+    eventually(lambda: len(holders(store)) == 2, timeout=60, what="two runs at work")
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and "runs save first" in err, err
+    for run in holders(store):
+        found = store.run("s", run)
+        assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()
+    assert not any(lives(beat.pid) for beat in holders(store).values())
 
 
 def test_what_slurm_would_not_take_is_refused_before_anything_is_written(

@@ -45,6 +45,8 @@ from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
+from fairtrial.record.leases import BEATS, lease_seconds
+from fairtrial.record.pulse import PULSE_S, PULSE_VARIABLE
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
@@ -52,6 +54,8 @@ from fairtrial.research.deviations import FIXED
 from fairtrial.research.registration import Registration
 
 FEW = 3
+PULSES = 3
+"""So many signs of life must be missed before a run may be taken for lost."""
 LOCAL = "local"
 
 
@@ -160,9 +164,10 @@ def _by_plan(launched: Launched, registration: Registration) -> Launched:
     return replace(launched, next_commands=[command, *rest])
 
 
-def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Order]:
+def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = True) -> tuple[Engine, Order]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
-    engine = load_engine(terms.on)
+    _refuse_haste(store, terms)
+    engine = load_engine(terms.on, to_use=to_use)
     order = Order(
         study=study.study,
         store=store.address,
@@ -175,6 +180,19 @@ def _order(study: Study, store: Store, terms: LaunchTerms) -> tuple[Engine, Orde
         tell=terms.tell,
     )
     return engine, order
+
+
+def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
+    """Whoever waits for less than a few signs of life takes runs for lost that are well."""
+    every = float(os.environ.get(PULSE_VARIABLE, PULSE_S))
+    if store.url:
+        every = max(every, lease_seconds() / BEATS)
+    for flag, seconds in (("--lost-after", terms.lost_after), ("--hung-after", terms.hung_after)):
+        if seconds is not None and seconds < PULSES * every:
+            raise UserError(
+                f"{flag} {seconds:g} is too short: a run gives a sign of life every {every:g} s",
+                hint=f"Give it {PULSES * every:g} or more.",
+            )
 
 
 def _devices(terms: LaunchTerms) -> list[str]:
@@ -332,7 +350,7 @@ def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
-    engine, order = _order(study, Store.at(store), terms)
+    engine, order = _order(study, Store.at(store), terms, to_use=False)
     missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
     if not missing:
         return None

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -18,7 +19,7 @@ from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows
 from fairtrial.record.pulse import read_pulse
-from fairtrial.record.series import last_step
+from fairtrial.record.series import last_step, read_lines
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
@@ -148,9 +149,23 @@ def _cell(store: Store, study: str, name: str, variant: str, seed: int, row: Row
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
     heard = min(silent, max(0.0, now - _last_change(paths.pulse, paths.tracking)))
     return CellState(
-        name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps, now - row["created"],
-        silent, heard, beat.host if beat else None,
+        name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps,
+        _training_s(read_lines(paths.events).rows, now) or now - row["created"], silent, heard,
+        beat.host if beat else None,
     )  # fmt: skip
+
+
+def _training_s(events: Sequence[Mapping[str, Any]], now: float) -> float:
+    """How long the steps have taken that a run has made: what lay between two attempts is not counted, nor are steps
+    that the later one had to make again."""
+    begins = [number for number, row in enumerate(events) if row["event"] in ("run_started", "run_resumed")]
+    attempts = [events[begin:end] for begin, end in pairwise([*begins, len(events)])]
+    spent = 0.0
+    for earlier, later in pairwise(attempts):
+        last = next((row["step"] for row in later if row["event"] == "rewound"), 0)
+        kept = [row["at"] for row in earlier if row.get("step", last + 1) <= last]
+        spent += max(kept, default=earlier[0]["at"]) - earlier[0]["at"]
+    return spent + (now - attempts[-1][0]["at"] if attempts else 0.0)
 
 
 def _last_change(*paths: Path) -> float:

@@ -24,6 +24,7 @@ from fairtrial.core.errors import (
     UsageError,
     unknown,
 )
+from fairtrial.core.signals import like_ctrl_c
 from fairtrial.version import __version__
 
 COMMANDS = {
@@ -108,7 +109,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
     begun = time.time()
     found: dict[str, Any] = {}
-    code = _run(arguments, found)
+    with like_ctrl_c():
+        code = _run(arguments, found)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
         from fairtrial.research.journal import note_command
 

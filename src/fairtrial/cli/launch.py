@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from fairtrial.plan.study import Study
 
 ENGINES = ("local", "ray", "slurm", "skypilot")
+NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
+"""Which launcher a flag of its own is for; launchers of others may have settings of these names too."""
 PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
@@ -182,7 +184,10 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
     from fairtrial.api.launch import LaunchTerms
 
-    named = {name: flags[name] for name in ("address", "cloud", "spot") if flags[name] is not None}
+    named = {name: flags[name] for name in NEEDED_ENGINE if flags[name] is not None}
+    for name in named:
+        if flags["on"] in ENGINES and flags["on"] != NEEDED_ENGINE[name]:
+            raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {flags['on']}.")
     return LaunchTerms(
         on=flags["on"], settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],

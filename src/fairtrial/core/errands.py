@@ -5,8 +5,9 @@ as well as an object store. The launcher writes what to do, and whether to stop.
 which claims it holds, how every cell ended, and that it is done.
 
 An engine may start an errand again, after a pre-emption or when it takes a machine for dead. It does so only when it
-has given the earlier start up: the new one takes the claims over that the earlier one noted, leaves the cells alone
-that were answered, and whatever the earlier one still wants to say is not written any more.
+has given the earlier start up: the new one takes the claims over that the earlier one noted, and repeats its answers to
+the cells that have one. Only the latest start is listened to: every start has a mark, which is in the names of its
+notes, so that what an earlier one still writes, after it was frozen for a while, has a name that nobody asks for.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import os
 import socket
 import time
+import uuid
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -121,43 +123,52 @@ class Errand:
     def stop(self) -> dict[str, Any] | None:
         return self._read(self.files.stop)
 
-    def answer(self, cell: int) -> tuple[int, Outcome | None] | None:
-        """How a cell ended: the exit status that stands for it, and its outcome."""
-        note = self._read(self.files.answer(cell))
+    @property
+    def latest_start(self) -> str | None:
+        """The mark of the start that is listened to."""
+        started = self.started
+        return None if started is None else str(started.get("mark", ""))
+
+    def answer(self, cell: int, start: str | None = None) -> tuple[int, Outcome | None] | None:
+        """How a cell ended, as a start says, or the latest: the exit status that stands for it, and its outcome."""
+        start = start or self.latest_start
+        note = self._read(self.files.answer(cell, start)) if start else None
         if note is None:
             return None
         return int(note["exit"]), Outcome.from_dict(note["outcome"]) if note["outcome"] else None
 
     def claim(self, cell: int) -> int | None:
-        note = self._read(self.files.claim(cell))
-        return None if note is None else int(note["token"])
+        """The highest token that any start has held a cell under; a later claim always has a higher one."""
+        notes = [self._read(name) for name in self.notes.names() if self.files.is_claim(name, cell)]
+        return max((int(note["token"]) for note in notes if note), default=None)
 
     # What a job says. It speaks only as long as it was not started again.
 
     @cached_property
-    def _signature(self) -> dict[str, Any]:
-        return {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
+    def mark(self) -> str:
+        """What this start is told from others by."""
+        return uuid.uuid4().hex[:8]
 
     def start(self, job: str | None) -> None:
-        self._write(self.files.started, {**self._signature, "job": job})
+        who = {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
+        self._write(self.files.started, {**who, "job": job, "mark": self.mark})
 
     @property
     def is_ours(self) -> bool:
         """Whether no later start has taken this errand over from this process."""
-        started = self.started or {}
-        return all(started.get(key) == value for key, value in self._signature.items())
+        return self.latest_start == self.mark
 
     def note_claim(self, cell: int, token: int) -> None:
-        self._say(self.files.claim(cell), {"token": token})
+        self._say(self.files.claim(cell, self.mark), {"token": token})
 
     def tell(self, cell: int, code: int, outcome: Outcome | None) -> None:
-        self._say(self.files.answer(cell), {"exit": code, "outcome": outcome.to_dict() if outcome else None})
+        self._say(self.files.answer(cell, self.mark), {"exit": code, "outcome": outcome.to_dict() if outcome else None})
 
     def finish(self) -> None:
-        self._say(self.files.done, {"at": time.time()})
+        self._say(self.files.done(self.mark), {"at": time.time()})
 
     def _say(self, name: str, values: Mapping[str, Any]) -> None:
-        if self.is_ours:
+        if self.is_ours:  # where this is no longer so a moment later, nobody reads that name
             self._write(name, values)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:

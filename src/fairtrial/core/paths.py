@@ -151,7 +151,10 @@ SUBMITTED = "submitit"
 
 @dataclass(frozen=True)
 class ErrandNames:
-    """The notes of one errand; they lie side by side with those of others, so that one look shows them all."""
+    """The notes of one errand; they lie side by side with those of others, so that one look shows them all.
+
+    What a job says has the mark of its start in its name: no start can write where another one has written.
+    """
 
     errand: str
 
@@ -163,20 +166,27 @@ class ErrandNames:
     def started(self) -> str:
         return f"{self.errand}.started.json"
 
-    @property
-    def done(self) -> str:
-        return f"{self.errand}.done.json"
+    def done(self, start: str) -> str:
+        return f"{self.errand}.done.{start}.json"
 
     @property
     def stop(self) -> str:
         return f"{self.errand}.stop.json"
 
-    def claim(self, cell: int) -> str:
+    def claim(self, cell: int, start: str) -> str:
         """Under which token the job holds a cell."""
-        return f"{self.errand}.claim-{cell}.json"
+        return f"{self.errand}.claim-{cell}.{start}.json"
 
-    def answer(self, cell: int) -> str:
-        return f"{self.errand}.answer-{cell}.json"
+    def is_claim(self, name: str, cell: int) -> bool:
+        return name.startswith(f"{self.errand}.claim-{cell}.")
+
+    def answer(self, cell: int, start: str) -> str:
+        return f"{self.errand}.answer-{cell}.{start}.json"
+
+    @staticmethod
+    def is_word(name: str) -> bool:
+        """Whether a note says how something ended."""
+        return name.partition(".")[2].startswith(("answer-", "done."))
 
     @staticmethod
     def errand_of(name: str) -> str | None:

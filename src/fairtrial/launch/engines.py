@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import require_packages
 from fairtrial.launch.contract import Described, EngineOptions, Launcher, Order
@@ -36,6 +36,11 @@ class Engine:
 
     def settings(self, given: Mapping[str, Any]) -> EngineOptions:
         """What was given as `--with key=value`, checked; all problems at once."""
+        if given and not self.options.model_fields:
+            raise InvalidOptions(
+                f"--on {self.word} has no settings, and so no '{next(iter(given))}'",
+                hint="Settings are for clusters: --on ray, --on slurm, --on skypilot.",
+            )
         return parse_options(self.options, given, where=f"--on {self.word}")
 
     def require_installed(self) -> None:
@@ -60,7 +65,8 @@ def engine_words() -> list[str]:
     return sorted({*BUILT_IN, *_outside()})
 
 
-def load_engine(word: str) -> Engine:
+def load_engine(word: str, *, to_use: bool = True) -> Engine:
+    """A launcher by its word. Only to describe what it would do, its packages need not be there."""
     if word in BUILT_IN:
         engine = Engine(word, importlib.import_module(f"fairtrial.launch.{BUILT_IN[word]}"))
     elif word in (outside := _outside()):
@@ -70,7 +76,8 @@ def load_engine(word: str) -> Engine:
     missing = [name for name in _NEEDED if not hasattr(engine.module, name)]
     if missing:
         raise UserError(f"'{word}' is not a launcher: it does not define {', '.join(missing)}")
-    engine.require_installed()
+    if to_use:
+        engine.require_installed()
     return engine
 
 

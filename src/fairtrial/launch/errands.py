@@ -17,14 +17,19 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from fairtrial.core.errands import Errand, Notes
+from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import Exit
 
 SETTLE_S = 2.0
 """A job that is gone may have left notes that are not to be seen here yet."""
 SETTLE_WELL_S = 60.0
 """One that ended well has certainly left some, and the notes travel over a network."""
+
+ASK_TIMES = 4
+"""So often an engine is asked about the jobs of an earlier launcher, if it does not answer."""
 
 ON_ITS_WAY_S = 300.0
 """An errand without a job is being handed over by another launcher, unless it is older than this."""
@@ -110,15 +115,14 @@ class ErrandLauncher:
         self._task_of: dict[str, _Task] = {}
         self._to_cancel: set[str] = set()
         self._names: set[str] = set()
+        self._with_a_word: set[str | None] = set()
         self._looked = self._asked = self._again_at = float("-inf")
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
         """Errands of an earlier launcher whose jobs are queued or running; those whose jobs are gone are cleared."""
         self._names = self._notes.names()
         found = self._found_errands()
-        states = self._queue.states([job for _, job, _ in found if job])
-        if states is None:
-            return []
+        states = self._states_now([job for _, job, _ in found if job])
         adopted = []
         for errand, job, requests in found:
             state = states.get(job, UNKNOWN) if job else UNKNOWN
@@ -128,6 +132,19 @@ class ErrandLauncher:
                 self._watch(_Task(errand, cells, requests, job, state))
                 adopted.append(list(cells))
         return adopted
+
+    def _states_now(self, jobs: Collection[str]) -> Mapping[str, JobState]:
+        """Without knowing what runs, all of it would be handed over, and paid for, a second time."""
+        for again in range(ASK_TIMES if jobs else 0):
+            time.sleep(self._queue.ask_s if again else 0)
+            if (states := self._queue.states(jobs)) is not None:
+                return states
+        if jobs:
+            raise UserError(
+                f"{self._queue.word} does not say what became of {counted(len(jobs), 'job')} of an earlier launcher",
+                hint="They may still be running, so nothing was started. Try again when it answers.",
+            )
+        return {}
 
     def _found_errands(self) -> list[tuple[Errand, str | None, Mapping[str, Any]]]:
         found: list[tuple[Errand, str | None, Mapping[str, Any]]] = []
@@ -141,7 +158,8 @@ class ErrandLauncher:
 
     def _open_cells(self, errand: Errand, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
         cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
-        return {key: cell for key, cell in cells.items() if errand.files.answer(cell) not in self._names}
+        start = errand.latest_start or ""
+        return {key: cell for key, cell in cells.items() if errand.files.answer(cell, start) not in self._names}
 
     def _watch(self, task: _Task) -> None:
         self._tasks[task.errand.name] = task
@@ -191,6 +209,7 @@ class ErrandLauncher:
         self._ask(now)
         self._looked = now
         self._names = self._notes.names()
+        self._with_a_word = {ErrandNames.errand_of(name) for name in self._names if ErrandNames.is_word(name)}
         return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
 
     def _ask(self, now: float) -> None:
@@ -207,21 +226,25 @@ class ErrandLauncher:
                 task.gone_since = now
 
     def _exits(self, task: _Task, now: float) -> list[Exit]:
-        done = task.errand.files.done in self._names
-        exits = [end for key, cell in list(task.left.items()) if (end := self._answered(task, key, cell, done=done))]
+        """By the word of the latest start alone; an earlier one may have been frozen, and speak up again."""
+        start = task.errand.latest_start if task.errand.name in self._with_a_word else None
+        done = start is not None and task.errand.files.done(start) in self._names
+        exits = self._answered(task, start, done=done) if start else []
         if task.left and (done or self._is_gone(task, now)):
             exits += [self._without_a_word(task, key) for key in list(task.left)]
         if not task.left and (done or self._is_gone(task, now)):
             self._end(task)
         return exits
 
-    def _answered(self, task: _Task, key: str, cell: int, *, done: bool) -> Exit | None:
-        there = done or task.errand.files.answer(cell) in self._names  # a listing may miss what came meanwhile
-        answer = task.errand.answer(cell) if there else None
-        if answer is None:
-            return None
+    def _answered(self, task: _Task, start: str, *, done: bool) -> list[Exit]:
+        """A listing may miss what came meanwhile, so that a job which is done is asked for every cell."""
+        files = task.errand.files
+        there = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
+        answers = {key: answer for key, cell in there.items() if (answer := task.errand.answer(cell, start))}
+        return [self._exit(task, key, *answer) for key, answer in answers.items()]
+
+    def _exit(self, task: _Task, key: str, code: int, outcome: Outcome | None) -> Exit:
         self._release(task, key)
-        code, outcome = answer
         if outcome and outcome.status is Status.INTERRUPTED and not task.stopping and task.errand.stop is not None:
             return Exit(key, code, None, lost="another launcher stopped it")
         return Exit(key, code, outcome)
@@ -304,6 +327,7 @@ class ErrandLauncher:
     def _let_finish(self) -> None:
         """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
         deadline = time.monotonic() + SETTLE_S
-        answered = {task.errand.files.done for task in self._tasks.values() if not task.left}
+        said_all = [task.errand for task in self._tasks.values() if not task.left]
+        answered = {errand.files.done(errand.latest_start or "") for errand in said_all}
         while answered - self._notes.names() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -14,9 +14,10 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fairtrial.core.errors import FairtrialError
+from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.processes import kill_session, one_thread
 from fairtrial.core.runs import Outcome
+from fairtrial.core.words import counted
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 
 SUMMARY = "Processes on this machine."
@@ -26,6 +27,22 @@ EXTRA = None
 
 class Options(EngineOptions):
     """This machine needs no settings of its own."""
+
+
+def check(order: Order) -> None:
+    """A run that needs more than there is would bring this machine to a halt, or wait for ever."""
+    needs, cores, memory_gb = order.resources, len(os.sched_getaffinity(0)), _memory_gb()
+    lacking = []
+    if needs.cpus and needs.cpus > cores:
+        lacking.append(f"--cpus {needs.cpus}: this machine gives it {counted(cores, 'core')}")
+    if needs.memory_gb and needs.memory_gb > memory_gb:
+        lacking.append(f"--memory {needs.memory_gb:g}: this machine has {memory_gb:.0f} GB")
+    if lacking:
+        raise UserError(lacking[0], problems=lacking[1:], hint="Ask for less, or launch on a cluster with --on.")
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
 def open_launcher(order: Order) -> LocalLauncher:
@@ -39,8 +56,7 @@ def _fitting(resources: Resources) -> int:
     if resources.gpus:
         slots = resources.gpus
     if resources.memory_gb:
-        total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-        slots = min(slots, int(total / resources.memory_gb))
+        slots = min(slots, int(_memory_gb() / resources.memory_gb))
     return max(1, slots)
 
 

@@ -14,19 +14,22 @@ import queue
 import signal
 import socket
 import tempfile
+import threading
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.places import is_url
 from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
+from fairtrial.core.signals import ENDING
 from fairtrial.core.words import counted
-from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
+from fairtrial.launch.contract import Described, EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__
 
@@ -37,6 +40,12 @@ EXTRA = "ray"
 ANSWER_S = 5.0
 COUNT_S = 2.0
 KILL_S = 5.0
+REACHES_STORES = (
+    "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE", "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "GOOGLE_APPLICATION_CREDENTIALS",
+)  # fmt: skip
+"""Variables that say where a store at a URL is, and who may use it."""
+_AUTHENTICATION = "RAY_AUTH_MODE"
 _NAMESPACE = "fairtrial"
 _connected = False
 _SETTINGS = 4
@@ -54,6 +63,27 @@ def check(order: Order) -> None:
     assert isinstance(order.options, Options)
     _connect(order.options.address)
     _require_room(order.resources)
+
+
+def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+    """Where the runs would go, and what each needs. No connection is made: neither Ray nor a cluster need be there."""
+    assert isinstance(order.options, Options)
+    address = order.options.address or os.environ.get("RAY_ADDRESS") or None
+    wanted = _wanted(order.resources)
+    at_once = f"at most {order.jobs} at once" if order.jobs else "as many at once as there is room for"
+    head = f"On {_where(address)}, {at_once}, each with {_spelled(wanted)}:"
+    said = ["No connection was made; a launch checks first whether the cluster has room for such a run."]
+    document = {"address": address, "resources": wanted, "jobs": order.jobs, "runs": [list(names) for names in runs]}
+    return Described("\n".join([head, *(", ".join(names) for names in runs)]), {**document, "notes": said}, said)
+
+
+def _where(address: str | None) -> str:
+    if address is None:
+        return "the Ray cluster that runs here, or one that is started here"
+    if address == "auto":
+        return "the Ray cluster that runs here"
+    _host_and_port(address)
+    return f"the Ray cluster at {address}"
 
 
 def open_launcher(order: Order) -> RayLauncher:
@@ -76,15 +106,40 @@ def _connect(address: str | None) -> None:
         raise _refusal(None, ConnectionError("none was started on this machine"))
     if asked and address:
         _require_answer(address)
+    if address:
+        _bring_token(ray)
     here = {} if address else {"include_dashboard": False}
     try:
-        ray.init(
-            address=address or "local", namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **here
-        )  # fmt: skip
-    except (ConnectionError, TimeoutError, ValueError, OSError, RuntimeError) as error:
-        raise _refusal(address, error) from error
+        with _handlers_kept():
+            ray.init(
+                address=address or "local", namespace=_NAMESPACE, log_to_driver=False, logging_level="ERROR", **here
+            )  # fmt: skip
+    except (TimeoutError, ValueError, OSError, RuntimeError, ray.exceptions.RayError) as error:
+        raise _not_let_in(address, error) if address else _refusal(None, error) from error
     _connected = True
     _hush(ray)
+
+
+def _bring_token(ray: Any) -> None:
+    """Ray itself looks for a token only where it was given no address. A cluster that wants none does not mind one."""
+    path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
+    if _AUTHENTICATION in os.environ or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
+        return
+    os.environ[_AUTHENTICATION] = "token"
+    with suppress(AttributeError):
+        ray._raylet.Config.initialize("")  # it read the environment when it was loaded
+
+
+@contextmanager
+def _handlers_kept() -> Iterator[None]:
+    """Ray sets handlers of signals, also below Python's; those that were there decide how a launcher ends."""
+    kept = {number: signal.getsignal(number) for number in (signal.SIGINT, *ENDING)}
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            for number, handler in kept.items():
+                signal.signal(number, handler) if handler is not None else None
 
 
 def _hush(ray: Any) -> None:
@@ -118,31 +173,46 @@ def _running_here() -> str | None:
 
 def _require_answer(address: str) -> None:
     """Ray tries a wrong address for minutes. Whoever speaks HTTP/2, as its servers do, answers a greeting at once."""
-    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
+        with socket.create_connection(_host_and_port(address), timeout=ANSWER_S) as connection:
             connection.settimeout(ANSWER_S)
             connection.sendall(_GREETING)
             answer = connection.recv(9)
-    except ValueError:
-        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.") from None
     except OSError as error:
         raise _refusal(address, error) from None
     if len(answer) < 4 or answer[3] != _SETTINGS:
         raise _refusal(address, ConnectionError("what listens there is not Ray"))
 
 
-def _refusal(address: str | None, error: BaseException) -> UserError:
-    told = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def _host_and_port(address: str) -> tuple[str, int]:
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal() or int(port) >= 1 << 16:
+        raise UserError(f"'{address}' is not the address of a Ray cluster", hint="Write it like HOST:6379.")
+    return host, int(port)
+
+
+def _not_let_in(address: str, error: BaseException) -> UserError:
+    """Something answers there that speaks as Ray does."""
     if "ersion mismatch" in str(error):
         versions = " ".join(line.strip() for line in str(error).splitlines()[:6])
         return UserError(
             f"this machine and the Ray cluster do not fit together: {versions}",
             hint="Ray and Python must have the same versions on all machines.",
         )
+    return UserError(
+        f"the Ray cluster at {address} did not let this program in: {_first_line(error)}",
+        hint="If it uses token authentication, copy ~/.ray/auth_token from its head to here, or set $RAY_AUTH_TOKEN.",
+    )
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+
+
+def _refusal(address: str | None, error: BaseException) -> UserError:
     where = f"at {address}" if address else "here"
     return UserError(
-        f"no Ray cluster answers {where}: {told}",
+        f"no Ray cluster answers {where}: {_first_line(error)}",
         hint="Start one with 'ray start --head', or leave out --address to have one started on this machine.",
     )
 
@@ -278,7 +348,8 @@ class RayLauncher:
             num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
             max_restarts=0,
         )  # fmt: skip
-        actor = actor_class.remote(list(self._order.preload), self._order.fresh, _environment())
+        environment = _environment(self._order.store)
+        actor = actor_class.remote(list(self._order.preload), self._order.fresh, environment)
         seat = _Seat(actor, actor.about.remote())
         self._seats.append(seat)
         return seat
@@ -323,9 +394,9 @@ class RayLauncher:
         keys, seat.requests = list(seat.requests), {}
         try:
             answers = ray.get(seat.task)
-        except ray.exceptions.RayTaskError as error:
+        except ray.exceptions.RayTaskError as error:  # such as a job server that was killed: others have theirs
             self._drop(seat)
-            raise _slot_failed(error) from error
+            return [Exit(key, 1, None, lost=f"its place on the Ray cluster failed: {_cause(error)}") for key in keys]
         except ray.exceptions.RayError as error:
             self._drop(seat)
             if "creation task" in str(error):  # it would be so on every machine, or for ever on that one
@@ -384,9 +455,11 @@ class RayLauncher:
         _leave()
 
 
-def _environment() -> dict[str, str]:
-    """What runs must see on every machine as they would here."""
-    return {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
+def _environment(store: str) -> dict[str, str]:
+    """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
+    ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
+    reaching = REACHES_STORES if is_url(store) else ()
+    return {**ours, **{name: os.environ[name] for name in reaching if name in os.environ}}
 
 
 def _kill_on(node: str, pid: int) -> None:
@@ -394,6 +467,14 @@ def _kill_on(node: str, pid: int) -> None:
     ray = _ray()
     there = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(node_id=node, soft=False)
     ray.remote(kill_with_children).options(num_cpus=0, max_retries=0, scheduling_strategy=there).remote(pid)
+
+
+def _cause(error: Any) -> str:
+    """What went wrong there, in a line."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, FairtrialError):
+        return cause.message
+    return f"{type(cause).__name__}: {_first_line(cause)}" if isinstance(cause, Exception) else _first_line(error)
 
 
 def _slot_failed(error: BaseException) -> FairtrialError:

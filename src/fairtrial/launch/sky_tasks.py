@@ -22,7 +22,7 @@ from fairtrial.launch.sky_shipping import Project, packages_of, source_mounts, t
 
 AT_ONCE = 8
 """So many runs at once, if nobody says."""
-STORE_EXTRAS = {"s3": "s3", "gs": "gcs"}
+STORE_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 ENVIRONMENT = "~/.fairtrial/venv"
 PYTHON = f"{ENVIRONMENT}/bin/python"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -23,8 +24,9 @@ from pydantic import Field
 from fairtrial.core.errands import Folder
 from fairtrial.core.errors import FairtrialError, UserError, unknown
 from fairtrial.core.paths import SUBMITTED
+from fairtrial.core.places import is_url
 from fairtrial.core.processes import one_thread
-from fairtrial.launch.contract import EngineOptions, Order
+from fairtrial.launch.contract import Described, EngineOptions, Order
 from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
 
 SUMMARY = "Jobs of a Slurm cluster."
@@ -83,6 +85,31 @@ def check(order: Order) -> None:
         )
 
 
+def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+    """What `sbatch` would be told, array by array. Slurm itself is not asked: it need not be here."""
+    submission = SlurmQueue(order).submission()
+    arrays = [runs[first : first + LARGEST_ARRAY] for first in range(0, len(runs), LARGEST_ARRAY)]
+    commands = [shlex.join(_sbatch_words(submission, len(array))) for array in arrays]
+    lines = []
+    for command, array in zip(commands, arrays, strict=True):
+        lines += [command, *(f"# {number}: {', '.join(names)}" for number, names in enumerate(array))]
+    lines += [f"# before each run: {line}" for line in submission["setup"] or ()]
+    said = ["Slurm was not asked whether it would take such jobs; a launch asks first."]
+    said += [f"A launch needs another --store: {order.store} is no folder."] if is_url(order.store) else []
+    handed = [{"command": each, "runs": list(map(list, array))} for each, array in zip(commands, arrays, strict=True)]
+    return Described("\n".join(lines), {"submissions": handed, "setup": submission["setup"], "notes": said}, said)
+
+
+def _sbatch_words(submission: Mapping[str, Any], count: int) -> list[str]:
+    own = ("setup", "array_parallelism", "additional_parameters")
+    flags = {name: value for name, value in submission.items() if name not in own}
+    flags |= submission["additional_parameters"]
+    if count > 1:
+        flags["array"] = f"0-{count - 1}%{min(count, submission['array_parallelism'])}"
+    given = {name.replace("_", "-"): value for name, value in flags.items() if value is not None}
+    return ["sbatch", *(f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items())]
+
+
 def open_launcher(order: Order) -> ErrandLauncher:
     return ErrandLauncher(SlurmQueue(order), Folder(Path(order.home)), slots=max(1, order.cells))
 
@@ -122,7 +149,7 @@ class SlurmQueue:
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
         executor = SlurmExecutor(folder=self._folder)
-        executor.update_parameters(**self._submission())
+        executor.update_parameters(**self.submission())
         jobs = []
         try:
             for first in range(0, len(errands), LARGEST_ARRAY):
@@ -137,7 +164,8 @@ class SlurmQueue:
             ) from None
         return [job.job_id for job in jobs]
 
-    def _submission(self) -> dict[str, Any]:
+    def submission(self) -> dict[str, Any]:
+        """What submitit is told about an array."""
         parameters = _parameters(self._order)
         further: dict[str, Any] = {name: parameters.pop(name, None) for name in ("mem", "reservation")}
         # Not through the batch shell, which would keep it to itself: Slurm sends it to the run.

@@ -1,0 +1,71 @@
+"""What would be handed to a cluster is shown without one, and what cannot be meant is refused all the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fairtrial.core.errors import MissingExtra
+from fairtrial.launch import engines, slurm
+from fairtrial.record.store import Store
+from tests.conftest import Answer
+
+Cli = Callable[..., Answer]
+STUDY = ("launch", "fake", "--variant", "a:effect=0", "--variant", "b:effect=1", "--base-run-name", "s", "--seeds", "2")
+RUNS = ["s/a.seed1072", "s/b.seed1072", "s/a.seed2043", "s/b.seed2043"]
+
+
+@pytest.fixture(autouse=True)
+def _no_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(*_: object) -> None:
+        raise MissingExtra("it is not installed")
+
+    monkeypatch.setattr(engines, "require_packages", missing)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+
+
+def test_slurms_arrays_are_shown_as_sbatch_takes_them(cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    line = (*STUDY, "--on", "slurm", "--dry-run", "--cpus", "2", "--jobs", "3", "--with", "partition=long")
+    told = cli(*line, "--with", "time=2", "--with", "setup=module load cuda")
+    assert told.code == 0, told.err
+    command, *rest = told.out.splitlines()
+    assert command.startswith("sbatch '--job-name=fairtrial s' ") and "--array=0-3%3" in command
+    for flag in ("--partition=long", "--time=2", "--cpus-per-task=2", "--signal=TERM@30", "--requeue"):
+        assert flag in command.split(), command
+    assert rest[0] == "# 0: s/a.seed1072" and rest[-1] == "# before each run: module load cuda"
+    assert "Slurm was not asked" in told.err and not store.root.exists()
+    monkeypatch.setattr(slurm, "LARGEST_ARRAY", 3)
+    many, one = cli(*line, "--format", "json").json["launcher"]["submissions"]
+    assert [run for names in (*many["runs"], *one["runs"]) for run in names] == RUNS
+    assert "--array=0-2%3" in many["command"] and "--array" not in one["command"]
+
+
+def test_rays_address_and_what_a_run_needs_are_shown(cli: Cli, store: Store) -> None:
+    told = cli(
+        *STUDY, "--on", "ray", "--dry-run", "--address", "head:6379", "--cpus", "4", "--gpus", "1", "--jobs", "2"
+    )
+    assert told.code == 0, told.err
+    assert told.out.splitlines() == [
+        "On the Ray cluster at head:6379, at most 2 at once, each with 4 cores, 1 card:", *RUNS
+    ]  # fmt: skip
+    assert "No connection was made" in told.err
+    document = cli(*STUDY, "--on", "ray", "--dry-run", "--format", "json").json["launcher"]
+    assert document["address"] is None and document["resources"] == {"CPU": 1.0} and len(document["runs"]) == 4
+    assert not store.root.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--on", "slurm", "--with", "partitio=x"], "did you mean 'partition'"),
+        (["--on", "ray", "--with", "adress=x"], "did you mean 'address'"),
+        (["--on", "ray", "--address", "nonsense"], "'nonsense' is not the address of a Ray cluster"),
+        (["--address", "head:6379"], "--address needs --on ray"),
+        (["--on", "slurm", "--spot"], "--spot needs --on skypilot"),
+        (["--with", "partition=x"], "--on local has no settings, and so no 'partition'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_in_a_dry_run_too(cli: Cli, words: list[str], told: str) -> None:
+    answer = cli(*STUDY, "--dry-run", *words)
+    assert answer.code in (1, 2) and told in answer.err
