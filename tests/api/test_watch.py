@@ -140,7 +140,8 @@ def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> Non
     assert cli("runs", "watch", "my study").code == 0
     assert watch_study("my study").counts == {"completed": 4}
     eventually(lambda: not watch_study("my study").launching, what="the end of the launcher")
-    assert "4 runs are there" in store.paths.launch_log("my study").read_text()
+    log = store.paths.launch_log("my study")
+    eventually(lambda: "4 runs are there" in log.read_text(), what="the last line of its log")
     again = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach", "--format", "json").json
     assert again["pid"] is None, "there was nothing left to do"
 
