@@ -131,6 +131,8 @@ def ancestors(pid: int) -> list[int]:
 def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    (tmp_path / "token").write_text("0123456789abcdef" * 4)
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))  # of another cluster; this one wants none
     monkeypatch.setenv(PULSE_VARIABLE, "0.3")
     line = ("launch", "fake", *STUDY, *RUNS, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
     first = start(*line)

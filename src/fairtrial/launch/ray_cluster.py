@@ -13,6 +13,8 @@ import os
 import queue
 import signal
 import socket
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -46,6 +48,8 @@ REACHES_STORES = (
 )  # fmt: skip
 """Variables that say where a store at a URL is, and who may use it."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
+_ASK_UNKNOWN = "import sys, ray; ray._raylet.GcsClient(address=sys.argv[1]).get_all_node_info(timeout=5)"
+ASK_S = 20.0
 _NAMESPACE = "fairtrial"
 _connected = False
 _SETTINGS = 4
@@ -107,7 +111,7 @@ def _connect(address: str | None) -> None:
     if asked and address:
         _require_answer(address)
     if address:
-        _bring_token(ray)
+        _bring_token(ray, address)
     here = {} if address else {"include_dashboard": False}
     try:
         with _handlers_kept():
@@ -120,14 +124,32 @@ def _connect(address: str | None) -> None:
     _hush(ray)
 
 
-def _bring_token(ray: Any) -> None:
-    """Ray itself looks for a token only where it was given no address. A cluster that wants none does not mind one."""
+def _bring_token(ray: Any, address: str) -> None:
+    """Ray itself looks for a token only where it was given no address.
+
+    A cluster that wants none must not be given one: it then takes this program for dead, whose answers it cannot get.
+    """
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     if _AUTHENTICATION in os.environ or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
+        return
+    if not _wants_token(address):
         return
     os.environ[_AUTHENTICATION] = "token"
     with suppress(AttributeError):
         ray._raylet.Config.initialize("")  # it read the environment when it was loaded
+
+
+def _wants_token(address: str) -> bool:
+    """Whether a cluster refuses whoever has no token. Asked by another program: Ray's own prints what it thinks."""
+    without = {**os.environ, _AUTHENTICATION: "disabled"}
+    try:
+        asked = subprocess.run(
+            [sys.executable, "-c", _ASK_UNKNOWN, address], env=without, capture_output=True, text=True,
+            check=False, timeout=ASK_S,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return False
+    return "AuthenticationError" in asked.stderr
 
 
 @contextmanager
