@@ -1,8 +1,8 @@
-"""`python -m benchmarks.evidence [STEP …]`: measures from scratch and writes it down with commit and machine.
+"""`python -m benchmarks.evidence [STEP|NAME …]`: measures from scratch and writes it down with commit and machine.
 
-Every step of the project has a file, docs/evidence/<step>.json; without arguments all are made anew.
-
-What is written was measured in this very run. A goal that was missed is written as missed.
+Every step of the project has a file, docs/evidence/<step>.json; without arguments all are made anew. The name of a
+benchmark measures that one anew and keeps the others of its step as they are, each with the commit that it was
+measured at. A goal that was missed is written as missed.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.figures import Figure, missed, show
@@ -21,22 +21,32 @@ from fairtrial.record.environment import git_state, machine
 SCHEMA = 1
 
 
-def gather(step: int) -> dict[str, Any]:
+def gather(step: int, wanted: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """What was measured now, and beside it what the file of this step had of other benchmarks."""
     git = git_state(ROOT)  # before the evidence itself changes the working tree
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    figures = {name: _measured(name) for name, benchmark in BENCHMARKS.items() if benchmark.step == step}
+    found = {name: _measured(name) for name in wanted}
     changed = git_state(ROOT) != git  # then the figures are not all of one code, and must not look as if they were
+    about = {
+        "commit": git["git_commit"], "dirty": git["git_dirty"] or changed, "changed_while_measured": changed,
+        "date": date, "machine": _machine(),
+    }  # fmt: skip
+    kept = [name for name in _of_step(step) if name in known.get("figures", {}) and name not in found]
+    before = {name: value for name, value in known.items() if name in about}
+    figures = {name: {figure.name: figure.to_dict() for figure in each} for name, each in found.items()}
+    old = [line for line in known.get("missed", []) if line.partition(":")[0] in kept]
     return {
         "schema": SCHEMA,
         "step": step,
-        "commit": git["git_commit"],
-        "dirty": git["git_dirty"] or changed,
-        "changed_while_measured": changed,
-        "date": date,
-        "machine": _machine(),
-        "figures": {name: {figure.name: figure.to_dict() for figure in each} for name, each in figures.items()},
-        "missed": [f"{name}: {figure}" for name, each in figures.items() for figure in missed(each)],
+        **about,
+        "measured_before": {name: known.get("measured_before", {}).get(name, before) for name in kept},
+        "figures": {**{name: known["figures"][name] for name in kept}, **figures},
+        "missed": [*old, *(f"{name}: {figure}" for name, each in found.items() for figure in missed(each))],
     }
+
+
+def _of_step(step: int) -> list[str]:
+    return [name for name, benchmark in BENCHMARKS.items() if benchmark.step == step]
 
 
 def _measured(name: str) -> list[Figure]:
@@ -58,9 +68,10 @@ def _machine() -> dict[str, Any]:
     }
 
 
-def write(step: int) -> None:
+def write(step: int, wanted: Sequence[str]) -> None:
     path = ROOT / "docs" / "evidence" / f"{step:02d}.json"
-    document = gather(step)
+    known = json.loads(path.read_text()) if path.exists() else {}
+    document = gather(step, wanted, known)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
     print(f"Wrote {path}")
@@ -68,12 +79,16 @@ def write(step: int) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    known = sorted({benchmark.step for benchmark in BENCHMARKS.values()})
-    if any(word not in map(str, known) for word in arguments):
-        print(f"Error: steps with evidence are {', '.join(map(str, known))}", file=sys.stderr)
+    steps = {str(benchmark.step): _of_step(benchmark.step) for benchmark in BENCHMARKS.values()}
+    unknown = [word for word in arguments if word not in steps and word not in BENCHMARKS]
+    if unknown:
+        hint = f"steps are {', '.join(steps)}; benchmarks {', '.join(BENCHMARKS)}"
+        print(f"Error: there is no evidence '{unknown[0]}'\nHint: {hint}", file=sys.stderr)
         return 2
-    for step in [int(word) for word in arguments] or known:
-        write(step)
+    wanted = {name for word in arguments or steps for name in steps.get(word, [word])}
+    for step, names in steps.items():
+        if chosen := [name for name in names if name in wanted]:
+            write(int(step), chosen)
     return 0
 
 

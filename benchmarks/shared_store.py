@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy
+import threadpoolctl
 
 import fairtrial
 from benchmarks.disturbed import RUNS, compare, quiet_study, runs_of, start
@@ -102,7 +103,8 @@ def train(store: str, variant: str, steps: int, *, stop: subprocess.Popen[bytes]
 
 
 def measure(folder: Path) -> list[Figure]:
-    with server() as process:
+    # A second thread that multiplies matrices would be taken for one that brings them up.
+    with server() as process, threadpoolctl.threadpool_limits(1):
         return [*_shared(folder, process), *_slowed(folder, process)]
 
 

@@ -13,8 +13,6 @@ import os
 import queue
 import signal
 import socket
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -48,8 +46,6 @@ REACHES_STORES = (
 )  # fmt: skip
 """Variables that say where a store at a URL is, and who may use it."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
-_ASK_UNKNOWN = "import sys, ray; ray._raylet.GcsClient(address=sys.argv[1]).get_all_node_info(timeout=5)"
-ASK_S = 20.0
 _NAMESPACE = "fairtrial"
 _connected = False
 _SETTINGS = 4
@@ -132,24 +128,38 @@ def _bring_token(ray: Any, address: str) -> None:
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     if _AUTHENTICATION in os.environ or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
         return
-    if not _wants_token(address):
+    if not _wants_token(ray, address):
         return
     os.environ[_AUTHENTICATION] = "token"
     with suppress(AttributeError):
         ray._raylet.Config.initialize("")  # it read the environment when it was loaded
 
 
-def _wants_token(address: str) -> bool:
-    """Whether a cluster refuses whoever has no token. Asked by another program: Ray's own prints what it thinks."""
-    without = {**os.environ, _AUTHENTICATION: "disabled"}
+def _wants_token(ray: Any, address: str) -> bool:
+    """Whether a cluster refuses whoever has no token."""
+    if address.startswith("ray://"):
+        return True  # its client server is another one, which does not mind
     try:
-        asked = subprocess.run(
-            [sys.executable, "-c", _ASK_UNKNOWN, address], env=without, capture_output=True, text=True,
-            check=False, timeout=ASK_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
+        with _silence():
+            ray._raylet.GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)
+    except ray.exceptions.AuthenticationError:
+        return True
+    except Exception:  # noqa: BLE001 — what else is wrong is found when it is joined
         return False
-    return "AuthenticationError" in asked.stderr
+    return False
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Ray prints what it thinks of a refusal past Python."""
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 @contextmanager
