@@ -57,7 +57,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 
 test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 3 --dist worksteal
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'

@@ -34,7 +34,7 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
-from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost
+from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.delivery import Delivery
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.part import Part
@@ -211,11 +211,8 @@ def _begin(
         if attempt is not first:
             _point_to_log(attempt.paths, first.paths)
         return attempt.begin(should_stop, Watch(), delivery)
-    except ClaimLost:
-        ended(attempt.request.spec, EXIT_CLAIMED, None)
-        return None
     except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
-        ended(attempt.request.spec, 1, refused(error))
+        ended(attempt.request.spec, *(has_another(error) or (1, refused(error))))
         return None
 
 
@@ -223,11 +220,15 @@ def _conclude(work: _Work, outcome: Outcome) -> tuple[int, Outcome | None]:
     """Write down how one of many ended; a run whose ending cannot be written is left as it is, to be resumed."""
     try:
         return 0, work.conclude(outcome)
-    except ClaimLost:
-        return EXIT_CLAIMED, None  # how it ends is for the one to say who has it now
     except Exception as error:  # noqa: BLE001
         work.recorder.close()
-        return 0, refused(error)
+        return has_another(error) or (0, refused(error))
+
+
+def has_another(error: Exception) -> tuple[int, None] | None:
+    """How a cell stands that another process has, or was given: how it ends is for that one to say."""
+    lost = isinstance(error, ClaimLost) and not isinstance(error, RunGone)
+    return (EXIT_CLAIMED, None) if lost or isinstance(error, ClaimedElsewhere) else None
 
 
 def _attempt(

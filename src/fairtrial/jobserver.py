@@ -36,8 +36,8 @@ from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.job import Claimed, Ending, Request, refused, run_cell, run_stack
-from fairtrial.record.claims import ClaimedElsewhere, ClaimLost
+from fairtrial.job import Claimed, Ending, Request, has_another, refused, run_cell, run_stack
+from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.leases import lease_seconds
 from fairtrial.version import __version__
 
@@ -112,10 +112,8 @@ def _do_all(requests: Sequence[Request], ended: Ending, should_stop: Callable[[]
 def _do_one(request: Request, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
     try:
         return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
-    except (ClaimedElsewhere, ClaimLost):
-        return EXIT_CLAIMED, None
-    except FairtrialError as error:
-        return 1, refused(error)
+    except (ClaimedElsewhere, FairtrialError) as error:
+        return has_another(error) or (1, refused(error))
 
 
 def tell(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:

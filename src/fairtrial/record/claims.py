@@ -34,6 +34,10 @@ class ClaimLost(RunsFailed):
     """This process was taken for dead and its run was given to another: it must not write any more."""
 
 
+class RunGone(ClaimLost):
+    """The directory of the run was taken away: nobody has it."""
+
+
 class Fence:
     """Asks, before a write, whether a run directory is still this writer's: one look at a file.
 
@@ -54,7 +58,7 @@ class Fence:
         try:
             found = os.stat(self._lock)  # noqa: PTH116
         except FileNotFoundError:
-            raise ClaimLost(f"the directory of this run is gone: {os.path.dirname(self._lock)}") from None  # noqa: PTH120
+            raise RunGone(f"the directory of this run is gone: {os.path.dirname(self._lock)}") from None  # noqa: PTH120
         if found.st_ino != self._file or found.st_dev != self._device:
             raise ClaimLost("this run was given to another process, which goes on with it")
 
