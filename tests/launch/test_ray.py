@@ -136,7 +136,7 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     monkeypatch.setenv(PULSE_VARIABLE, "0.3")
     line = ("launch", "fake", *STUDY, *RUNS, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
     first = start(*line)
-    eventually(lambda: making(store, "run_started"), timeout=120, what="a run that has saved")
+    eventually(lambda: len(making(store, "run_started")) == 3, timeout=60, what="three runs that have saved")
     first.kill()
     first.communicate()
     second = start(*line)
