@@ -28,7 +28,7 @@ from tests.conftest import Answer, start
 from tests.harness import eventually, series_of
 
 STUDY = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--seeds", "3")
-RUNS = ("--steps", "60", "--step-time", "0.05", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
+RUNS = ("--steps", "60", "--step-time", "0.1", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
 
 
 @pytest.fixture(autouse=True)
