@@ -479,6 +479,19 @@ def test_a_manifest_that_was_changed_to_nonsense_is_named(content: Content, veri
     manifest = {**json.loads(content["manifest.json"]), part: 5}
     found = told(verified({**content, "manifest.json": orjson.dumps(manifest)}))
     assert found.startswith("manifest: manifest.json")
+    unsigned = {name: each for name, each in content.items() if name != "manifest.signature.json"}
+    assert not verified({**unsigned, "manifest.json": orjson.dumps(manifest)}).intact
+
+
+@pytest.mark.parametrize("part", ["deviations", BY_THE_AUTHOR, "arms", "late"])
+def test_a_registered_analysis_that_was_changed_to_nonsense_is_a_check_and_no_accident(
+    content: Content, verified: Any, part: str
+) -> None:
+    said = json.loads(content["report/headlines.json"])
+    for each in said["registered"].values():
+        each[part] = 5
+    found = verified(rehashed({**content, "report/headlines.json": orjson.dumps(said)}))
+    assert found.intact == (part == BY_THE_AUTHOR)  # which nobody else can compute
 
 
 def test_registered_analyses_must_be_among_the_headlines(content: Content, verified: Any) -> None:

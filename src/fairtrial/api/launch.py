@@ -46,7 +46,7 @@ from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.leases import BEATS, lease_seconds
-from fairtrial.record.pulse import PULSE_S, PULSE_VARIABLE
+from fairtrial.record.pulse import pulse_seconds
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan, save_plan
@@ -184,7 +184,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = Tru
 
 def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
     """Whoever waits for less than a few signs of life takes runs for lost that are well."""
-    every = float(os.environ.get(PULSE_VARIABLE, PULSE_S))
+    every = pulse_seconds()
     if store.url:
         every = max(every, lease_seconds() / BEATS)
     for flag, seconds in (("--lost-after", terms.lost_after), ("--hung-after", terms.hung_after)):

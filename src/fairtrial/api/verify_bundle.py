@@ -269,9 +269,9 @@ def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Seq
             continue
         plan = RegistrationPaths(paths.registrations).registration(sha256)
         said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
-        told = said.pop(BY_THE_AUTHOR, [])
+        told = said.pop(BY_THE_AUTHOR, None)
         check = _same(label, said, _computed(plan_headlines, store, plan))
-        checks.append(replace(check, detail=f"{check.detail}; {_deviations_told(said.get('deviations') or [], told)}"))
+        checks.append(replace(check, detail=f"{check.detail}; {_deviations_told(said.get('deviations'), told)}"))
     return checks
 
 
@@ -282,12 +282,19 @@ def _study_of(path: Path) -> str | None:
         return None
 
 
-def _deviations_told(shown: Sequence[Any], told: Sequence[Any]) -> str:
-    kinds = [str(each.get("kind")) for each in [*shown, *told] if isinstance(each, dict)]
-    if not kinds:
+def _deviations_told(shown: Any, told: Any) -> str:
+    by_runs, by_author = _kinds(shown), _kinds(told)
+    if not by_runs and not by_author:
         return "no deviation is stated"
-    by_word = f", {len(told)} of them by the author's word" if told else ""
+    by_word = f", {len(by_author)} of them by the author's word" if by_author else ""
+    kinds = [*by_runs, *by_author]
     return f"{counted(len(kinds), 'deviation')} stated{by_word}: {', '.join(dict.fromkeys(kinds))}"
+
+
+def _kinds(deviations: Any) -> list[str]:
+    """The kinds of deviations in a document that may have been changed to anything."""
+    listed = deviations if isinstance(deviations, list) else []
+    return [str(each.get("kind")) for each in listed if isinstance(each, dict)]
 
 
 def _computed(compute: Any, store: Store, about: Any) -> Any:

@@ -61,11 +61,7 @@ def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None
     """Let files, such as redirected output, belong to the project and to its bundle."""
     from fairtrial.api.artifact import add_file
 
-    names = [add_file(file, artifact) for file in files]
-    out.give(
-        {"added": names}, [{"file": name} for name in names],
-        lambda console: console.print(f"Added {', '.join(names)}.", markup=False),
-    )  # fmt: skip
+    _give_names(out, "added", [add_file(file, artifact) for file in files], "Added")
 
 
 @click.command("remove")
@@ -76,10 +72,13 @@ def remove_command(out: Output, files: Sequence[str], artifact: str | None) -> N
     """Let files that were added no longer belong to the project. The files themselves stay where they are."""
     from fairtrial.api.artifact import remove_file
 
-    names = [remove_file(file, artifact) for file in files]
+    _give_names(out, "removed", [remove_file(file, artifact) for file in files], "No longer part of it:")
+
+
+def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None:
     out.give(
-        {"removed": names}, [{"file": name} for name in names],
-        lambda console: console.print(f"No longer part of it: {', '.join(names)}.", markup=False),
+        {what: list(names)}, [{"file": name} for name in names],
+        lambda console: console.print(f"{said} {', '.join(names)}.", markup=False),
     )  # fmt: skip
 
 

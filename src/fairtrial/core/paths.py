@@ -14,8 +14,9 @@ from typing import Generic, TypeVar
 from fairtrial.core.errors import UserError
 
 JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
-TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — the number of a claim, no secret
 """Names the run directory to a program that a job started, so that it can join the run."""
+TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — no secret
+"""The number of the job's claim on that run: whoever joins writes only as long as the claim stands."""
 
 ADHOC_STUDY = "adhoc"
 NEEDS_STUDY = "teachers"

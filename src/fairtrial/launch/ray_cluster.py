@@ -136,9 +136,7 @@ def _bring_token(ray: Any, address: str) -> None:
 
 
 def _wants_token(ray: Any, address: str) -> bool:
-    """Whether a cluster refuses whoever has no token."""
-    if address.startswith("ray://"):
-        return True  # its client server is another one, which does not mind
+    """Whether a cluster refuses whoever has no token. Its client server (ray://) cannot be asked."""
     try:
         with _silence():
             ray._raylet.GcsClient(address=address).get_all_node_info(timeout=ANSWER_S)

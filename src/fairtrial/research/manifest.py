@@ -67,6 +67,8 @@ def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
         told = orjson.loads(content)
         files = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in told["files"].items()}
         found = Manifest(files, told["excluded"], told["scrubbed"], told["made_with"], told["about"], told["signer"])
+        if not isinstance(found.signer, str | None):
+            raise TypeError(found.signer)
         schema, fits = told["schema"], told["sha256"] == found.sha256 and found.render() == content
     except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
         return None, ["is not the manifest of a bundle"]
