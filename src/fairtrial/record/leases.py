@@ -21,7 +21,6 @@ from dataclasses import asdict, dataclass, replace
 
 import orjson
 
-from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import SharedPaths, number_of
 from fairtrial.record.claims import ClaimLost
 from fairtrial.record.remote import Entry, Remote
@@ -198,7 +197,7 @@ class Heart:
                     return
             for lease in leases:
                 if lease.beat_due <= time.monotonic():
-                    with contextlib.suppress(FairtrialError, OSError):  # a server that is away is asked again soon
+                    with contextlib.suppress(Exception):  # whatever it is, the next sign of life is tried soon
                         lease.beat()
             nearest = min(each.beat_due for each in leases) - time.monotonic()
             self._wake.wait(min(max(nearest, SOON_S), LONGEST_WAIT_S))
