@@ -575,7 +575,9 @@ def test_names_that_others_could_not_unpack_are_refused(own: Path, cli: Callable
     assert cli("research", "remove", "x.txt").code == 0 and (own / "x.txt").exists()
     assert cli("research", "bundle", "--zip", "--no-charts").code == 0
     assert "project/x.txt" not in content_of(own / "tea-0.1.0.zip")
-    assert cli("research", "remove", "x.txt").code == 1
+    assert "unknown added file 'x.txt'" in cli("research", "remove", "x.txt").err
+    assert cli("research", "remove", "X.txt", "notes.txt").code == 0
+    assert "x.txt was not added: no file was" in cli("research", "remove", "x.txt").err
     assert cli("research", "add", "artifact.journal.jsonl").code == 1
 
 

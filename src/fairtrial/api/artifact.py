@@ -93,7 +93,8 @@ def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] |
     name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
     known = added_files(read_journal(project.paths.journal))
     if name not in known:
-        raise UserError(unknown("added file", name, known))
+        told = unknown("added file", name, known) if known else f"{name} was not added: no file was"
+        raise UserError(told)
     note_file(project.paths, name, None)
     return name
 
