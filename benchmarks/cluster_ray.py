@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from tests.harness import parent_of
+
 from benchmarks.disturbed import beating, compare, completed, quiet_study, start, until
 from benchmarks.figures import Figure, at_least, less_than
 from fairtrial import LaunchTerms, Study, launch
@@ -81,12 +83,8 @@ def _places_of_runs(store: Path) -> list[int]:
     places = []
     for pid in beating(store).values():
         with suppress(OSError):
-            places.append(_parent(_parent(pid)))
+            places.append(parent_of(parent_of(pid)))
     return [place for place in places if "ray::" in Path(f"/proc/{place}/cmdline").read_text()]
-
-
-def _parent(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _loss(folder: Path) -> list[Figure]:

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.harness import is_alive
 from tests.launch.slurm_cluster import Cluster, why_not
 
 from benchmarks.disturbed import LINE, STUDY, beating, compare, completed, quiet_study, start, until
@@ -55,7 +56,7 @@ def _long(cluster: Cluster, folder: Path) -> list[Figure]:
         at_work = until(lambda: _if_all(beating(store)), first, f"{AT_ONCE} runs that have saved")
         living = _disturb(cluster, at_work, first)
         until(lambda: completed(store) >= AT_ONCE + 2, first, "runs that are done")
-    left = {run: pid for run, pid in beating(store).items() if _lives(pid)}
+    left = {run: pid for run, pid in beating(store).items() if is_alive(pid)}
     with _launcher(store, log, line=LONG) as second:
         _finish(second, log)
     adopted = sum(pid == _last_holder(store, run) for run, pid in left.items())
@@ -83,11 +84,11 @@ def _disturb(cluster: Cluster, at_work: Mapping[str, int], launcher: subprocess.
     cluster.cut_off(lost)
     jobs = {pid: _variable(pid, "SLURM_JOB_ID") for pid in hit}
     cluster.preempt(given, cpus=1)
-    [spared] = until(lambda: spared if len(spared := list(filter(_lives, hit))) == 1 else [], launcher, "it leaves")
+    [spared] = until(lambda: spared if len(spared := list(filter(is_alive, hit))) == 1 else [], launcher, "it leaves")
     cluster.call("scontrol", "update", f"jobid={jobs[spared]}", "EndTime=now")
     until(lambda: "down" in cluster.node_states()[lost], launcher, "a node that is taken for dead")
-    living = sum(map(_lives, zombies))
-    until(lambda: not any(map(_lives, zombies)), launcher, "the end of its processes")
+    living = sum(map(is_alive, zombies))
+    until(lambda: not any(map(is_alive, zombies)), launcher, "the end of its processes")
     until(lambda: _timed_out(cluster), launcher, "a time limit that is reached")
     _release(cluster, waiting)
     cluster.start_node(lost)
@@ -156,10 +157,3 @@ def _last_holder(store: Path, run: str) -> int | None:
 def _variable(pid: int, name: str) -> str:
     lines = Path(f"/proc/{pid}/environ").read_text().split("\0")
     return next(line.partition("=")[2] for line in lines if line.startswith(f"{name}="))
-
-
-def _lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

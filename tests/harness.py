@@ -121,6 +121,23 @@ def eventually(condition: Callable[[], Any], *, timeout: float = 30.0, what: str
     raise AssertionError(f"{what} did not happen within {timeout} s")
 
 
+def is_alive(pid: int) -> bool:
+    """A zombie that nobody has collected yet is not."""
+    try:
+        return _stat(pid)[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):  # the latter: gone between opening and reading
+        return False
+
+
+def parent_of(pid: int) -> int:
+    return int(_stat(pid)[1])
+
+
+def _stat(pid: int | str) -> list[str]:
+    """What the system says of a process after its name: state, parent …"""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+
+
 @contextmanager
 def one_at_a_time(path: Path) -> Iterator[None]:
     """Of all workers only one is in here; the file is their lock."""

@@ -19,8 +19,7 @@ from fairtrial.record.claims import is_claimed
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
-from tests.harness import eventually, make
-from tests.launch.test_local import is_alive
+from tests.harness import eventually, is_alive, make
 
 Cli = Callable[..., Answer]
 PYTHON = sys.executable

@@ -22,7 +22,7 @@ from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
-from tests.harness import eventually, make, request_for, series_of
+from tests.harness import eventually, is_alive, make, request_for, series_of
 
 
 class Processes:
@@ -51,9 +51,7 @@ class Processes:
     def _is_running(self, job: str) -> bool:
         if job in self.ours:
             return self.ours[job].poll() is None
-        with contextlib.suppress(FileNotFoundError):
-            return Path(f"/proc/{job}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-        return False
+        return is_alive(int(job))
 
     def cancel(self, jobs: Collection[str]) -> None:
         for job in jobs:

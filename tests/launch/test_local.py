@@ -16,7 +16,7 @@ from fairtrial.core.runs import Status
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
-from tests.harness import eventually, make, series_of
+from tests.harness import eventually, is_alive, make, parent_of, series_of
 
 Cli = Callable[..., Answer]
 TWO = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--quiet")
@@ -30,13 +30,6 @@ def pids(store: Store, study: str = "s") -> list[int]:
     """The processes that wrote a study's runs."""
     rows = [row for _, entry in store.directories(study) for row in read_lines(Path(entry.path) / "events.jsonl").rows]
     return [row["pid"] for row in rows if "pid" in row]
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_study_is_launched_and_only_what_is_missing_is_run_again(cli: Cli, store: Store) -> None:
@@ -171,7 +164,7 @@ def test_a_killed_server_takes_its_workers_along(store: Store) -> None:
     process = start("launch", "fake", *TWO, "--seeds", "1", "--steps", "5000", "--step-time", "0.01", "--jobs", "2")
     eventually(lambda: len(pids(store)) == 2)
     workers = pids(store)
-    server = int(Path(f"/proc/{workers[0]}/stat").read_text().split(")")[1].split()[1])
+    server = parent_of(workers[0])
     os.kill(server, signal.SIGKILL)
     _, err = process.communicate(timeout=30)
     assert process.returncode == 1 and "the process that starts jobs ended" in err

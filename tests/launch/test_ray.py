@@ -25,10 +25,27 @@ from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import Answer, start
-from tests.harness import eventually, series_of
+from tests.harness import eventually, parent_of, series_of
 
 STUDY = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--seeds", "3")
-RUNS = ("--steps", "60", "--step-time", "0.1", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
+RUNS = ("--steps", "330", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
+GATED = """\
+from pathlib import Path
+from time import sleep
+
+from fairtrial.recipes.fake import *
+
+
+class Gated(Fake):
+    def step(self, step, watch):
+        if step > 30 and not Path(__file__).with_name("open").exists():
+            sleep(0.5)
+        return super().step(step, watch)
+
+
+def build(options, setting):
+    return Gated(options, setting.streams)
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -123,34 +140,43 @@ def raylet_of(node: Any) -> int:
 def ancestors(pid: int) -> list[int]:
     found = []
     while pid > 1:
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+        pid = parent_of(pid)
         found.append(pid)
     return found
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """Runs of `./gated.py` last minutes until this file is there, and then no time: nothing here hangs on speed."""
+    (tmp_path / "gated.py").write_text(GATED)
+    return tmp_path / "open"
+
+
 def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
-    cluster: Any, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Any, store: Store, gate: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "token").write_text("0123456789abcdef" * 4)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))  # of another cluster; this one wants none
     monkeypatch.setenv(PULSE_VARIABLE, "0.3")
-    line = ("launch", "fake", *STUDY, *RUNS, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
+    study = ("launch", "./gated.py", *STUDY, *RUNS)
+    line = (*study, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
     first = start(*line)
     eventually(lambda: len(making(store, "run_started")) == 3, timeout=60, what="three runs that have saved")
     first.kill()
     first.communicate()
     second = start(*line)
-    again = eventually(lambda: making(store, "run_resumed"), timeout=60, what="a run that goes on")
-    frozen = min(again.values())
+    going_on = lambda: len(found := making(store, "run_resumed")) == 3 and found  # noqa: E731
+    frozen, lost, _ = eventually(going_on, timeout=60, what="three runs that go on").values()
     os.kill(frozen, signal.SIGSTOP)
-    others = [node for node in cluster.worker_nodes if raylet_of(node) not in ancestors(frozen)]
-    cluster.remove_node(others[0], allow_graceful=False)
+    [node] = [node for node in cluster.worker_nodes if raylet_of(node) in ancestors(lost)]
+    cluster.remove_node(node, allow_graceful=False)
+    gate.touch()
     _, err = second.communicate(timeout=120)
     assert second.returncode == 0, err
     assert "no sign of life" in err, err
     assert "its place on the Ray cluster is gone" in err, err
     reference = Store(tmp_path / "reference")
-    local = start("launch", "fake", *STUDY, *RUNS, "--store", str(reference.root))
+    local = start(*study, "--store", str(reference.root))
     local.communicate()
     runs = [entry.name for _, entry in reference.directories("s")]
     assert len(runs) == 6
@@ -161,34 +187,35 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
 
 
 def test_a_guarded_cluster_is_joined_and_neither_a_killed_job_server_nor_a_kill_of_the_launcher_does_harm(
-    guarded: str, store: Store, monkeypatch: pytest.MonkeyPatch
+    guarded: str, store: Store, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PULSE_VARIABLE, "0.3")
-    line = (
-        "launch",
-        "fake",
-        *STUDY,
-        "--on",
-        "ray",
-        "--address",
-        guarded,
-        "--log-every",
-        "1",
-        "--checkpoint-every",
-        "10",
-    )
-    process = start(*line, "--steps", "60", "--step-time", "0.05", "--seeds", "1")
+    there = ("--on", "ray", "--address", guarded)
+    process = start("launch", "./gated.py", *STUDY, *RUNS, *there, "--seeds", "1")
     runs = eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")
-    os.kill(ancestors(min(runs.values()))[0], signal.SIGKILL)
+    os.kill(parent_of(min(runs.values())), signal.SIGKILL)
+    gate.touch()
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "the process that starts jobs ended (status -9); it goes on elsewhere" in err, err
-    ends_like_ctrl_c_though_ray_has_a_handler_of_its_own((*line, "--steps", "4000", "--step-time", "0.05"))
+    ends_like_ctrl_c_though_ray_has_a_handler_of_its_own((*there, "--steps", "4000", "--step-time", "0.05"))
 
 
-def ends_like_ctrl_c_though_ray_has_a_handler_of_its_own(line: Sequence[str]) -> None:
+def ends_like_ctrl_c_though_ray_has_a_handler_of_its_own(terms: Sequence[str]) -> None:
     store = Store(Path("detached"))
-    process = start(*line, "--detach", "--format", "json", "--store", str(store.root))
+    process = start(
+        "launch",
+        "fake",
+        *STUDY,
+        *terms,
+        "--checkpoint-every",
+        "10",
+        "--detach",
+        "--format",
+        "json",
+        "--store",
+        str(store.root),
+    )
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")

@@ -22,7 +22,7 @@ from fairtrial.record.pulse import Beat, read_pulse
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import start
-from tests.harness import eventually, forked, one_at_a_time, request_for, series_of, wait
+from tests.harness import eventually, forked, is_alive, one_at_a_time, request_for, series_of, wait
 from tests.launch.slurm_cluster import Cluster, why_not
 
 
@@ -113,8 +113,10 @@ def test_a_preempted_job_and_one_whose_node_is_lost_go_on_elsewhere(
         cluster.lose_node(lost)
         cluster.preempt(given)
         zombies = [beat.pid for run, beat in first.items() if nodes[run] == lost]
-        assert all(map(lives, zombies)), "the lost node's processes live on"
-        eventually(lambda: launched.done() or not any(map(lives, zombies)), timeout=60, what="the end of the zombies")
+        assert all(map(is_alive, zombies)), "the lost node's processes live on"
+        eventually(
+            lambda: launched.done() or not any(map(is_alive, zombies)), timeout=60, what="the end of the zombies"
+        )
         assert not launched.done()
         result = launched.result(timeout=120)
     cluster.start_node(lost)
@@ -155,7 +157,7 @@ def test_the_jobs_of_a_launcher_that_is_asked_to_end_save_and_are_gone(
     for run in holders(store):
         found = store.run("s", run)
         assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()
-    assert not any(lives(beat.pid) for beat in holders(store).values())
+    assert not any(is_alive(beat.pid) for beat in holders(store).values())
 
 
 def test_what_slurm_would_not_take_is_refused_before_anything_is_written(
@@ -219,10 +221,3 @@ def row(state: str, **fields: str) -> str:
 )  # fmt: skip
 def test_what_slurm_says_of_a_job_is_understood(line: str, state: JobState, tmp_path: Path) -> None:
     assert SlurmQueue(an_order(tmp_path))._read(line, ["7_1"]) == {"7_1": state}
-
-
-def lives(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False

@@ -21,8 +21,7 @@ from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 from tests.conftest import Answer, start
-from tests.harness import eventually
-from tests.launch.test_local import is_alive
+from tests.harness import eventually, is_alive, parent_of
 
 Cli = Callable[..., Answer]
 PYTHON = sys.executable
@@ -238,7 +237,7 @@ def test_a_killed_job_takes_its_program_along(store: Store, tmp_path: Path) -> N
     code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     process = start("launch", "command", "--base-run-name", "s", "--seeds", "1", "--", PYTHON, "-c", code, "{seed}")
     program = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
-    job = int(Path(f"/proc/{program}/stat").read_text().split(")")[1].split()[1])
+    job = parent_of(program)
     os.kill(job, signal.SIGKILL)
     eventually(lambda: not is_alive(program), timeout=5, what="the end of the program")
     assert process.wait(30) == 4

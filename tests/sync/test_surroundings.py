@@ -20,6 +20,7 @@ from fairtrial.sync.functions import not_accepted, read_function
 from fairtrial.sync.pages import undocumented
 from fairtrial.sync.parameters import Parameter, read_parameters
 from fairtrial.sync.trials import run_trial, split_command
+from tests.harness import is_alive
 
 
 def program(*parameters: click.Parameter) -> list[Parameter]:
@@ -143,14 +144,6 @@ def test_no_shell_sees_the_command(tmp_path: Path) -> None:
 def test_a_command_that_cannot_be_run_is_a_sentence(command: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
         run(command)
-
-
-def is_alive(pid: int) -> bool:
-    """A zombie that nobody has collected yet is not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def test_ctrl_c_ends_the_test_with_all_that_it_started(tmp_path: Path) -> None:
