@@ -19,7 +19,7 @@ import pytest
 from fairtrial.core.paths import RunPaths
 from fairtrial.launch.contract import Order
 from fairtrial.launch.engines import load_engine
-from fairtrial.launch.ray_cluster import _environment, _not_let_in
+from fairtrial.launch.ray_cluster import _environment, _not_let_in, _set_authentication
 from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
@@ -50,10 +50,13 @@ def build(options, setting):
 
 @pytest.fixture(autouse=True)
 def _own_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Clusters of other tests are not found here. Its sockets allow for a short name only."""
+    """Clusters and tokens of other tests are not found here. Ray's sockets allow for a short name only."""
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
     with tempfile.TemporaryDirectory(prefix="ray", ignore_cleanup_errors=True) as folder:
         monkeypatch.setenv("RAY_TMPDIR", folder)
+        monkeypatch.setenv("HOME", folder)
         yield
 
 
@@ -73,13 +76,10 @@ def cluster() -> Iterator[Any]:
 
 
 @pytest.fixture
-def guarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def guarded(tmp_path: Path) -> Iterator[str]:
     """A cluster as a person starts it who has a token, from an earlier one: it lets nobody in without. Its address."""
-    (tmp_path / ".ray").mkdir()
-    (tmp_path / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
-        monkeypatch.delenv(name, raising=False)
+    (Path.home() / ".ray").mkdir()
+    (Path.home() / ".ray" / "auth_token").write_text("0123456789abcdef" * 4)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -106,6 +106,7 @@ def connected() -> Iterator[None]:
         assert ray.is_initialized()
     finally:
         ray.shutdown()  # also after half a start: this process could not end otherwise
+        _set_authentication(ray, None)
 
 
 def order(store: Path, **settings: Any) -> Order:
@@ -161,9 +162,11 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     study = ("launch", "./gated.py", *STUDY, *RUNS)
     line = (*study, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
     first = start(*line)
-    eventually(lambda: len(making(store, "run_started")) == 3, timeout=60, what="three runs that have saved")
+    begun = lambda: first.poll() is not None or len(making(store, "run_started")) == 3  # noqa: E731
+    eventually(begun, timeout=60, what="three runs that have saved")
     first.kill()
-    first.communicate()
+    _, err = first.communicate()
+    assert first.returncode == -signal.SIGKILL, err
     second = start(*line)
     going_on = lambda: len(found := making(store, "run_resumed")) == 3 and found  # noqa: E731
     frozen, lost, _ = eventually(going_on, timeout=60, what="three runs that go on").values()
@@ -198,7 +201,15 @@ def test_a_guarded_cluster_is_joined_and_neither_a_killed_job_server_nor_a_kill_
     _, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "the process that starts jobs ended (status -9); it goes on elsewhere" in err, err
+    shows_its_token_to_this_cluster_only(guarded, store)
     ends_like_ctrl_c_though_ray_has_a_handler_of_its_own((*there, "--steps", "4000", "--step-time", "0.05"))
+
+
+def shows_its_token_to_this_cluster_only(address: str, store: Store) -> None:
+    launcher = load_engine("ray").open(order(store.root, address=address))
+    assert os.environ["RAY_AUTH_MODE"] == "token"
+    launcher.close()
+    assert "RAY_AUTH_MODE" not in os.environ
 
 
 def ends_like_ctrl_c_though_ray_has_a_handler_of_its_own(terms: Sequence[str]) -> None:

@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,8 @@ REACHES_STORES = (
 """Variables that say where a store at a URL is, and who may use it."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _NAMESPACE = "fairtrial"
-_connected = False
+_leaving = ExitStack()
+"""What ends our connection, if it is ours, and leaves things as they were."""
 _SETTINGS = 4
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 
@@ -94,7 +95,6 @@ def open_launcher(order: Order) -> RayLauncher:
 
 def _connect(address: str | None) -> None:
     """Unless this program is connected already: then it is its own business to leave the cluster again."""
-    global _connected
     ray = _ray()
     if ray.is_initialized():
         return
@@ -106,8 +106,17 @@ def _connect(address: str | None) -> None:
         raise _refusal(None, ConnectionError("none was started on this machine"))
     if asked and address:
         _require_answer(address)
-    if address:
-        _bring_token(ray, address)
+    with ExitStack() as undone:
+        undone.callback(_set_authentication, ray, os.environ.get(_AUTHENTICATION))
+        if address:
+            _bring_token(ray, address)
+        _join(ray, address)
+        undone.callback(ray.shutdown)
+        _leaving.push(undone.pop_all())
+    _hush(ray)
+
+
+def _join(ray: Any, address: str | None) -> None:
     here = {} if address else {"include_dashboard": False}
     try:
         with _handlers_kept():
@@ -116,8 +125,6 @@ def _connect(address: str | None) -> None:
             )  # fmt: skip
     except (TimeoutError, ValueError, OSError, RuntimeError, ray.exceptions.RayError) as error:
         raise _not_let_in(address, error) if address else _refusal(None, error) from error
-    _connected = True
-    _hush(ray)
 
 
 def _bring_token(ray: Any, address: str) -> None:
@@ -128,11 +135,18 @@ def _bring_token(ray: Any, address: str) -> None:
     path = Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
     if _AUTHENTICATION in os.environ or not (os.environ.get("RAY_AUTH_TOKEN") or path.is_file()):
         return
-    if not _wants_token(ray, address):
-        return
-    os.environ[_AUTHENTICATION] = "token"
+    if _wants_token(ray, address):
+        _set_authentication(ray, "token")
+
+
+def _set_authentication(ray: Any, mode: str | None) -> None:
+    """For one cluster only, as also what Ray itself sets where it starts one: the next may want it otherwise."""
+    os.environ.pop(_AUTHENTICATION, None)
+    if mode is not None:
+        os.environ[_AUTHENTICATION] = mode
     with suppress(AttributeError):
-        ray._raylet.Config.initialize("")  # it read the environment when it was loaded
+        ray._raylet.Config.initialize("")  # it read the environment when it was loaded, and the token when it had to
+        ray._raylet.AuthenticationTokenLoader.instance().reset_cache()
 
 
 def _wants_token(ray: Any, address: str) -> bool:
@@ -177,13 +191,6 @@ def _hush(ray: Any) -> None:
     worker = ray._private.worker
     if hasattr(worker, "print_to_stdstream"):
         worker.print_to_stdstream = lambda *_, **__: None
-
-
-def _leave() -> None:
-    global _connected
-    if _connected:
-        _ray().shutdown()
-        _connected = False
 
 
 def _ray() -> Any:
@@ -482,7 +489,7 @@ class RayLauncher:
         for seat in self._seats:
             ray.kill(seat.actor)
         self._seats = []
-        _leave()
+        _leaving.close()
 
 
 def _environment(store: str) -> dict[str, str]:
