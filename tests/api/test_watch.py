@@ -182,6 +182,7 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
 def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: Cli, store: Store) -> None:
     line = ("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--step-time", "0.01", "--detach")
     pid = cli(*line, "--steps", "4000", "--format", "json").json["pid"]
+    eventually(lambda: store.run("s", "default.seed1072"), what="the run of the first")
     told = cli(*line, "--steps", "4001")
     os.kill(pid, signal.SIGTERM)
     assert told.code == 1 and "other options" in told.err
