@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -68,3 +70,40 @@ def test_operations_that_are_counted_by_hand_are_those_that_torch_counts(
     with counter:
         trainable.step(1, Watch())
     assert trainable.flops_per_step() == counter.get_total_flops()
+
+
+def test_counting_does_not_load_the_compiler_and_leaves_torch_as_it_was() -> None:
+    code = """
+import sys
+from torch.utils.flop_counter import FlopCounterMode
+from fairtrial.core.training import Watch
+from fairtrial.probe.resources import step_expense
+import torch
+
+
+class One:
+    def __init__(self):
+        self.layer = torch.nn.Linear(4, 4)
+
+    def step(self, step, watch):
+        self.layer(torch.ones(2, 4)).sum().backward()
+
+    def tensor_groups(self):
+        return {"parameters": [*self.layer.parameters()]}
+
+    def state(self):
+        return {}
+
+    def load_state(self, state):
+        pass
+
+
+counted = step_expense(One(), 1)["flops_per_step"]
+assert "torch._dynamo" not in sys.modules
+with FlopCounterMode(display=False) as usual:
+    One().step(1, Watch())
+assert "torch._dynamo" in sys.modules
+print(counted, usual.get_total_flops())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "128 128\n", done.stderr

@@ -233,10 +233,7 @@ def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> lis
     """What the process that jobs are forked from loads once for all of them."""
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
     words = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs.values())}
-    counted = [cell for cell in (*missing, *needs.values()) if cell.stack_key is None]
-    # Counting the operations of a step brings this in; runs that are made for stacks count their own.
-    counting = ["torch._dynamo"] if counted and "torch" in recipe.requires else []
-    return [*sorted(words), *counting, "pyarrow.parquet", *store.modules]
+    return [*sorted(words), "pyarrow.parquet", *store.modules]
 
 
 def stand(

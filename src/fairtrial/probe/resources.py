@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import resource
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from fairtrial.core.training import Trainable, Watch
@@ -50,6 +51,8 @@ def step_expense(trainable: Trainable, step: int) -> dict[str, Any]:
 
 
 REHEARSED = "rehearsed steps, rolled back; activations are the tensors kept for the backward pass"
+_DISABLED = "__dynamo_disable"
+"""Where torch keeps a function as its compiler may see it."""
 NOT_REHEARSED = "tensors that training keeps between steps; a step is not rehearsed"
 
 
@@ -74,9 +77,29 @@ def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
     with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda held: held.tensor):
         trainable.step(step, Watch())
     counter = FlopCounterMode(display=False)
-    with counter:
+    with _compiler_left_out(), counter:
         trainable.step(step, Watch())
     return counter.get_total_flops(), kept.most
+
+
+@contextmanager
+def _compiler_left_out() -> Iterator[None]:
+    """Torch loads its compiler, for more than a second, only to keep it away from what counts: here it is not told to.
+
+    Where that is done otherwise in another version of torch, it is loaded.
+    """
+    from torch.utils import flop_counter
+
+    mode = getattr(flop_counter, "_FlopCounterMode", None)
+    counting = getattr(getattr(mode, "__torch_dispatch__", None), "__wrapped__", None)
+    if counting is None or hasattr(counting, _DISABLED):
+        yield
+        return
+    setattr(counting, _DISABLED, counting)
+    try:
+        yield
+    finally:
+        delattr(counting, _DISABLED)
 
 
 class _Kept:
