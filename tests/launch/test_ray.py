@@ -25,7 +25,7 @@ from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import Answer, start
-from tests.harness import eventually, parent_of, series_of
+from tests.harness import eventually, is_alive, parent_of, series_of
 
 STUDY = ("--variant", "a:effect=0", "--variant", "b:effect=0.1", "--base-run-name", "s", "--seeds", "3")
 RUNS = ("--steps", "330", "--checkpoint-every", "10", "--log-every", "1", "--jitter", "0.1")
@@ -173,6 +173,7 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
     os.kill(frozen, signal.SIGSTOP)
     [node] = [node for node in cluster.worker_nodes if raylet_of(node) in ancestors(lost)]
     cluster.remove_node(node, allow_graceful=False)
+    eventually(lambda: not is_alive(lost), timeout=60, what="the end of the run whose node is gone")
     gate.touch()
     _, err = second.communicate(timeout=120)
     assert second.returncode == 0, err
