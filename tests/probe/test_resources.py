@@ -72,13 +72,11 @@ def test_operations_that_are_counted_by_hand_are_those_that_torch_counts(
     assert trainable.flops_per_step() == counter.get_total_flops()
 
 
-def test_counting_does_not_load_the_compiler_and_leaves_torch_as_it_was() -> None:
+def test_counting_does_not_load_the_compiler() -> None:
     code = """
 import sys
-from torch.utils.flop_counter import FlopCounterMode
-from fairtrial.core.training import Watch
-from fairtrial.probe.resources import step_expense
 import torch
+from fairtrial.probe.resources import step_expense
 
 
 class One:
@@ -98,12 +96,7 @@ class One:
         pass
 
 
-counted = step_expense(One(), 1)["flops_per_step"]
-assert "torch._dynamo" not in sys.modules
-with FlopCounterMode(display=False) as usual:
-    One().step(1, Watch())
-assert "torch._dynamo" in sys.modules
-print(counted, usual.get_total_flops())
+print(step_expense(One(), 1)["flops_per_step"], "torch._dynamo" in sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.stdout == "128 128\n", done.stderr
+    assert done.stdout == "128 False\n", done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,13 @@ def test_every_driven_recipe_is_among_the_cases() -> None:
 @pytest.mark.parametrize("check", RECIPE_CHECKS, ids=lambda check: check.__name__)
 @pytest.mark.parametrize("name", CASES)
 def test_recipes_keep_their_contract(name: str, check: Callable[[RecipeCase], None], data_cache: Path) -> None:
+    check(case_of(name, data_cache))
+
+
+@cache
+def case_of(name: str, data_cache: Path) -> RecipeCase:
     word, options = CASES[name]
-    check(RecipeCase(word, options, data_cache))
+    return RecipeCase(word, options, data_cache)
 
 
 BROKEN = '''

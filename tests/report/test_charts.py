@@ -445,19 +445,29 @@ def test_an_absolute_threshold_is_in_the_unit_of_the_metric() -> None:
     assert "half-width, AUC of eval_accuracy" in text
 
 
+_last: list[Any] = [None, {}]
+
+
+def spec_of(chart: Any) -> Any:
+    """A chart as data. Altair takes a tenth of a second for that, so the last one is kept."""
+    if _last[0] is not chart:
+        _last[:] = chart, chart.to_dict()
+    return _last[1]
+
+
 def layers_of(chart: Any, mark: str) -> list[list[dict[str, Any]]]:
     """The rows of all layers with a mark, layer by layer."""
-    spec = chart.to_dict()
+    spec = spec_of(chart)
     found = [layer for layer in spec["layer"] if layer["mark"]["type"] == mark]
     return [json.loads(spec["datasets"][layer["data"]["name"]]) for layer in found]
 
 
 def domain(chart: Any, axis: str) -> list[float]:
-    return chart.to_dict()["layer"][0]["encoding"][axis]["scale"]["domain"]
+    return spec_of(chart)["layer"][0]["encoding"][axis]["scale"]["domain"]
 
 
 def ticks_of(chart: Any) -> list[float] | None:
-    return chart.to_dict()["layer"][0]["encoding"]["x"]["axis"].get("values")
+    return spec_of(chart)["layer"][0]["encoding"]["x"]["axis"].get("values")
 
 
 def place_of(chart: Any, word: str) -> dict[str, Any]:

@@ -16,7 +16,19 @@ from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.core.formats import CHART_SUFFIXES
 from fairtrial.report import charts
 from fairtrial.report.charts import style
-from tests.report.test_charts import INF, LONG, MAGIC, NAN, domain, layers_of, numbers, place_of, ticks_of, words
+from tests.report.test_charts import (
+    INF,
+    LONG,
+    MAGIC,
+    NAN,
+    domain,
+    layers_of,
+    numbers,
+    place_of,
+    spec_of,
+    ticks_of,
+    words,
+)
 
 WIDTH = style.WIDTH
 
@@ -65,13 +77,13 @@ def cloud(count: int, name: str = "lora-r{}") -> list[dict[str, Any]]:
 
 
 def is_log(chart: Any) -> bool:
-    return bool(chart.to_dict()["layer"][0]["encoding"]["x"]["scale"]["type"] == "log")
+    return bool(spec_of(chart)["layer"][0]["encoding"]["x"]["scale"]["type"] == "log")
 
 
 def places(chart: Any, rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
     """Where rows are drawn, in pixels from the left and from the top."""
     (left, right), (bottom, top) = domain(chart, "x"), domain(chart, "y")
-    height, scale = chart.to_dict()["height"], np.log if is_log(chart) else np.asarray
+    height, scale = spec_of(chart)["height"], np.log if is_log(chart) else np.asarray
     x, y = scale([row["x"] for row in rows]), np.array([row["y"] for row in rows])
     across = WIDTH * (x - scale(left)) / (scale(right) - scale(left))
     return list(zip(across.tolist(), (height * (top - y) / (top - bottom)).tolist(), strict=True))
@@ -79,7 +91,7 @@ def places(chart: Any, rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
 
 def boxes(chart: Any) -> list[tuple[float, float, float, float]]:
     """What all words in and beside the frame fill: left, top, right and bottom."""
-    aligns = [layer["mark"]["align"] for layer in chart.to_dict()["layer"] if layer["mark"]["type"] == "text"]
+    aligns = [layer["mark"]["align"] for layer in spec_of(chart)["layer"] if layer["mark"]["type"] == "text"]
     found = []
     for align, rows in zip(aligns, layers_of(chart, "text"), strict=True):
         for row, (x, y) in zip(rows, places(chart, rows), strict=True):

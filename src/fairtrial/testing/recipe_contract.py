@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class RecipeCase:
     @property
     def recipe(self) -> LoadedRecipe:
         return load_recipe(self.word)
+
+    @cached_property
+    def numbers(self) -> Series:
+        """What a run gives that nothing disturbs; trained once for all checks of this case."""
+        with self.store() as store:
+            return self.train(store)
 
     @contextmanager
     def store(self) -> Iterator[Store]:
@@ -128,17 +135,18 @@ def check_a_run_completes(case: RecipeCase) -> None:
 
 def check_the_seed_decides(case: RecipeCase) -> None:
     """The same seed gives the same numbers bit for bit, another seed gives others."""
-    with case.store() as one, case.store() as two:
-        first, same, other = case.train(one), case.train(two), case.train(two, seed=2)
-    assert first == same, "two runs with one seed differ"
-    assert first != other, "the seed reaches nothing"
+    with case.store() as store:
+        same, other = case.train(store), case.train(store, seed=2)
+    assert same == case.numbers, "two runs with one seed differ"
+    assert other != case.numbers, "the seed reaches nothing"
 
 
 def check_observers_change_nothing(case: RecipeCase) -> None:
     """Losses are bit-identical with any set of observers attached."""
     watcher = Watcher()
-    with case.store() as one, case.store() as two:
-        assert case.train(one) == case.train(two, observers=[watcher, Watcher()]), "an observer changed a number"
+    with case.store() as store:
+        watched = case.train(store, observers=[watcher, Watcher()])
+    assert watched == case.numbers, "an observer changed a number"
     assert any(text.startswith("start") for text in watcher.seen)
 
 
@@ -147,24 +155,22 @@ def check_resuming_is_exact(case: RecipeCase) -> None:
     options = case.recipe.options
     assert issubclass(options, LoopOptions)
     steps = parse_options(options, case.options, where=case.word).steps
-    with case.store() as whole:
-        expected = case.train(whole)
     for stop_at in {1, steps // 2, steps - 1} - {0}:
         with case.store() as store:
             case.train(store, stop_at=stop_at)
-            assert case.train(store) == expected, f"stopped after step {stop_at} and resumed, the numbers differ"
+            assert case.train(store) == case.numbers, f"stopped after step {stop_at} and resumed, the numbers differ"
 
 
 def check_global_generators_are_left_alone(case: RecipeCase) -> None:
     """Nothing relies on global random state, and nothing changes it."""
     import numpy
 
-    with case.store() as one, case.store() as two:
-        expected = case.train(one)
+    expected = case.numbers
+    with case.store() as store:
         random.seed(5)
         numpy.random.seed(5)
         before = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
-        assert case.train(two) == expected, "a global generator reaches the training"
+        assert case.train(store) == expected, "a global generator reaches the training"
         after = random.getstate(), numpy.random.get_state()[1].tolist()  # type: ignore[index]
         assert before == after, "a global generator was moved"
 
