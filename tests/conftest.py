@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import signal
@@ -31,6 +32,14 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 if not os.environ.get("HYPOTHESIS_EXPLORE"):
     settings.load_profile("fixed")
 
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What the modules of all tests brought in stays: nobody has to look through it for garbage again and again."""
+    gc.freeze()
+    gc.enable()
+
 
 @dataclass
 class Answer:
@@ -51,11 +60,11 @@ def _own_surroundings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setenv("FAIRTRIAL_STORE", str(tmp_path / "store"))
     monkeypatch.delenv("FAIRTRIAL_RUN_DIR", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "fsync", _do_not_wait_for_the_disk)
+    monkeypatch.setattr(os, "fsync", do_not_wait_for_the_disk)
     yield
 
 
-def _do_not_wait_for_the_disk(descriptor: int) -> None:
+def do_not_wait_for_the_disk(descriptor: int) -> None:
     """No test cuts the power, so none can tell; a file that is not open is still an error.
 
     Processes that a test launches wait as they do for a person.

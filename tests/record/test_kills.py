@@ -22,7 +22,7 @@ from fairtrial.record.metadata import load_run
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.conftest import link_data
-from tests.harness import CountCalls, KillAt, forked, kill_after, make, request_for, series_of, wait
+from tests.harness import CountCalls, KillAt, forked, in_small_process, kill_after, make, request_for, series_of, wait
 
 # Every training step is logged and much is saved, so that a kill always falls near something that matters.
 FAKE = {"steps": 9, "eval_every": 3, "log_every": 1, "checkpoint_every": 4, "jitter": 0.1}
@@ -115,6 +115,10 @@ def killed_at(request: Request, number: int, *, after: bool) -> None:
 @pytest.mark.parametrize(("after", "keep_best"), [(False, 2), (True, 1), (True, 2)])
 def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool, keep_best: int) -> None:
     """Not a sample: each write, fsync, rename and link that a run makes is its last one once."""
+    in_small_process(kill_at_every_write, tmp_path, after, keep_best)
+
+
+def kill_at_every_write(tmp_path: Path, after: bool, keep_best: int) -> None:
     options = {**FAKE, "keep_best": keep_best}
     reference = Store(tmp_path / "reference")
     make(reference, "fake", **options)
