@@ -87,7 +87,7 @@ def words_tokenizer(vocabulary: int) -> Any:
 def _timer() -> Any:
     from transformers import TrainerCallback
 
-    class Timer(TrainerCallback):
+    class Timer(TrainerCallback):  # type: ignore[misc]
         def __init__(self) -> None:
             self.spent: list[float] = []
             self._start = 0.0

@@ -13,8 +13,8 @@ from fairtrial.core.errors import UserError
 def quiet() -> None:
     from transformers.utils import logging
 
-    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
 
 
 def model_folder_or(built_in: str) -> Callable[[str], str]:

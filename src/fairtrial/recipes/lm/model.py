@@ -36,7 +36,7 @@ def tiny_model(vocabulary: int, seed: int, *, method: str = "full", rank: int = 
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = LlamaForCausalLM(config)  # type: ignore[no-untyped-call]
+        module = LlamaForCausalLM(config)
     return blueprint_of(module, method=method, rank=rank, lora_seed=lora_seed)
 
 
@@ -112,7 +112,7 @@ def _low_rank(
         found: Any = layer
         initial[adapter.down] = _plain(found.lora_A["default"].weight)
         initial[adapter.up] = _plain(found.lora_B["default"].weight)
-    told: dict[str, Any] = config.to_dict()  # type: ignore[no-untyped-call]
+    told: dict[str, Any] = config.to_dict()
     return adapters, initial, _as_json({**told, "base_model_name_or_path": name, "inference_mode": True})
 
 
@@ -175,6 +175,6 @@ def make_transformer(config: Mapping[str, Any]) -> nn.Module:
     named = dict(config)
     with torch.random.fork_rng(devices=[]):
         made = AutoConfig.for_model(named.pop("model_type"), **named)
-        module = AutoModelForCausalLM.from_config(made)  # type: ignore[no-untyped-call]
+        module = AutoModelForCausalLM.from_config(made)
     found: nn.Module = module.eval()
     return found
