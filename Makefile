@@ -13,7 +13,7 @@ SKY_STAMP := $(SKY)/.installed
 CRATE := .venv-crate
 CRATE_STAMP := $(CRATE)/.installed
 
-.PHONY: setup demo test lint evidence benchmarks benchmarks-smoke golden sky docs clean
+.PHONY: setup demo test test-launchers test-others lint evidence benchmarks benchmarks-smoke golden sky docs clean
 
 setup: $(STAMP)
 
@@ -56,8 +56,15 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(STAMP) lint
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+# Tests of launchers wait more than they compute: beside the others they take hardly any time of their own.
+test: $(STAMP)
+	$(MAKE) --no-print-directory --jobs=3 --output-sync=line --keep-going lint test-launchers test-others
+
+test-launchers: $(STAMP)
+	$(BIN)/python -m pytest tests/launch
+
+test-others: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore tests/launch
 
 evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
