@@ -13,7 +13,7 @@ SKY_STAMP := $(SKY)/.installed
 CRATE := .venv-crate
 CRATE_STAMP := $(CRATE)/.installed
 
-.PHONY: setup demo test test-waiting test-others lint evidence benchmarks benchmarks-smoke golden sky docs clean
+.PHONY: setup demo test test-launchers test-others lint evidence benchmarks benchmarks-smoke golden sky docs clean
 
 setup: $(STAMP)
 
@@ -56,18 +56,16 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# These wait for other processes more than they compute: beside the others they take hardly any time of their own.
-WAITING := tests/launch tests/api/test_watch.py $(addprefix tests/record/test_,shared_store.py claims.py delivery.py)
-
+# Tests of launchers wait more than they compute: beside the others they take hardly any time of their own.
 test: $(STAMP)
-	$(MAKE) --no-print-directory --jobs=3 --keep-going lint test-waiting test-others
+	$(MAKE) --no-print-directory --jobs=3 --keep-going lint test-launchers test-others
 
 # What this one says comes in one piece, when it is done; the others show how far they are.
-test-waiting: $(STAMP)
-	@said=$$(mktemp); $(BIN)/python -m pytest $(WAITING) > $$said 2>&1; code=$$?; cat $$said; rm $$said; exit $$code
+test-launchers: $(STAMP)
+	@said=$$(mktemp); $(BIN)/python -m pytest tests/launch > $$said 2>&1; code=$$?; cat $$said; rm $$said; exit $$code
 
 test-others: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist worksteal $(addprefix --ignore=,$(WAITING))
+	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/launch
 
 evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
