@@ -13,8 +13,11 @@ from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
 from fairtrial.core.scores import BenchmarkSettings
 from fairtrial.core.specs import MOST_SEED, seed_list
+from fairtrial.core.untrusted import parse_json, read_file
 
 DEFAULT_SEEDS = 15
+LARGEST_YAML_BYTES = 1 << 20
+"""PyYAML reads some 200 kB in a second; no study, price list or configuration comes near this size."""
 
 
 def _one_variant() -> dict[str, dict[str, Any]]:
@@ -163,30 +166,26 @@ def parse_mapping(text: str, path: Path) -> dict[str, Any]:
 def read_data(path: Path, hint: str) -> Any:
     """What a YAML or JSON file holds, or one sentence on why it cannot be read."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = read_file(path, most=LARGEST_YAML_BYTES, hint=hint).decode()
     except FileNotFoundError:
         raise UserError(f"no file {path}", hint=hint) from None
-    except (IsADirectoryError, PermissionError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise UserError(f"cannot read {path}: {error}") from None
     return parse_data(text, path)
 
 
 def parse_data(text: str, path: Path) -> Any:
     """The values that a text spells, as YAML or JSON by the suffix of its name."""
-    import json
-
     import yaml
 
-    from fairtrial.plan.yaml_values import PlainLoader
+    from fairtrial.core.yaml_values import load_yaml
 
+    if path.suffix.lower() == ".json":
+        return parse_json(text.encode(), where=str(path), hint=None, error=UserError)
     try:
-        if path.suffix.lower() == ".json":
-            return json.loads(text)
-        return yaml.load(text, PlainLoader)  # noqa: S506 — a SafeLoader that knows fewer tricks
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path} is not valid JSON at line {error.lineno}, column {error.colno}: {error.msg}") from None
+        return load_yaml(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or "not readable"
+        problem = getattr(error, "problem", None) or str(error) or "not readable"
         raise UserError(f"{path} is not valid YAML{place}: {problem}") from None
