@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 from fairtrial.core.places import store_address
@@ -79,7 +80,8 @@ class Output:
 
     def _give_text(self, show: Callable[[Console], None]) -> None:
         if self.path is None:
-            show(self.console())
+            with reader_may_leave():
+                show(self.console())
             return
         from rich.console import Console
 
@@ -89,7 +91,8 @@ class Output:
 
     def _write(self, text: str) -> None:
         if self.path is None:
-            click.echo(text, nl=False)
+            with reader_may_leave():
+                click.echo(text, nl=False)
             return
         with self._open() as file:
             file.write(text)
