@@ -43,12 +43,12 @@ class Output:
         return sys.stderr.isatty() and not self.quiet
 
     def console(self, *, err: bool = False) -> Console:
-        from rich.console import Console
+        from fairtrial.cli._console import ResultConsole
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
         # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
-        return Console(
+        return ResultConsole(
             file=stream, no_color=None if self.color else True, highlight=False, width=width,
             soft_wrap=not stream.isatty(),
         )  # fmt: skip
