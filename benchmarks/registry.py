@@ -16,6 +16,7 @@ from benchmarks import (
     cluster_skypilot,
     cluster_slurm,
     comparing,
+    defects,
     kill_lines,
     lab,
     language,
@@ -23,6 +24,7 @@ from benchmarks import (
     listing,
     logging_calls,
     memory,
+    mutations,
     playing,
     reinforcement,
     resampling,
@@ -71,4 +73,6 @@ BENCHMARKS = {
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
+    "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
+    "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
 }
