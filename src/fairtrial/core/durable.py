@@ -28,10 +28,10 @@ def sync_path(path: Path) -> None:
         os.close(descriptor)
 
 
-def make_folder(path: Path) -> None:
+def make_folder(path: Path, mode: int = 0o777) -> None:
     """Make a folder and those above it. The names of all that are new are on the disk when this returns."""
     missing = list(_missing(path))
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode, parents=True, exist_ok=True)
     for folder in missing:
         sync_path(folder.parent)
 
