@@ -6,6 +6,7 @@ work as a person would, by the same commands, and compares the outcome with that
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import tempfile
@@ -70,15 +71,11 @@ def recorded(name: str) -> Recording:
         return recording
 
 
-def campaign(
-    name: str, *, samples: int, stride: int = 1, seed: int = 1, most: int | None = None, skip: int = 1
-) -> Tally:
-    """Make crash states of a workload real, one after the other, and check each. `skip`: only every so-many-th."""
+def campaign(name: str, *, samples: int, stride: int = 1, seed: int = 1, most_wrong: int = 1000) -> Tally:
+    """Make crash states of a workload real, one after the other, and check each."""
     tally = Tally()
-    for number, state in enumerate(crash_states(recorded(name), samples=samples, seed=seed, stride=stride)):
-        if number % skip:
-            continue
-        if most is not None and tally.states >= most:
+    for state in crash_states(recorded(name), samples=samples, seed=seed, stride=stride):
+        if len(tally.wrong) >= most_wrong:
             break
         tally.states += 1
         tally.told += bool(state.told)
@@ -138,7 +135,7 @@ def accuracy(step: int) -> float:
     return {3: 0.5, 5: 0.4, 6: 0.7, 9: 0.6}.get(step, 0.01 * step)
 
 
-def train(recorder: Recorder, tell: Tell, *, until: int = STEPS) -> None:
+def train(recorder: Recorder, tell: Tell, *, until: int = STEPS, save_last: bool = True) -> None:
     saved = recorder.resume()
     if saved is not None:
         tell("resumed", saved.step)
@@ -149,7 +146,7 @@ def train(recorder: Recorder, tell: Tell, *, until: int = STEPS) -> None:
         recorder.log(step, loss=sum(weight), other=weight[0])
         if step % 3 == 0 and recorder.evaluated(step, {"accuracy": accuracy(step)}, {"weight": weight}):
             tell("best", step)
-        if step % 2 == 0:
+        if step % 2 == 0 and (save_last or step < until):
             recorder.save(step, {"weight": weight})
             tell("saved", step)
 
@@ -162,6 +159,28 @@ def make_run(root: Path, tell: Tell) -> None:
     train(recorder, tell, until=5)
     recorder.close()
     finish_run(root, tell)
+
+
+def return_to_best(root: Path, tell: Tell) -> None:
+    """The first attempt has a new best after its last checkpoint; the second one goes back to the best before."""
+    Store(root / "store").check_writable()
+    recorder = begun(run_paths(root))
+    train(recorder, tell, until=6, save_last=False)
+    recorder.close()
+    finish_run(root, tell)
+
+
+def run_with_copies(root: Path, tell: Tell) -> None:
+    """The same on a file system without hard links."""
+    link, os.link = os.link, _no_links
+    try:
+        make_run(root, tell)
+    finally:
+        os.link = link
+
+
+def _no_links(*_: Any, **__: Any) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def finish_run(root: Path, tell: Tell = lambda *_: None, *, over: int | None = None) -> None:
@@ -199,7 +218,8 @@ def undisturbed() -> tuple[Any, ...]:
 def check_run(root: Path, told: Told) -> None:
     paths = run_paths(root)
     run = load_run(paths)
-    saved, best = last_of(told, "saved"), last_of(told, "best")
+    resumed = max((at for at, what in enumerate(told) if what[0] == "begun"), default=0)
+    saved, best = last_of(told, "saved"), last_of(told[resumed:], "best")
     if run is not None and run.status is Status.COMPLETED:
         assert outcome_of(root) == undisturbed(), "the run says it is completed, with other results"
     assert not last_of(told, "ended") or (run is not None and run.status is Status.COMPLETED), "the end is lost"
@@ -509,6 +529,8 @@ def check_shared_run(root: Path, told: Told) -> None:
 WORKLOADS = {
     "run": Workload(make_run, check_run),
     "take-over": Workload(take_over, check_run),
+    "return to an earlier best": Workload(return_to_best, check_run),
+    "run without hard links": Workload(run_with_copies, check_run),
     "cache": Workload(fill_cache, check_cache),
     "cache of an earlier version": Workload(upgrade_cache, check_cache, earlier_cache),
     "damaged cache": Workload(upgrade_cache, check_replaced_cache, damaged_cache),

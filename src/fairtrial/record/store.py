@@ -82,14 +82,14 @@ class Store:
             from fairtrial.record.sharing import reach
 
             reach(self, writing=True)
-        probe = self.root / f".probe-{os.getpid()}"
         with store_errors(self.root):
             if self.root.exists() and not self.root.is_dir():
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
             new = not self.root.exists()
             make_folder(self.root)
-            probe.write_bytes(b"writable")
-            probe.unlink()
+            from fairtrial.record.file_systems import check_file_system  # not for those who only list runs
+
+            check_file_system(self.root)
             if new:  # results are not changes to the code: they must not make the working tree dirty
                 (self.root / ".gitignore").write_text("*\n")
 
