@@ -26,6 +26,7 @@ from benchmarks import (
     memory,
     mutations,
     playing,
+    power_loss,
     reinforcement,
     resampling,
     shared_store,
@@ -75,4 +76,5 @@ BENCHMARKS = {
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
     "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
     "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
+    "power_loss": Benchmark(power_loss.TITLE, power_loss.measure, step=10, slow=True),
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from fairtrial.core.durable import sync_path
 from fairtrial.record.series import drop_torn_line
 from fairtrial.record.store import Store
 
@@ -52,12 +53,15 @@ def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
         return True
     line = orjson.dumps({"time": time.time(), **row}, option=orjson.OPT_APPEND_NEWLINE)
     try:
-        drop_torn_line(store.paths.looks(study))
-        target = os.open(store.paths.looks(study), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        path = store.paths.looks(study)
+        drop_torn_line(path)
+        target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(target, line)
+            os.fsync(target)
         finally:
             os.close(target)
+        sync_path(path.parent)
     except OSError:
         return False
     return True
