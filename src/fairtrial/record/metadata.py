@@ -251,7 +251,7 @@ def why_misplaced(metadata: Mapping[str, Any], study: str, run: str) -> str | No
     named = metadata["run_id"]
     archived = run.startswith(f"{named}.") and parts_of_run_id(run) is None  # its name, and when it was put away
     if (named != run and not archived) or metadata["study"] != study:
-        return f"describes the run {metadata['study']}/{named}, but its folder is {study}/{run}"
+        return f"does not belong here: {study}/{run} holds the run {metadata['study']}/{named}"
     own = run_id(metadata["variant"], metadata["seed"], metadata["attempt"])
     return None if named == own else f"names the run {named}, but its variant, seed and attempt are those of {own}"
 
