@@ -23,6 +23,7 @@ from fairtrial.core.errors import (
     Interrupted,
     InvalidOptions,
     StoreError,
+    UserError,
 )
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
@@ -290,6 +291,7 @@ class _Attempt:
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
         options = parse_options(recipe.options, spec.options, where=spec.name)
         data = recipe.data(options, store.cache)
+        _check_data(spec, data)
         metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
         metadata.update(judgement(recipe, options))
         recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)
@@ -304,6 +306,16 @@ class _Attempt:
             delivery.add(recorder, receiver)
             self._leaving.callback(delivery.settle)
         return _Work(spec, recipe, options, setting, recorder, watch, teller, self._leaving)
+
+
+def _check_data(spec: RunSpec, data: Dataset | None) -> None:
+    """A run states the hash of what it reads: data that were made anew since it was planned may have another one."""
+    planned, found = spec.data.get("sha256"), data.sha256 if data else None
+    if planned is not None and planned != found:
+        raise UserError(
+            f"{spec.name} was planned with other data ({planned[:12]}) than this store gives now ({str(found)[:12]})",
+            hint="Give the command again: it plans with the data as they are now.",
+        )
 
 
 class _Teller:

@@ -42,7 +42,7 @@ def calibration(store: Store, device: str, threads: int, cpu: str | None = None,
             raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
         return {"calibration": vars(recalibrated(device, threads))}
 
-    entry = store.cache.entry("calibration", {"name": name, "threads": threads, "version": 2}, make)
+    entry = store.cache.entry("calibration", {"name": name, "threads": threads, "version": 2}, make, lambda *_: True)
     return Calibration(**entry.manifest["calibration"])
 
 

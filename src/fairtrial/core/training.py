@@ -267,11 +267,19 @@ class Dataset:
         return {"name": self.name, "sha256": self.sha256}
 
 
+MakeEntry = Callable[[Path], Mapping[str, Any]]
+CheckEntry = Callable[[Path, Mapping[str, Any]], bool]
+
+
 class Cache(Protocol):
     """Things made once per store and known by a key that describes how they are made."""
 
-    def entry(self, kind: str, key: Mapping[str, Any], make: Callable[[Path], Mapping[str, Any]]) -> CacheEntry:
-        """The entry for `key`, made by `make(folder) -> manifest` if it is not there; never made twice."""
+    def entry(self, kind: str, key: Mapping[str, Any], make: MakeEntry, check: CheckEntry = ...) -> CacheEntry:
+        """The entry for `key`, made by `make(folder) -> manifest` if it is not there; never made twice.
+
+        Its files are checked against the hashes in its manifest. `check(folder, manifest)` says whether an entry of
+        an earlier version, whose manifest has none, is as it was made; without it such an entry is made again.
+        """
         ...
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 
 _HINTS = {
@@ -57,13 +59,13 @@ def replace_file(path: Path, write: Callable[[Path], None], *, sync: Sync = Sync
         try:
             write(temporary)
             if sync is not Sync.NOTHING:
-                _sync(temporary)
+                sync_path(temporary)
             os.replace(temporary, path)  # noqa: PTH105 — tests interpose on os.replace
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
         if sync is Sync.FOLDER:
-            _sync(path.parent)
+            sync_path(path.parent)
 
 
 def replace_bytes(path: Path, content: bytes, *, sync: Sync = Sync.FOLDER) -> None:
@@ -71,23 +73,36 @@ def replace_bytes(path: Path, content: bytes, *, sync: Sync = Sync.FOLDER) -> No
 
 
 def link_file(source: Path, path: Path) -> None:
-    """Make `path` another name of `source`, replacing what was there in one step."""
+    """Make `path` another name of `source`, or a copy where there are no hard links, in one step.
+
+    `source` must be synced already.
+    """
     temporary = beside(path)
     with store_errors(path):
-        temporary.unlink(missing_ok=True)
-        os.link(source, temporary)
-        os.replace(temporary, path)  # noqa: PTH105
-        temporary.unlink(missing_ok=True)  # two names of one file are not renamed onto each other
-        _sync(path.parent)
+        try:
+            if not link_or_copy(source, temporary):
+                sync_path(temporary)
+            os.replace(temporary, path)  # noqa: PTH105
+        finally:
+            temporary.unlink(missing_ok=True)  # two names of one file are not renamed onto each other
+        sync_path(path.parent)
+
+
+_NO_LINKS = {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL}
+"""How file systems say that they have no hard links, or no more of them for this file."""
+
+
+def link_or_copy(source: Path, path: Path) -> bool:
+    """Give a file a second name; where that is impossible, copy it. Returns whether it is a second name."""
+    try:
+        os.link(source, path)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, path)
+        return False
+    return True
 
 
 def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

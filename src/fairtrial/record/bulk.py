@@ -124,7 +124,7 @@ def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]
     batch = pyarrow.RecordBatch.from_arrays(columns, names=["step", "value"]).replace_schema_metadata(header)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, lambda target: _write(batch, target), sync=Sync.NOTHING)
+        replace_file(path, lambda target: _write(batch, target), sync=Sync.FILE)
     except (FairtrialError, OSError):
         return
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.canonical import file_hash
+from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import StoreError, UserError
 from fairtrial.record.atomic import replace_file, store_errors
 
@@ -38,7 +39,7 @@ def write_checkpoint(path: Path, step: int, state: Mapping[str, Any], **details:
         digest = file_hash(temporary)
 
     with store_errors(path):
-        path.parent.mkdir(exist_ok=True)
+        make_folder(path.parent)
     replace_file(path, write)
     return digest
 

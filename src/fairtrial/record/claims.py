@@ -21,6 +21,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.record.atomic import beside, store_errors
@@ -166,6 +167,7 @@ def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.pwrite(descriptor, f"{token}\n".encode(), 0)
+            os.fsync(descriptor)  # without its content the next claim would have a number that was given before
             os.replace(fresh, paths.lock)  # noqa: PTH105
         except BaseException:
             os.close(descriptor)
@@ -178,6 +180,7 @@ def _give_new_file(path: Path) -> None:
     copy = beside(path)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
+        sync_path(copy)  # what a checkpoint builds on was synced before, and must stay so
         os.replace(copy, path)  # noqa: PTH105
 
 

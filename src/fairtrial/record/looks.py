@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.series import drop_torn_line
@@ -100,13 +101,16 @@ def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
         return True
     line = orjson.dumps({"time": time.time(), **row}, option=orjson.OPT_APPEND_NEWLINE)
     try:
+        path = store.paths.looks(study)
         damaged = why_looks_damaged(store, study)
-        drop_torn_line(store.paths.looks(study))
-        target = os.open(store.paths.looks(study), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        drop_torn_line(path)
+        target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(target, line)
+            os.fsync(target)
         finally:
             os.close(target)
+        sync_path(path.parent)
         if not damaged:  # a seal of what is left would hide what was lost
             _seal_looks(store, study)
     except (OSError, StoreError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from fairtrial.core.canonical import file_hash
+from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
 from fairtrial.record.atomic import Sync, replace_bytes, replace_file, store_errors
@@ -217,6 +219,7 @@ class Pull:
         token = self.stand.manifest.token
         for name, length in self.stand.manifest.appended.items():
             path = self.paths.root / name
+            set_lost_tail_aside(path)
             have = path.stat().st_size if self._same and path.exists() else 0
             have = have if have <= length else 0
             folder = self.names.segment(token, name, 0).rpartition("/")[0]
@@ -250,7 +253,7 @@ class Pull:
         size = self._bring_large(remote)
         for name, (there, tag, _) in self.files.items():
             if there in contents and name != self.paths.metadata.name:
-                replace_bytes(self.paths.root / name, contents[there], sync=Sync.NOTHING)
+                replace_bytes(self.paths.root / name, contents[there], sync=Sync.FILE)
                 self._tags[name] = tag
         for name, growth in self._segments.items():
             self._append(name, growth, grown[name])
@@ -261,6 +264,9 @@ class Pull:
         facts = self.stand.manifest.files if self.stand.manifest else {}
         absent = {name: facts.get(name, {}) for name in self.files if not (self.paths.root / name).is_file()}
         source = self.stand.source or ""
+        for folder in {self.paths.root, *((self.paths.root / name).parent for name in self.files if "/" in name)}:
+            if folder.is_dir():
+                sync_path(folder)  # what the note below says is here is not brought again
         write_tracking(self.paths, replace(
             known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent
         ))  # fmt: skip
@@ -274,7 +280,7 @@ class Pull:
             path = self.paths.root / name
             with store_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda temporary, there=there: remote.download(there, temporary), sync=Sync.NOTHING)  # type: ignore[misc]
+            replace_file(path, lambda temporary, there=there: remote.download(there, temporary), sync=Sync.FILE)  # type: ignore[misc]
             if self.stand.manifest and file_hash(path) != tag:
                 path.unlink()
                 raise StoreError(f"{there} in {remote.url} is damaged", hint="The run can be made again: --replace.")
@@ -287,10 +293,12 @@ class Pull:
         if not growth.length and not self._same:
             path.unlink(missing_ok=True)
         elif growth.have == 0 and growth.length:
-            replace_bytes(path, added, sync=Sync.NOTHING)
+            replace_bytes(path, added, sync=Sync.FILE)
         elif added:
             with store_errors(path), path.open("ab") as file:
                 file.write(added)
+                file.flush()
+                os.fsync(file.fileno())
 
     def _remove_others(self) -> None:
         """Files that belong to an earlier state of the run, which the shared store has given up."""
@@ -307,9 +315,9 @@ class Pull:
         if self.stand.manifest:
             text = self.stand.manifest.metadata.encode()
             if not self.paths.metadata.exists() or self.paths.metadata.read_bytes() != text:
-                replace_bytes(self.paths.metadata, text, sync=Sync.NOTHING)
+                replace_bytes(self.paths.metadata, text, sync=Sync.FILE)
         elif name in self.files and (there := self.files[name][0]) in contents:
-            replace_bytes(self.paths.metadata, contents[there], sync=Sync.NOTHING)
+            replace_bytes(self.paths.metadata, contents[there], sync=Sync.FILE)
             self._tags[name] = self.files[name][1]
 
 

@@ -21,6 +21,7 @@ import orjson
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC
+from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
@@ -55,6 +56,8 @@ class Recorder:
         self._clock = clock
         self._pid = os.getpid()
         self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
+        for path in (paths.metrics, paths.events):
+            set_lost_tail_aside(path)
         self._torn = drop_torn_line(paths.metrics) | drop_torn_line(paths.events)
         with store_errors(paths.root):
             self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
@@ -73,7 +76,9 @@ class Recorder:
             if metadata["best_checkpoint_step"] is None:
                 paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
-        write_metadata(paths, metadata)
+        write_metadata(paths, metadata, sync=Sync.FOLDER)  # with it the names of the lock and of the lines
+        for folder in (paths.root.parent, paths.root.parent.parent):
+            sync_path(folder)  # the names of the run and of its study
         recorder.event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
         if recorder._torn:
             recorder.event("torn_line_dropped")
@@ -235,6 +240,8 @@ class Recorder:
         With `hold` it is kept until `close`, for what can only be said about a run that has ended.
         """
         self.event("run_ended", status=status.value, reason=reason)
+        os.fsync(self._metrics_file)  # a run that has ended is never made again: nothing of it may be missing
+        os.fsync(self._events_file)
         final = write_columns(self.paths)
         chosen = self.metadata["best_metric_name"]
         if chosen is not None and chosen not in final and final and status is Status.COMPLETED:
@@ -304,11 +311,12 @@ class Recorder:
             "best_checkpoint_path": str(self.paths.best.relative_to(self.paths.root)),
             "best_checkpoint_sha256": sha256,
         }
-        self.update(best_pending=best)
+        self.update(sync=Sync.FOLDER, best_pending=best)
         self._fence.check()
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
-        self.update(sync=Sync.FOLDER, **best, best_pending=None)
+            sync_path(self.paths.checkpoints)  # before the metadata say that it is there
+        self.update(**best, best_pending=None)  # where this is lost, the hash of the announced one tells
         self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     @property
@@ -353,7 +361,7 @@ class Recorder:
         if not best or not held.exists() or file_hash(held) != best["best_checkpoint_sha256"]:
             self._forget_best()
             return
-        self.update(best_pending=best)
+        self.update(sync=Sync.FOLDER, best_pending=best)
         link_file(held, self.paths.best)
         self.update(**best, best_pending=None)
 

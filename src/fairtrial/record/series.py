@@ -76,6 +76,7 @@ def drop_torn_line(path: Path) -> bool:
         if whole == len(content):
             return False
         file.truncate(whole)
+        os.fsync(file.fileno())
     return True
 
 
@@ -142,7 +143,7 @@ def write_columns(paths: RunPaths) -> dict[str, float]:
     columns = [metric, _numbers(pyarrow.int64(), steps), _numbers(pyarrow.float64(), values)]
     made_of = {LINES_BYTES: str(paths.metrics.stat().st_size).encode()} if found else None
     table = pyarrow.Table.from_arrays(columns, names=["metric", "step", "value"]).replace_schema_metadata(made_of)
-    replace_file(paths.columns, lambda path: _write_table(table, path), sync=Sync.NOTHING)
+    replace_file(paths.columns, lambda path: _write_table(table, path), sync=Sync.FILE)
     return _last_values(found)
 
 

@@ -80,7 +80,7 @@ def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
     if mirror != known:
         with store_errors(store.root):
             store.root.mkdir(parents=True, exist_ok=True)
-        replace_bytes(store.paths.mirror, orjson.dumps(mirror.__dict__), sync=Sync.NOTHING)
+        replace_bytes(store.paths.mirror, orjson.dumps(mirror.__dict__))
     return remote, mirror
 
 
@@ -415,7 +415,7 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Iterable[str]
     if not path.exists() or path.read_bytes() != content:
         with store_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(path, content, sync=Sync.NOTHING)
+        replace_bytes(path, content, sync=Sync.FILE)
 
 
 def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

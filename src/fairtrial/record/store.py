@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import StoreError, UserError, nearest
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.places import Place, is_url, mirror_folder, store_address
@@ -86,7 +87,7 @@ class Store:
             if self.root.exists() and not self.root.is_dir():
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
             new = not self.root.exists()
-            self.root.mkdir(parents=True, exist_ok=True)
+            make_folder(self.root)
             probe.write_bytes(b"writable")
             probe.unlink()
             if new:  # results are not changes to the code: they must not make the working tree dirty

@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.untrusted import parse_json_fast, read_file
@@ -23,7 +24,7 @@ def save_plan(store: Store, plan: Mapping[str, Any]) -> None:
     """Write the plan down; seeds and variants of earlier launches under this name are kept in it."""
     path = store.paths.study_plan(plan["study"])
     with store_errors(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         lock = path.with_name(".plan.lock").open("w")
     with lock:  # two launchers may extend one study at the same moment
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -54,7 +54,9 @@ def write_tracking(paths: RunPaths, tracking: Tracking) -> None:
     if read_tracking(paths) != tracking:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
-        replace_bytes(paths.tracking, orjson.dumps(asdict(tracking)), sync=Sync.NOTHING)
+        # Of a run of others it is found out again. That something of this machine is not there yet, nobody else knows.
+        sync = Sync.FILE if tracking.mine else Sync.NOTHING
+        replace_bytes(paths.tracking, orjson.dumps(asdict(tracking)), sync=sync)
 
 
 def is_made_elsewhere(paths: RunPaths) -> bool:

@@ -25,6 +25,7 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
 from fairtrial.core.runs import Status
+from fairtrial.record.atomic import link_or_copy
 from fairtrial.record.leases import Lease
 from fairtrial.record.remote import Remote, Unreachable
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
@@ -189,7 +190,7 @@ class Shipment:
                 continue
             staged = self.paths.root / f".upload-{os.getpid()}.tmp"
             staged.unlink(missing_ok=True)
-            os.link(self.paths.root / name, staged)  # what is replaced meanwhile stays what was hashed
+            link_or_copy(self.paths.root / name, staged)  # what is replaced meanwhile stays what was hashed
             try:
                 if file_hash(staged) != facts["sha256"]:
                     raise FileNotFoundError(name)

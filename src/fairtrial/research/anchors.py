@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.research.ledger import Entry
@@ -61,6 +63,9 @@ def make_file(folder: RegistrationPaths, sha256: str) -> str:
     path = folder.anchor(sha256)
     with path.open("x") as file:
         file.write(anchor_text(sha256))
+        file.flush()
+        os.fsync(file.fileno())
+    sync_path(path.parent)
     return path.name
 
 

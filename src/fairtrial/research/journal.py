@@ -14,6 +14,7 @@ from typing import Any
 
 import orjson
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
 
@@ -71,11 +72,16 @@ def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
 def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
     """One write per line, so that two commands at the same moment do not mix theirs."""
     line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
-    target = os.open(project.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    target = os.open(project.journal, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(target, line)
+        size = os.fstat(target).st_size
+        torn = size > 0 and os.pread(target, 1, size - 1) != b"\n"  # by a power cut: it must not take this line along
+        os.write(target, b"\n" + line if torn else line)
+        os.fsync(target)
     finally:
         os.close(target)
+    if not size:
+        sync_path(project.journal.parent)
 
 
 def read_journal(path: Path) -> list[dict[str, Any]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import public_key, signing_key
 from fairtrial.core.registry import require_packages
@@ -47,6 +48,8 @@ def load_signer(path: Path | None = None) -> Signer:
             f"{path} is a name for a public key",
             hint="Name the private one with $FAIRTRIAL_KEY; it is made if missing.",
         )
+    if path.is_file() and not path.read_bytes().strip(b"\0"):  # a power cut came before the key was written
+        path.unlink()
     if not path.exists():
         _make_key(path)
     if path.stat().st_mode & OTHERS:
@@ -68,11 +71,14 @@ def _make_key(path: Path) -> None:
     content = private.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path.parent, mode=0o700)
     target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(target, "wb") as file:
         file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
     public_key(path).write_text(private.public_key().public_bytes_raw().hex() + "\n")
+    sync_path(path.parent)  # a signature by a key that is lost could never be made again
 
 
 def read_trusted(given: Trust) -> frozenset[str] | None:

@@ -14,9 +14,10 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from fairtrial.core.canonical import canonical_json
+from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.research.ed25519 import is_signed
@@ -132,10 +133,25 @@ def _signed_part(row: Mapping[str, Any]) -> bytes:
 @contextmanager
 def held(paths: RegistrationPaths) -> Iterator[None]:
     """Only one process at a time adds to a ledger."""
-    paths.root.mkdir(parents=True, exist_ok=True)
+    make_folder(paths.root)
     with paths.ledger.open("ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        _drop_unfinished(paths, lock)
         yield
+
+
+def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
+    """Cut off a last line that a kill or a power cut left without its end or its content: nobody was told of it.
+
+    A line that is whole stays, whatever it says. One with zero bytes is not whole: no line was ever written with them.
+    """
+    content = paths.ledger.read_bytes()
+    whole = content.rfind(b"\n") + 1
+    last = content.rfind(b"\n", 0, max(0, whole - 1)) + 1
+    end = last if b"\0" in content[last:whole] else whole
+    if end < len(content):
+        os.ftruncate(ledger.fileno(), end)
+        os.fsync(ledger.fileno())
 
 
 def append(

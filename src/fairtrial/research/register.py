@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.research import ledger
@@ -86,6 +87,7 @@ def _write_once(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+    sync_path(path.parent)  # before the ledger lists it; with it the name of the ledger
 
 
 def _anchor(project: ProjectPaths, sha256: str, how: str, signer: Signer) -> dict[str, str]:

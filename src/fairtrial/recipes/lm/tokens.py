@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,8 +91,13 @@ class Tokenizer:
 def tokenizer_file(cache: Cache) -> Path:
     """The small vocabulary, made now if this store does not have it."""
     key = {"name": "orders", "version": VERSION, "vocabulary": VOCABULARY, "games": GAMES_READ}
-    entry = cache.entry("tokenizer", key, make_vocabulary)
+    entry = cache.entry("tokenizer", key, make_vocabulary, _has_recorded_vocabulary)
     return entry.folder / FILE
+
+
+def _has_recorded_vocabulary(folder: Path, manifest: Mapping[str, Any]) -> bool:
+    path = folder / FILE
+    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == manifest.get("sha256")
 
 
 def make_vocabulary(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,69 @@
+"""After a power cut, what somebody was told is there, nothing loads wrong, and work goes on as if nothing had been.
+
+Every format has its piece of work. Here a few hundred crash states are tried, the same ones every time: right after
+everything that somebody is told, and after every few operations. `benchmarks/power_loss.py` tries thousands.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.power_loss.recording import Recording, Sync
+from tests.power_loss.states import crash_states
+from tests.power_loss.workloads import WORKLOADS, campaign, recorded
+
+STRIDES = {"run": 9, "take-over": 40, "index and series": 40, "mirror": 12, "shared run": 30}
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_what_was_told_survives_a_power_cut(name: str) -> None:
+    tally = campaign(name, samples=0, stride=STRIDES.get(name, 1))
+    assert tally.wrong == []
+    assert tally.states >= 5 and tally.told >= 1
+
+
+def test_the_recording_is_complete(tmp_path: Path) -> None:
+    """Nothing that happens below the folder is missed, by whatever means it was written."""
+    recording = Recording(tmp_path)
+    with recording.active():
+        (tmp_path / "a").mkdir()
+        (tmp_path / "a" / "x").write_bytes(b"one")
+        with (tmp_path / "a" / "y").open("ab") as file:
+            file.write(b"two")
+        (tmp_path / "a" / "x").rename(tmp_path / "z")
+        (tmp_path / "a" / "y").unlink()
+    states = [(dict(state.files), set(state.folders)) for state in crash_states(recording, samples=0)]
+    assert ({"a/x": b"one"}, {"", "a"}) in states and ({"z": b"one"}, {"", "a"}) in states
+
+
+def test_the_model_loses_and_reorders_what_was_not_synced(tmp_path: Path) -> None:
+    """The classic mistake, a rename without a sync of the content, gives the old file, the new one, and zeros."""
+    (tmp_path / "f").write_bytes(b"old")
+    recording = Recording(tmp_path)
+    with recording.active():
+        (tmp_path / "new").write_bytes(b"new content")
+        (tmp_path / "new").replace(tmp_path / "f")
+        recording.tell("written")
+    found = {state.files.get("f") for state in crash_states(recording, samples=4) if state.told}
+    assert {b"old", b"new content", b"", bytes(11)} <= found
+
+
+def test_the_model_keeps_what_was_synced(tmp_path: Path) -> None:
+    from fairtrial.record.atomic import replace_bytes
+
+    (tmp_path / "f").write_bytes(b"old")
+    recording = Recording(tmp_path)
+    with recording.active():
+        replace_bytes(tmp_path / "f", b"new content")
+        recording.tell("written")
+    states = list(crash_states(recording, samples=8))
+    assert {state.files["f"] for state in states} == {b"old", b"new content"}
+    assert {state.files["f"] for state in states if state.told} == {b"new content"}
+
+
+def test_a_log_line_syncs_nothing() -> None:
+    """Lines are synced with checkpoints and at the end: a log call must stay as cheap as one write."""
+    syncs = sum(isinstance(operation, Sync) for operation in recorded("run").operations)
+    assert syncs < 90, "operations of a run of eleven lines, five checkpoints, two bests and two attempts"
