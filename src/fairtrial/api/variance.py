@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,7 @@ from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
 from fairtrial.api.gather import Gathered, Wanted, damage_cautions, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.errors import StoreError, UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
@@ -105,9 +106,16 @@ def variance(
         found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
         spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
     main = next(iter(spreads.values()))
-    plan = load_plan(place, gathered.studies[0]) if len(gathered.studies) == 1 else None
+    plan = _plan(place, gathered.studies)
     command = launch_command(plan, main.n_min) if plan and main.missing else None
     return Variance(gathered.metric, name, limit, relative, spreads, left_out, damage_cautions(gathered), command)
+
+
+def _plan(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
+    """What the study was launched as, for the command that adds seeds; a damaged plan is no reason to say nothing."""
+    with contextlib.suppress(StoreError):
+        return load_plan(store, studies[0]) if len(studies) == 1 else None
+    return None
 
 
 def _because(trace: Trace) -> str:

@@ -103,6 +103,11 @@ def _load(path: Path) -> _Columns:
         return {}, *empty
 
 
+def is_whole_copy(path: Path) -> bool:
+    """Whether the copy of a study's series can be used."""
+    return bool(_load(path)[0])
+
+
 def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
     """Best effort: a store that cannot be written can still be read."""
     runs, steps, values, at = [], [], [], 0

@@ -188,6 +188,16 @@ def _read(store: Store) -> tuple[Rows, Stamps]:
         return {}, {}
 
 
+def is_whole_index(store: Store) -> bool:
+    """Whether nobody has changed the index. That of an earlier version is as whole as can be known."""
+    try:
+        stored = read_file(store.paths.index, most=LARGEST_INDEX_BYTES)
+    except (OSError, FairtrialError):
+        return False
+    checksum, _, content = stored.partition(b"\n")
+    return checksum == _checksum(content) or stored.startswith(b'{"schema":')
+
+
 def _checksum(content: bytes) -> bytes:
     return b"fairtrial index %d %08x" % (INDEX_SCHEMA, zlib.crc32(content))
 

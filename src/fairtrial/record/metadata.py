@@ -95,6 +95,16 @@ def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync =
     replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE), sync=sync)
 
 
+def reseal(paths: RunPaths, name: str) -> None:
+    """Note that one file was made anew. The seals of all others stay: what is wrong with them must not be hidden."""
+    metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
+    seal = seals_of(paths).get(name)
+    if SEALED in metadata and seal is not None:
+        metadata[SEALED] = {**metadata[SEALED], name: seal}
+        content = {**metadata, CHECKSUM: checksum_of(metadata)}
+        replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE))
+
+
 def checksum_of(document: Mapping[str, Any]) -> str:
     """CRC-32 of all keys but the checksum itself: it finds every flipped bit, and survives another layout of the file.
 

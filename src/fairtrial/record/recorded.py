@@ -31,6 +31,11 @@ class _LinesAlone(RunPaths):
         return self.root / ".no-columns"
 
 
+def lines_alone(paths: RunPaths) -> RunPaths:
+    """The same run for those who want to read its lines and nothing that was made from them."""
+    return _LinesAlone(paths.root)
+
+
 def with_series(run: Run) -> tuple[Run, Series]:
     """A run and its series. A run whose series are not those that were recorded is a damaged run without any."""
     if run.status is Status.DAMAGED:
@@ -47,7 +52,7 @@ def recorded_series(run: Run) -> Series:
     if why := why_broken(paths.metrics, run.metadata):
         raise StoreError(why, hint=DAMAGED)
     if why_broken(paths.columns, run.metadata):
-        paths = _LinesAlone(run.path)  # a copy of the lines, which are the truth
+        paths = lines_alone(paths)  # a copy of the lines, which are the truth
     try:
         series = read_series(paths)
     except MALFORMED:
