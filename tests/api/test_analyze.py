@@ -580,6 +580,7 @@ def test_a_damaged_plan_is_one_clear_sentence(store: Store, cli: Callable[..., A
     launch = ["launch", "fake", "--variant", "a:", "--variant", "b:effect=0.2", "--base-run-name", "s", "--steps", "20"]
     assert cli(*launch, "--seeds", "3").code == 0
     plan = json.loads(store.paths.study_plan("s").read_text())
+    del plan["checksum"]  # as a person leaves it who edits the file on purpose
     store.paths.study_plan("s").write_text(json.dumps({**plan, "summary": {"typ": "auc"}}))
     answer = cli("analyze", "s")
     assert answer.code == 1 and "did you mean 'type'" in answer.err

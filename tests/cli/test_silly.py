@@ -231,9 +231,9 @@ def test_a_damaged_run_is_listed_and_can_be_removed(cli: Cli, store: Store, cont
     make(store, "fake", study="d", steps=5)
     store.paths.run("d", "v.seed1").metadata.write_text(content)
     listed = cli("runs", "list", "--format", "json")
-    assert listed.code == 0 and listed.json["runs"][0]["status"] == "failed"
+    assert listed.code == 0 and listed.json["runs"][0]["status"] == "damaged"
     shown = cli("runs", "show", "d/v.seed1")
-    assert shown.code == 1 and "fairtrial runs rm" in shown.err
+    assert shown.code == 3 and "damaged" in shown.out and "fairtrial doctor --damage" in shown.out
     assert cli("runs", "rm", "d/v.seed1", "--yes").code == 0
     assert cli("runs", "list", "--format", "json").json["runs"] == []
 

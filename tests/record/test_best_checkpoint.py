@@ -109,7 +109,7 @@ def test_another_metric_after_a_resume_is_noticed() -> None:
 def test_a_run_directory_that_was_moved_has_its_best(tmp_path: Path) -> None:
     with begin() as recorder:
         judge(recorder, [0.1, 0.9, 0.5])
-    moved = tmp_path / "elsewhere" / "s" / "v.seed1"
+    moved = tmp_path / "elsewhere" / "adhoc" / "v.seed1"
     moved.parent.mkdir(parents=True)
     recorder.paths.root.rename(moved)
     metadata = load_metadata(RunPaths(moved))

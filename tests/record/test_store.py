@@ -77,7 +77,7 @@ def test_damaged_metadata_is_listed_not_hidden(filled: Store) -> None:
     filled.paths.run("one", "a.seed1").metadata.write_text('{"schema": 1, "run_id"')
     rows = {(row["study"], row["run"]): row for row in list_rows(filled)}
     assert "is not JSON" in rows["one", "a.seed1"]["reason"]
-    assert rows["one", "a.seed1"]["status"] == "failed"
+    assert rows["one", "a.seed1"]["status"] == "damaged"
     assert len(rows) == 7
 
 

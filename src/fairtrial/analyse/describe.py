@@ -25,6 +25,7 @@ class Arm:
     mean: float | None
     sd: float | None
     wall_s: float | None
+    damaged: int = 0
 
     @property
     def n(self) -> int:
@@ -66,6 +67,7 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
         mean=fmean(numbers) if numbers else None,
         sd=stdev(numbers) if len(numbers) > 1 else None,
         wall_s=fmean(times) if times else None,
+        damaged=count[Status.DAMAGED],
     )
 
 

@@ -26,12 +26,15 @@ from fairtrial.api.by_plan import deviations_beside
 from fairtrial.api.headlines import BY_THE_AUTHOR, TOLERANCE, plan_headlines, recorded_headlines, study_headlines
 from fairtrial.api.plots import main_chart, write_plots
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.errors import FairtrialError, UserError, unknown
+from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknown
 from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
 from fairtrial.core.places import Place
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.words import counted
+from fairtrial.record.metadata import SEALED
+from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store, open_store
+from fairtrial.record.studies import without_checksum
 from fairtrial.report.documents import as_json
 from fairtrial.research.archive import Watch, quiet, twice, under_another_name, why_unsafe_name, write_zip
 from fairtrial.research.citation import cff
@@ -189,10 +192,11 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
     found = [
         run for study in studies or known
         for _, entry in sorted(store.directories(study), key=lambda each: each[1].name)
-        if (run := store.run(study, entry.name))
+        if (run := store.look_at(study, entry.name))
     ]  # fmt: skip
     if not found:
         raise UserError(f"there are no runs to bundle in {store.address}", hint="Launch a study first.")
+    _refuse_damaged(found)
     going_on = [run.name for run in found if run.status is Status.RUNNING]
     if going_on:
         raise UserError(
@@ -201,6 +205,18 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
             hint="Wait for it, or name the studies to bundle with --study.",
         )
     return found
+
+
+def _refuse_damaged(runs: Sequence[Run]) -> None:
+    """A bundle says that its numbers follow from its runs: with a damaged one, others could not check that."""
+    damaged = [run for each in runs if (run := with_series(each)[0]).status is Status.DAMAGED]
+    if damaged:
+        told = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
+        raise CheckFailed(
+            told[0], problems=told[1:],
+            hint="Repair it: fairtrial doctor --damage --repair. Or take it out of the store with 'fairtrial runs rm', "
+            "which a registered analysis then reports, or bundle other studies with --study.",
+        )  # fmt: skip
 
 
 def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
@@ -264,7 +280,7 @@ def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: 
     if terms.checkpoints:
         store.fetch(run.study, run.id, steps=False)
     paths, place = run.paths, INSIDE.store / run.study / run.id
-    stage.tell(place / paths.metadata.name, scrubber.metadata(run.metadata))
+    stage.tell(place / paths.metadata.name, scrubber.metadata(_as_bundled(run)))
     for path in (paths.metrics, paths.events):
         if path.is_file():
             content = path.read_bytes()
@@ -275,6 +291,13 @@ def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: 
             stage.link(name, path)
         else:
             stage.leave(_kind(paths, path), str(name), path.stat().st_size)
+
+
+def _as_bundled(run: Run) -> dict[str, Any]:
+    """Metadata as they are true of the bundled files: events are scrubbed, and the columnar copy is left out."""
+    metadata = {key: value for key, value in run.metadata.items() if key != SEALED}
+    seal = (run.metadata.get(SEALED) or {}).get(run.paths.metrics.name)
+    return {**metadata, SEALED: {run.paths.metrics.name: seal}} if seal else metadata
 
 
 def _others(paths: RunPaths) -> list[Path]:
@@ -293,7 +316,8 @@ def _kind(paths: RunPaths, path: Path) -> str:
 def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> None:
     for path in (store.paths.study_plan(study), store.paths.looks(study)):
         if path.is_file():
-            stage.tell(INSIDE.store / study / path.name, scrubber.text(path.read_bytes()))
+            content = path.read_bytes() if path.suffix == ".jsonl" else without_checksum(path.read_bytes())
+            stage.tell(INSIDE.store / study / path.name, scrubber.text(content))
     for path in _others_of_study(store, study):
         stage.leave(LOGS, f"{INSIDE.store}/{study}/{path.name}", path.stat().st_size)
     archive = store.paths.archive(study)

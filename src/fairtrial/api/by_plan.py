@@ -17,7 +17,7 @@ from fairtrial.api.registered import with_label
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.expressions import check
 from fairtrial.core.paths import ProjectPaths, RegistrationPaths
-from fairtrial.core.runs import Run
+from fairtrial.core.runs import Run, Status
 from fairtrial.core.traces import Trace
 from fairtrial.record.bulk import read_study
 from fairtrial.record.environment import changed_files
@@ -70,6 +70,7 @@ def analyze_by_plan(
     found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place)
     other = _other(wanted, asked or {})
     deviations = find_deviations(registration, _done(registration, found, every, looks))
+    deviations += _damaged(every)
     deviations += [] if by_runs_alone else deviations_beside(registration, place)
     deviations += _asked(wanted, other)
     followed = Followed(
@@ -80,6 +81,14 @@ def analyze_by_plan(
         comparisons=[with_label(each, followed.sentence) for each in found.comparisons],
         exploratory=_beyond(wanted, other, everything, question, study, place) if other else None,
     )  # fmt: skip
+
+
+def _damaged(runs: Sequence[Run]) -> list[Deviation]:
+    """Runs that were made, and of which nothing can be believed any more."""
+    return [
+        Deviation("damaged run", f"{run.name} is damaged and not used: {run.reason}")
+        for run in runs if run.status is Status.DAMAGED
+    ]  # fmt: skip
 
 
 def _intact(path: Path) -> Registration:
@@ -162,7 +171,8 @@ def deviations_beside(registration: Registration, store: Store) -> list[Deviatio
         removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
         changed_files=lambda before, after: changed_files(root, before, after),
     )
-    runs = [_seen(each.run, None) for each in read_study(store, study) if each.run.attempt == 1]
+    recorded = [each.run for each in read_study(store, study)]
+    runs = [_seen(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
     return find_beside(registration, runs, beside)
 
 
@@ -170,7 +180,9 @@ def _done(registration: Registration, found: Analysis, runs: Sequence[Run], look
     left_out = {str(each["run"]): str(each["reason"]) for arm in found.arms for each in arm.left_out}
     amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
     return Done(
-        runs=[_seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1],
+        runs=[
+            _seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1 and run.status is not Status.DAMAGED
+        ],
         looks=looks,
         repeated=[run.name for run in runs if run.attempt > 1],
         amended_by=amendment.registration if amendment else None,

@@ -28,7 +28,7 @@ from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed, launching, token_of
 from fairtrial.record.index import list_rows
-from fairtrial.record.metadata import load_metadata, load_run, write_metadata
+from fairtrial.record.metadata import HINT, DamagedRun, load_metadata, write_metadata
 from fairtrial.record.pulse import read_pulse
 from fairtrial.record.recorder import saved_checkpoints
 from fairtrial.record.series import last_step
@@ -57,6 +57,8 @@ class Cell:
         if self.existing is None:
             return False
         status = self.existing.status
+        if status is Status.DAMAGED:  # never run over what may be repaired; --replace archives it first
+            return True
         return status.is_result or (status is Status.FAILED and not retry_failed)
 
 
@@ -112,7 +114,7 @@ class _Preparation:
         spec = spec.with_data(data.identity() if data else {})
         if spec.name not in self.known:
             needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
-            existing = self.store.run(spec.study, spec.run_id)
+            existing = self.store.look_at(spec.study, spec.run_id)
             request = self._request(spec, recipe, needs)
             key = recipe.stack_key(options)
             self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
@@ -137,8 +139,8 @@ def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -
     """Refuse a variant whose options changed; with `replace_old`, archive its old runs instead."""
     specs = {(cell.spec.study, cell.spec.variant): cell.spec for cell in cells}
     rows = [row for study in {study for study, _ in specs} for row in list_rows(store, study)]
-    changed = {(row["study"], row["run"]) for row in rows
-               if (spec := specs.get((row["study"], row["variant"]))) and differences(spec, row)}  # fmt: skip
+    changed = {(row["study"], row["run"]) for row in rows if row["status"] != Status.DAMAGED
+               and (spec := specs.get((row["study"], row["variant"]))) and differences(spec, row)}  # fmt: skip
     if not replace_old:
         refuse_changed_variants(specs.values(), [row for row in rows if (row["study"], row["run"]) in changed])
         return list(cells)
@@ -181,7 +183,9 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
         spec = by_key[key].spec
         with contextlib.suppress(StoreError):  # a shared store that is out of reach is asked again
             store.pull(spec.study)
-        run = load_run(store.paths.run(spec.study, spec.run_id))
+        run = store.look_at(spec.study, spec.run_id)
+        if run and run.status is Status.DAMAGED:
+            return Outcome(Status.FAILED, f"damaged: {run.reason}", already_done=True)
         if run and run.metadata["fingerprint"] != spec.fingerprint:
             return Outcome(Status.FAILED, "another launcher made this cell with other options")
         return Outcome(run.status, run.reason, already_done=True) if run else None
@@ -252,6 +256,8 @@ def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None
         metadata = load_metadata(paths)
         if metadata is not None and not Status(metadata["status"]).is_result:
             write_metadata(paths, {**metadata, "status": status.value, "reason": reason})
+    except DamagedRun:  # what is there may still be repaired; the other runs go on
+        return
     finally:
         claim.release()
 
@@ -259,7 +265,7 @@ def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None
 def require_needs(cell: Cell, store: Store) -> None:
     """What a run needs must be complete: a diverged teacher is a result, but it teaches nothing."""
     for need in cell.needs:
-        run = store.run(need.spec.study, need.spec.run_id)
+        run = store.look_at(need.spec.study, need.spec.run_id)
         if run is None or run.status is not Status.COMPLETED:
             how = f"{run.status}: {run.reason}" if run else "never begun"
             raise RunsFailed(
@@ -269,12 +275,19 @@ def require_needs(cell: Cell, store: Store) -> None:
 
 
 def require_existing(store: Store, reference: str) -> Run:
-    return _not_of_a_script(store.find(reference))
+    return _not_of_a_script(not_damaged(store.find(reference)))
 
 
 def require_all_existing(store: Store, reference: str) -> list[Run]:
-    """Every run that an id, a path or a glob names."""
-    return [_not_of_a_script(run) for run in store.match([reference])]
+    """Every run that an id, a path or a glob names, damaged ones too."""
+    return [run if run.status is Status.DAMAGED else _not_of_a_script(run) for run in store.match([reference])]
+
+
+def not_damaged(run: Run) -> Run:
+    """The run, for those who go on with it."""
+    if run.status is Status.DAMAGED:
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"] or HINT)
+    return run
 
 
 def _not_of_a_script(run: Run) -> Run:

@@ -12,7 +12,7 @@ import numpy as np
 from fairtrial.analyse.fairness import Fairness, judge_fairness
 from fairtrial.analyse.summaries import Summarised, Window, end_slope, tidy
 from fairtrial.api.analysis import ArmAccount
-from fairtrial.api.gather import Gathered, is_scored
+from fairtrial.api.gather import Gathered, damage_cautions, is_scored
 from fairtrial.api.numbers import Numbers, label
 from fairtrial.core.cautions import (
     CHANCE_PAIRS,
@@ -20,6 +20,7 @@ from fairtrial.core.cautions import (
     DUPLICATE_SEEDS,
     FAMILY_SEEDS,
     LOOK_NOT_NOTED,
+    LOOKS_DAMAGED,
     MISSING_RUNS,
     SEEDS_AFTER_LOOK,
     STILL_MOVING,
@@ -30,7 +31,7 @@ from fairtrial.core.options import describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
-from fairtrial.record.looks import note_look, seeds_came_later
+from fairtrial.record.looks import note_look, seeds_came_later, why_looks_damaged
 from fairtrial.record.store import Store
 
 EXPLORATORY = "exploratory: seeds added after looking"
@@ -40,7 +41,10 @@ MOVING = 0.1
 
 
 def fairness_of(gathered: Gathered, control: str, candidate: str) -> Fairness:
-    sides = [[t.facts for t in gathered.arms[name] if t.facts] for name in (control, candidate)]
+    sides = [
+        [t.facts for t in gathered.arms[name] if t.facts and t.status is not Status.DAMAGED]
+        for name in (control, candidate)
+    ]
     recipe = _recipe(sides[0] or sides[1])
     variants = (gathered.plan or {}).get("variants", {})
     declared = None
@@ -80,7 +84,10 @@ def _streams(gathered: Gathered, found: Comparison) -> str:
     """The random streams that paired runs shared: asked for by both, from the same seed."""
     if found.pairing != "paired":
         return "none"
-    sides = [{t.seed: t for t in gathered.arms[name]} for name in (found.control, found.candidate)]
+    sides = [
+        {t.seed: t for t in gathered.arms[name] if t.status is not Status.DAMAGED}
+        for name in (found.control, found.candidate)
+    ]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
     if not pairs or any(a.streams is None or b.streams is None for a, b in pairs):
         return "unknown"
@@ -103,6 +110,8 @@ def _look(gathered: Gathered, found: Comparison, study: str, store: Store, cauti
     if not seeds:
         return None
     looked = {name: sorted(each) for name, each in seeds.items()}
+    if why := why_looks_damaged(store, study):
+        cautions.append(LOOKS_DAMAGED.fill(reason=why))
     later = seeds_came_later(store, study, looked)
     if not note_look(store, study, metric=gathered.metric, seeds=looked):
         cautions.append(LOOK_NOT_NOTED.fill())
@@ -154,10 +163,11 @@ def shared_cautions(
     for trace in traces:
         found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
     seeds = {name: gathered.planned_seeds(name) for name in gathered.arms}
-    unscored = sum(not is_scored(trace) for trace in traces)
+    unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
     absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in gathered.arms.items() if seeds[name])
     if unscored + absent:
         found["missing"] = MISSING_RUNS.fill(count=unscored + absent)
+    found.update({caution["text"]: caution for caution in damage_cautions(gathered)})
     if gathered.repeated:
         found["repeated"] = DUPLICATE_SEEDS.fill(count=gathered.repeated)
     if paired and len(numbers) > 2:

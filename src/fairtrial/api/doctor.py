@@ -7,16 +7,19 @@ import resource
 import shutil
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
+from fairtrial.core.places import Place
 from fairtrial.core.registry import install_command, load_recipe, missing_packages, recipe_names
 from fairtrial.probe.gpu import Gpus
+from fairtrial.record.damage import Damage, find_damage, mend
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.remote import open_remote
-from fairtrial.record.store import Store
+from fairtrial.record.store import Store, open_store
 
 LOW_DISK_BYTES = 1 << 30
 
@@ -108,3 +111,43 @@ def _recipe(name: str) -> Check:
     if missing:
         return Check(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
     return Check(label, True, recipe.summary)
+
+
+@dataclass(frozen=True)
+class DamageReport:
+    """All damage of a store, repaired or not."""
+
+    store: str
+    root: Path
+    runs: int
+    damage: Sequence[Damage]
+
+    @property
+    def remaining(self) -> list[Damage]:
+        return [each for each in self.damage if not each.repaired]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "store": self.store, "runs": self.runs, "damage": [each.to_dict(self.root) for each in self.damage],
+            "repaired": len(self.damage) - len(self.remaining), "remaining": len(self.remaining),
+        }  # fmt: skip
+
+
+def damage_of(
+    store: Place = None, *, repair: bool = False, watch: Callable[[int, int], None] = lambda _done, _all: None
+) -> DamageReport:
+    """Find everything in a store that is not what was recorded; with `repair`, put right what can be without loss.
+
+    After a repair the store is searched again: what one repair brought back may show what else is damaged.
+    """
+    place = open_store(store)
+    found = list(find_damage(place, watch=watch))
+    repaired: list[Damage] = []
+    while repair and (able := [each for each in found if each.mend is not None]):
+        done = [mend(place, each) for each in able]
+        repaired += [each for each in done if each.repaired]
+        if not any(each.repaired for each in done):
+            break
+        found = list(find_damage(place, watch=watch))
+    runs = sum(1 for _ in place.directories())
+    return DamageReport(place.address, place.root, runs, [*repaired, *found])

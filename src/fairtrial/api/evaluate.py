@@ -5,16 +5,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.cells import load_checked_recipe, require_all_existing, require_needs
+from fairtrial.api.cells import load_checked_recipe, not_damaged, require_all_existing, require_needs
 from fairtrial.api.train import recorded_cell
 from fairtrial.core.cautions import REPORT_NOT_FRESH
-from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.errors import StoreError, UserError, all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.runs import EVALUATION, Run, Status
@@ -23,6 +23,7 @@ from fairtrial.core.training import as_floats
 from fairtrial.job import Request, rebuild
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
 from fairtrial.record.kept import kept_checkpoints
+from fairtrial.record.metadata import HINT
 from fairtrial.record.recorder import Recorder, saved_checkpoints
 from fairtrial.record.store import Store, open_store
 
@@ -61,11 +62,14 @@ class Evaluated:
 
     runs: Sequence[Evaluation]
     gap: Estimate | None
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Run → why it could not be evaluated: its files are not what was recorded."""
 
     def to_dict(self) -> dict[str, Any]:
-        if len(self.runs) == 1:
+        if len(self.runs) == 1 and not self.damaged:
             return self.runs[0].to_dict()
-        return {"runs": [each.to_dict() for each in self.runs], "gap": None if self.gap is None else self.gap.to_dict()}
+        gap = None if self.gap is None else self.gap.to_dict()
+        return {"runs": [each.to_dict() for each in self.runs], "gap": gap, "damaged": dict(self.damaged)}
 
 
 def evaluate(
@@ -89,13 +93,25 @@ def evaluate(
     place = open_store(store)
     named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
     found = []
-    for run in {run.path: run for runs in named for run in runs}.values():
-        tell(f"Evaluating {run.name} …")
-        place.fetch(run.study, run.id)
-        found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
-        _write_down(found[-1])
+    damaged: dict[str, str] = {}
+    chosen = list({run.path: run for runs in named for run in runs}.values())
+    for run in chosen:
+        try:
+            not_damaged(run)
+            tell(f"Evaluating {run.name} …")
+            place.fetch(run.study, run.id)
+            found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
+            _write_down(found[-1])
+        except StoreError as error:
+            if len(chosen) == 1:
+                raise
+            damaged[run.name] = error.message
+            tell(f"{run.name} cannot be evaluated: {error.message}")
+    if not found:
+        name, reason = next(iter(damaged.items()))
+        raise StoreError(f"none of {len(chosen)} runs can be evaluated: {name}: {reason}", hint=HINT)
     gaps = np.array([each.gap for each in found if each.gap is not None])
-    return Evaluated(found, mean_of(gaps, round(1 - level, 12)) if confirm else None)
+    return Evaluated(found, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged)
 
 
 def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> Evaluation:

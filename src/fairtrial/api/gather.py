@@ -8,17 +8,23 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.cautions import DAMAGED_RUNS
 from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.paths import parts_of_run_id
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import Trace, likely_direction
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
-from fairtrial.record.series import read_series
+from fairtrial.record.metadata import HINT, DamagedRun
+from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns, Table, read_table
 from fairtrial.record.traces import read_traces
+
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Gathered:
     studies: Sequence[str] = ()
     source: str = ""
     repeated: int = 0
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Run → why it is not scored: its files are not what was recorded."""
     paired_by_hand: bool = False
 
     @property
@@ -66,9 +74,12 @@ def from_study(store: Store, reference: str, wanted: Wanted) -> Gathered:
     runs = [each.run for each in recorded]
     if not runs:
         raise UserError(f"study '{name}' has no runs yet in {store.root}", hint=f"Launch it: fairtrial launch {name}")
-    order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *(run.variant for run in runs)]))
+    nobodys = {run.name: run.reason or "" for run in runs if _is_nobodys(run)}
+    known = [run.variant for run in runs if run.name not in nobodys]
+    order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *known]))
     first = [each for each in recorded if each.run.attempt == 1]
     gathered = _from_runs(wanted, {v: [r for r in first if r.run.variant == v] for v in order}, plan)
+    gathered = replace(gathered, damaged={**gathered.damaged, **nobodys})
     seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
     planned = {v: seeds for v in order if v in (plan or {}).get("variants", {})}
     repeated = sum(run.attempt > 1 for run in runs)
@@ -110,18 +121,30 @@ def _resolve(store: Store, references: Sequence[str]) -> list[Recorded]:
         elif reference in store.studies():
             found += [each for each in read_study(store, reference) if each.run.attempt == 1]
         else:
-            found += [each for paths in store.match_paths([reference]) if (each := record_of(paths))]
+            matched = store.match_paths([reference])
+            found += [each for paths in matched if (each := record_of(paths, in_store=store.holds(paths)))]
     return list({each.run.path: each for each in found}.values())
 
 
 def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> Gathered:
+    runs = [each.run for arm in arms.values() for each in arm]
+    damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
+    if runs and len(damaged) == len(runs):
+        name, reason = next(iter(damaged.items()))
+        raise DamagedRun(f"all {len(runs)} runs are damaged: {name}: {reason}", hint=HINT)
+    arms = {name: [each for each in arm if not _is_nobodys(each.run)] for name, arm in arms.items()}
     runs = [each.run for arm in arms.values() for each in arm]
     metrics = _metrics(runs, wanted, plan)
     directions = {metric: direction_of(metric, runs, plan) for metric in metrics}
     if wanted.direction:
         directions[metrics[0]] = wanted.direction
     traces = {name: read_traces(each, metrics) for name, each in arms.items()}
-    return Gathered(traces, directions)
+    return Gathered(traces, directions, damaged=damaged)
+
+
+def _is_nobodys(run: Run) -> bool:
+    """Whether nothing says which variant and seed a damaged run belongs to: neither its files nor its folder."""
+    return run.status is Status.DAMAGED and parts_of_run_id(run.path.name) is None
 
 
 def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
@@ -186,8 +209,7 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted)
 
 
 def _one(store: Store, reference: str) -> Recorded:
-    run = store.find(reference)
-    return Recorded(run, read_series(run.paths))
+    return Recorded(*with_series(store.find(reference)))
 
 
 def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Recorded]]) -> list[str]:
@@ -259,6 +281,15 @@ def since(gathered: Gathered, created: float) -> Gathered:
         for name, traces in gathered.arms.items()
     }
     return replace(gathered, arms=arms, planned={})
+
+
+def damage_cautions(gathered: Gathered) -> list[FilledCaution]:
+    """Who is damaged, and why: no run goes silently missing from a result."""
+    if not gathered.damaged:
+        return []
+    told = [f"{name} ({reason})" for name, reason in sorted(gathered.damaged.items())]
+    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
+    return [DAMAGED_RUNS.fill(count=len(told), runs="; ".join(told[:MOST_NAMED]) + more)]
 
 
 def is_scored(trace: Trace) -> bool:

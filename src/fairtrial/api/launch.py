@@ -22,6 +22,7 @@ from fairtrial.api.registered import (
     stop_if_planning,
 )
 from fairtrial.core.cautions import (
+    DAMAGED_RUNS,
     DIRTY_TREE,
     FEW_SEEDS,
     FINAL_PARTIAL,
@@ -57,6 +58,9 @@ FEW = 3
 PULSES = 3
 """So many signs of life must be missed before a run may be taken for lost."""
 LOCAL = "local"
+
+
+MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
@@ -245,9 +249,9 @@ def stand(
     git: Mapping[str, Any],
 ) -> Launched:
     """Read the study's cells back from the store and put its table together."""
-    found = {cell.key: store.run(cell.spec.study, cell.spec.run_id) for cell in cells}
+    found = {cell.key: store.look_at(cell.spec.study, cell.spec.run_id) for cell in cells}
     wanted = {cell.key: cell.spec.fingerprint for cell in cells}
-    found = {key: run if run and run.metadata["fingerprint"] == wanted[key] else None for key, run in found.items()}
+    found = {key: run if run and _is_of(run, wanted[key]) else None for key, run in found.items()}
     runs = [run for run in found.values() if run]
     metric, direction = _judged_by(study, recipe, runs)
     strange = [METRIC_NOT_LOGGED.fill(wanted=study.metric, shown=metric)] if study.metric not in (None, metric) else []
@@ -274,6 +278,11 @@ def stand(
     )
 
 
+def _is_of(run: Run, fingerprint: str) -> bool:
+    """Whether a run is the one that was planned; of a damaged one the place is all that is known."""
+    return run.status is Status.DAMAGED or run.metadata["fingerprint"] == fingerprint
+
+
 def _judged_by(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> tuple[str | None, str]:
     preset = recipe.metric
     direction = study.direction or (preset.direction if preset else "max")
@@ -293,6 +302,10 @@ def _cautions(
         count = sum(run.metadata["environment"].get("git_commit") in commits for run in kept)
         then = ", ".join(sorted(commit[:8] for commit in commits))
         found["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
+    damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
+    if damaged:
+        told = "; ".join(f"{name} ({reason})" for name, reason in list(damaged.items())[:MOST_NAMED])
+        found["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=told + " …" * (len(damaged) > MOST_NAMED))
     if git["git_dirty"]:
         found["dirty"] = DIRTY_TREE.fill()
     counts = {arm.n for arm in arms}
@@ -338,7 +351,7 @@ def dry_run(
     place = open_store(store, study.study)
     planned = []
     for spec in plan_study(study, recipe):
-        there = place.run(spec.study, spec.run_id)
+        there = place.look_at(spec.study, spec.run_id)
         planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
     return planned
 
@@ -348,7 +361,10 @@ def describe(
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
     engine, order = _order(study, Store.at(store), terms, to_use=False)
-    missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
+    missing = [
+        run.spec for run in planned
+        if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
+    ]  # fmt: skip
     if not missing:
         return None
     recipe = load_checked_recipe(study.recipe)

@@ -14,7 +14,7 @@ from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.arms import LabTerms, lab_name, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.devices import measured_on
-from fairtrial.api.gather import Gathered, Wanted, from_study
+from fairtrial.api.gather import Gathered, Wanted, damage_cautions, from_study
 from fairtrial.api.numbers import Numbers, number_runs
 from fairtrial.api.point_files import read_points
 from fairtrial.api.prices import load_prices
@@ -180,7 +180,13 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
     device, local = _device(store, source, facts)
     points = [replace(point, device=device) for point in points]
     judged = Judged(gathered.metric, gathered.direction)
-    cautions += [*_of_runs(gathered), *_missing(gathered, numbers), *_lost(points, gathered.metric), *_few(points)]
+    cautions += [
+        *_of_runs(gathered),
+        *damage_cautions(gathered),
+        *_missing(gathered, numbers),
+        *_lost(points, gathered.metric),
+        *_few(points),
+    ]
     return Points(points, judged, f"study {name}", study=name, local=local, cautions=cautions)
 
 
@@ -210,7 +216,8 @@ def _point(
     lost = sum(each.value is None for each in numbers[arm].values())
     memory, basis = _memory(traces)
     named = (gathered.plan or {}).get("variants", {}).get(arm, {})
-    settings = {name: traces[0].facts["options"].get(name, value) for name, value in named.items()}
+    facts = next(trace.facts for trace in traces if trace.status is not Status.DAMAGED)
+    settings = {name: facts["options"].get(name, value) for name, value in named.items()}
     return CostPoint(arm, dict(hours), values, memory, settings=settings, memory_basis=basis, lost=lost)
 
 
@@ -235,7 +242,10 @@ def _of_runs(gathered: Gathered) -> list[FilledCaution]:
 
 def _missing(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
     """Planned runs that are not there: the answer is about a part of the study."""
-    count = sum(len(set(gathered.planned_seeds(arm)) - set(numbers[arm])) for arm in gathered.arms)
+    damaged = {
+        arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in gathered.arms.items()
+    }
+    count = sum(len(set(gathered.planned_seeds(a)) - set(numbers[a]) - damaged[a]) for a in gathered.arms)
     return [MISSING_RUNS.fill(count=count)] if count else []
 
 

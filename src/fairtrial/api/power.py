@@ -23,10 +23,11 @@ from fairtrial.analyse.power import (
 from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.devices import measured_on
-from fairtrial.api.gather import Wanted, from_runs
+from fairtrial.api.gather import Wanted, damage_cautions, from_runs
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.prices import load_prices
 from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.decide.cost import CostModel
@@ -46,6 +47,7 @@ class Pilot:
     hours_per_run: float | None
     facts: Sequence[Mapping[str, Any]] = ()
     """Of the runs whose hours these are."""
+    cautions: Sequence[FilledCaution] = ()
 
     def noise(self, paired: bool, correlation: float | None) -> tuple[float, int]:
         """The standard deviation that the test will meet, and its degrees of freedom."""
@@ -75,6 +77,8 @@ class Plan:
     hours_per_run: float | None
     price_per_hour: float | None
     curve: Sequence[dict[str, float | int | None]]
+    cautions: Sequence[FilledCaution] = ()
+    """What the pilot rests on."""
     hours_basis: str | None = None
     """How hours were converted to those on the card; None where they were not."""
 
@@ -91,7 +95,8 @@ class Plan:
         return None if self.hours is None or self.price_per_hour is None else self.hours * self.price_per_hour
 
     def to_dict(self) -> dict[str, Any]:
-        return {**vars(self), "runs": self.runs, "hours": self.hours, "cost": self.cost, "curve": list(self.curve)}
+        return {**vars(self), "runs": self.runs, "hours": self.hours, "cost": self.cost, "curve": list(self.curve),
+                "cautions": list(self.cautions)}  # fmt: skip
 
 
 def power(
@@ -135,7 +140,7 @@ def power(
         sd=noise, sd_upper=upper if found else None, assurance=assurance if found else None,
         pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise, asked), seeds=seeds, arms=2,
         hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, upper, seeds, asked),
-        hours_basis=basis,
+        cautions=found.cautions if found else (), hours_basis=basis,
     )  # fmt: skip
 
 
@@ -234,7 +239,10 @@ def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot
         told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
         raise UserError(f"a pilot of {told} says nothing about noise")
     runs = math.sqrt(float(np.mean([sample.var(ddof=1) for sample in alone])))
-    return Pilot(n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces), _timed(traces))
+    return Pilot(
+        n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces), _timed(traces),
+        damage_cautions(gathered),
+    )  # fmt: skip
 
 
 def _pairs_sd(numbers: Numbers) -> float | None:

@@ -27,7 +27,7 @@ from fairtrial.core.words import counted, shown_moment
 from fairtrial.plan.study import Study
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import all_rows
-from fairtrial.record.metadata import load_metadata
+from fairtrial.record.metadata import load_run_or_damage
 from fairtrial.record.store import Store, open_store
 from fairtrial.research.anchors import KINDS
 from fairtrial.research.deviations import FIXED
@@ -164,9 +164,9 @@ def archived_runs(store: Store, study: str) -> list[tuple[str, float]]:
     folder = store.paths.archive(study)
     found = []
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
-        metadata = load_metadata(RunPaths(place))
-        if metadata is not None:
-            found.append((f"{study}/{folder.name}/{place.name}", float(metadata["timings"]["created"])))
+        run = load_run_or_damage(RunPaths(place))
+        if run is not None:
+            found.append((f"{study}/{folder.name}/{place.name}", float(run.metadata["timings"]["created"])))
     return found
 
 

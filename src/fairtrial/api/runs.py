@@ -10,12 +10,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from fairtrial.core.errors import UsageError, UserError, all_at_once, unknown
+from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
 from fairtrial.core.places import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
-from fairtrial.record.metadata import load_run
-from fairtrial.record.series import REWIND, read_lines, read_series, unspell
+from fairtrial.record.metadata import HINT, DamagedRun, load_run_or_damage
+from fairtrial.record.recorded import read_events, why_not_metrics, with_series
+from fairtrial.record.seals import why_broken
+from fairtrial.record.series import REWIND, read_lines, unspell
 from fairtrial.record.store import Store, open_store
 
 Row = Mapping[str, Any]
@@ -24,6 +26,8 @@ _COMPARISONS = {
     "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "==": operator.eq,
     "=": operator.eq, "<": operator.lt, ">": operator.gt,
 }  # fmt: skip
+MOST_VERIFIED_BYTES = 32 << 20
+"""`tail` shows the end of a file at once, however long it is; only shorter files are held against their checksum."""
 _CONDITION = re.compile(r"\s*([\w./-]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
 
 
@@ -110,13 +114,23 @@ class Shown:
     torn: bool
     evaluations: Sequence[Mapping[str, Any]] = ()
     """What `evaluate` found of its checkpoints, the oldest first."""
+    damage: Sequence[str] = ()
+    """What of the run cannot be believed, and is therefore not shown."""
 
 
 def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
-    run = _existing(store).find(reference)
-    brief = {name: _brief(steps, values) for name, (steps, values) in sorted(read_series(run.paths).items())}
-    again = [row for row in read_lines(run.paths.events).rows if row["event"] == EVALUATION]
-    return Shown(run, brief, log_tail(run, lines), read_lines(run.paths.metrics).torn, again)
+    """A run in full. Of a damaged one: what can be believed, and the reason."""
+    run, series = with_series(_existing(store).find(reference))
+    damage = [run.reason or ""] if run.status is Status.DAMAGED else []
+    brief = {name: _brief(steps, values) for name, (steps, values) in sorted(series.items()) if len(steps)}
+    again: list[Mapping[str, Any]] = []
+    try:
+        events = [] if (why := why_broken(run.paths.events, run.metadata)) else read_events(run.paths)
+        again = [row for row in events if row["event"] == EVALUATION]
+    except StoreError as error:
+        why = error.message
+    torn = not damage and read_lines(run.paths.metrics).torn
+    return Shown(run, brief, log_tail(run, lines), torn, again, [*damage, *([why] if why else [])])
 
 
 def _brief(steps: Any, values: Any) -> dict[str, float | int | None]:
@@ -147,7 +161,7 @@ def log_tail(run: Run, lines: int) -> list[str]:
             size = file.seek(0, 2)
             file.seek(max(0, size - 65_536 - 1000 * lines))
             text = file.read().decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return []
     return text.splitlines()[-lines:] if lines else []
 
@@ -160,7 +174,7 @@ def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: floa
     place = Store.at(store)
     while True:
         place.pull(run.study)
-        current = load_run(run.paths)  # before the lines: what is logged in between is still shown
+        current = load_run_or_damage(run.paths)  # before the lines: what is logged in between is still shown
         rows = _metric_rows(run)
         yield from rows[seen:]
         seen = len(rows)
@@ -174,13 +188,34 @@ def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> lis
 
 
 def _metric_rows(run: Run) -> list[Row]:
-    return [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
+    """The lines of metrics. Raises a StoreError where they are not those that the run wrote."""
+    if run.status is Status.DAMAGED:
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"])
+    if why := why_broken(run.paths.metrics, run.metadata, most=MOST_VERIFIED_BYTES):
+        raise DamagedRun(f"run {run.name} is damaged: {why}", hint=HINT)
+    rows = [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
+    if any(type(row.get("step")) is not int or type(row.get("_time")) not in (int, float) for row in rows):
+        raise DamagedRun(f"{run.paths.metrics} {why_not_metrics(run.paths.metrics)}", hint=HINT)
+    return rows
 
 
-def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:
-    """Every value of the chosen runs, one row each: what other tools read."""
-    for run in sorted(_existing(store).match(references), key=lambda run: run.name):
-        series = read_series(run.paths)
+def export_runs(
+    references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = (),
+    damaged: Callable[[str, str], None] = lambda _name, _reason: None,
+) -> Iterator[Row]:  # fmt: skip
+    """Every value of the chosen runs, one row each: what other tools read.
+
+    A damaged run is one row, with that status and without a metric; `damaged` is given its name and the reason.
+    """
+    for found in sorted(_existing(store).match(references), key=lambda run: run.name):
+        run, series = with_series(found)
+        if run.status is Status.DAMAGED:
+            damaged(run.name, run.reason or "")
+            yield {
+                "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
+                "status": run.status.value, "step": None, "metric": None, "value": None,
+            }  # fmt: skip
+            continue
         missing = [name for name in metrics if name not in series]
         if missing:
             raise UserError(f"run {run.name}: {unknown('metric', missing[0], series)}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 from collections.abc import Mapping, Sequence
@@ -13,9 +14,12 @@ import numpy as np
 
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
-from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs, is_scored
+from fairtrial.api.gather import Gathered, Wanted, damage_cautions, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.errors import StoreError, UserError, unknown
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns
@@ -33,6 +37,7 @@ class Variance:
     relative: bool
     spreads: Mapping[str, Spread]
     left_out: Sequence[Mapping[str, str | None]]
+    cautions: Sequence[FilledCaution] = ()
     command: str | None = None
 
     @property
@@ -53,6 +58,7 @@ class Variance:
             "n": self.n,
             **{name: each.to_dict() for name, each in self.spreads.items()},
             "left_out": list(self.left_out),
+            "cautions": list(self.cautions),
             "command": self.command,
         }
 
@@ -87,7 +93,7 @@ def variance(
         rules = {"last": replace(base, type="last")}  # one value per run: there is no curve
     spreads = {}
     left_out: list[Mapping[str, str | None]] = [
-        {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored"}
+        {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
         for trace in gathered.arms[name] if not is_scored(trace)
     ]  # fmt: skip
     for kind, rule in rules.items():
@@ -100,9 +106,20 @@ def variance(
         found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
         spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
     main = next(iter(spreads.values()))
-    plan = load_plan(place, gathered.studies[0]) if len(gathered.studies) == 1 else None
+    plan = _plan(place, gathered.studies)
     command = launch_command(plan, main.n_min) if plan and main.missing else None
-    return Variance(gathered.metric, name, limit, relative, spreads, left_out, command)
+    return Variance(gathered.metric, name, limit, relative, spreads, left_out, damage_cautions(gathered), command)
+
+
+def _plan(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
+    """What the study was launched as, for the command that adds seeds; a damaged plan is no reason to say nothing."""
+    with contextlib.suppress(StoreError):
+        return load_plan(store, studies[0]) if len(studies) == 1 else None
+    return None
+
+
+def _because(trace: Trace) -> str:
+    return f" ({trace.reason})" if trace.status is Status.DAMAGED and trace.reason else ""
 
 
 def _without_answer(found: Spread) -> Spread:

@@ -12,19 +12,21 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.paths import run_id
+from fairtrial.core.errors import StoreError, UserError, unknown
+from fairtrial.core.paths import RunPaths, run_id
 from fairtrial.core.places import Place
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
 from fairtrial.record.index import Row, all_rows
 from fairtrial.record.pulse import read_pulse
-from fairtrial.record.series import last_step, read_lines
+from fairtrial.record.recorded import read_events
+from fairtrial.record.series import last_step
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 
 QUEUED = "queued"
 PLACES = (QUEUED, *(each.value for each in Status))
+BAD = (Status.FAILED, Status.DIVERGED, Status.INTERRUPTED, Status.DAMAGED)
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class CellState:
     """
 
     run: str
-    variant: str
-    seed: int
+    variant: str | None
+    seed: int | None
     place: str
     step: int | None = None
     steps: int | None = None
@@ -68,6 +70,8 @@ class StudyState:
     cells: Sequence[CellState]
     launching: bool
     """Whether a launcher is at work: without one, what is queued stays queued."""
+    problem: str | None = None
+    """Why it is not known what was planned: `study.json` is damaged."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -82,7 +86,7 @@ class StudyState:
 
     @property
     def bad(self) -> list[CellState]:
-        return [cell for cell in self.cells if cell.place in (Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)]
+        return [cell for cell in self.cells if cell.place in BAD]
 
     @property
     def left_s(self) -> float | None:
@@ -102,7 +106,7 @@ class StudyState:
     def to_dict(self) -> dict[str, Any]:
         return {
             "schema": 1, "study": self.study, "over": self.over, "launching": self.launching, "counts": self.counts,
-            "left_s": self.left_s, "cells": [cell.to_dict() for cell in self.cells],
+            "left_s": self.left_s, "problem": self.problem, "cells": [cell.to_dict() for cell in self.cells],
         }  # fmt: skip
 
 
@@ -115,9 +119,12 @@ def _left(cell: CellState, typical: float) -> float:
 def watch_study(study: str, *, store: Place = None) -> StudyState:
     """How the cells of a study stand now: those that were planned, and those that are there."""
     place = open_store(store, study)
-    plan = load_plan(place, study)
+    try:
+        plan, problem = load_plan(place, study), None
+    except StoreError as error:  # the runs are there all the same
+        plan, problem = None, f"{error.message}: what was planned and not begun is not shown"
     rows = {row["run"]: row for row in all_rows(place, study) if row["attempt"] == 1}
-    if plan is None and not rows and study not in (known := place.studies()):
+    if plan is None and not rows and not problem and study not in (known := place.studies()):
         raise UserError(
             unknown("study", study, known) if known else f"there are no studies in {place.address} yet",
             hint="List runs with: fairtrial runs list",
@@ -126,7 +133,7 @@ def watch_study(study: str, *, store: Place = None) -> StudyState:
     cells = [_cell(place, study, name, *who, rows.get(name)) for name, who in planned.items()]
     others = [row for name, row in rows.items() if name not in planned]
     cells += [_cell(place, study, row["run"], row["variant"], row["seed"], row) for row in others]
-    return StudyState(study, cells, is_launching(place.paths, study))
+    return StudyState(study, cells, is_launching(place.paths, study), problem)
 
 
 def _planned(plan: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
@@ -137,22 +144,34 @@ def _planned(plan: Mapping[str, Any]) -> dict[str, tuple[str, int]]:
     }  # fmt: skip
 
 
-def _cell(store: Store, study: str, name: str, variant: str, seed: int, row: Row | None) -> CellState:
+def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | None, row: Row | None) -> CellState:
     if row is None:
         return CellState(name, variant, seed, QUEUED)
     paths = store.paths.run(study, name)
     steps = row["options"].get("steps")
+    steps = steps if type(steps) is int and steps > 0 else None  # an option of that name can be anything
     if row["status"] != Status.RUNNING:
-        step = last_step(paths.metrics) if row["status"] == Status.INTERRUPTED else None
+        step = _last_step(paths) if row["status"] == Status.INTERRUPTED else None
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
     now, beat = time.time(), read_pulse(paths)
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
     heard = min(silent, max(0.0, now - _last_change(paths.pulse, paths.tracking)))
+    try:
+        seconds, reason = _training_s(read_events(paths), now) or now - row["created"], None
+    except StoreError as error:
+        seconds, reason = now - row["created"], error.message
     return CellState(
-        name, variant, seed, Status.RUNNING.value, last_step(paths.metrics) or 0, steps,
-        _training_s(read_lines(paths.events).rows, now) or now - row["created"], silent, heard,
-        beat.host if beat else None,
+        name, variant, seed, Status.RUNNING.value, _last_step(paths) or 0, steps, seconds, silent, heard,
+        beat.host if beat else None, reason,
     )  # fmt: skip
+
+
+def _last_step(paths: RunPaths) -> int | None:
+    """The newest step, where the newest line has one: a damaged line must not end the watch over all others."""
+    try:
+        return last_step(paths.metrics)
+    except (AttributeError, OverflowError, TypeError, ValueError, StoreError):
+        return None
 
 
 def _training_s(events: Sequence[Mapping[str, Any]], now: float) -> float:
@@ -163,9 +182,15 @@ def _training_s(events: Sequence[Mapping[str, Any]], now: float) -> float:
     spent = 0.0
     for earlier, later in pairwise(attempts):
         last = next((row["step"] for row in later if row["event"] == "rewound"), 0)
-        kept = [row["at"] for row in earlier if row.get("step", last + 1) <= last]
+        kept = [row["at"] for row in earlier if "at" in row and _step_of(row, last + 1) <= last]
         spent += max(kept, default=earlier[0]["at"]) - earlier[0]["at"]
     return spent + (now - attempts[-1][0]["at"] if attempts else 0.0)
+
+
+def _step_of(event: Mapping[str, Any], otherwise: int) -> int:
+    """The step of an event. An event of the user's own may have anything under that name."""
+    step = event.get("step")
+    return step if type(step) is int else otherwise
 
 
 def _last_change(*paths: Path) -> float:

@@ -20,11 +20,13 @@ REFRESH_S = 1.0
 MOST_ROWS = 12
 SILENT_S = 30.0
 """A run that writes nothing for longer than this, or gives no sign of life, is pointed out."""
-SHOWN = (Status.RUNNING, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED)
+SHOWN = (Status.RUNNING, Status.FAILED, Status.DIVERGED, Status.INTERRUPTED, Status.DAMAGED)
 
 
 def show_study(console: Console, state: StudyState) -> None:
     console.print(_headline(state), style="bold", markup=False)
+    if state.problem:
+        console.print(state.problem, style="red", markup=False)
     shown = [cell for cell in state.cells if cell.place in SHOWN]
     if shown:
         console.print(_table(shown))

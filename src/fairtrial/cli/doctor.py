@@ -9,19 +9,32 @@ import click
 
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress
-from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
+from fairtrial.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.analyse.floor import NoiseFloor
+    from fairtrial.api.doctor import DamageReport
 
 
 @click.command("doctor")
 @click.option("--aa", is_flag=True, help="Time equal work against itself: this machine's noise, and what it can see.")
+@click.option("--damage", is_flag=True, help="Find every file of the store that is not what was recorded.")
+@click.option("--repair", is_flag=True, help="With --damage: repair what can be repaired without loss.")
 @with_output
-def command(out: Output, aa: bool) -> int:
-    """Show what is installed and what this machine can measure. Exit 3 if the store cannot be used."""
+def command(out: Output, aa: bool, damage: bool, repair: bool) -> int:
+    """Show what is installed and what this machine can measure. Exit 3 if the store cannot be used.
+
+    With --damage: hold every file of the store against what was recorded. Exit 3 if damage remains.
+    """
+    if repair and not damage:
+        raise UsageError("--repair needs --damage", hint="fairtrial doctor --damage --repair")
+    if damage:
+        if aa:
+            raise UsageError("--damage is about the store, --aa about the machine; give one")
+        return _damage(out, repair=repair)
     from fairtrial.api.doctor import doctor
 
     checks, facts = doctor(out.store)
@@ -39,6 +52,41 @@ def command(out: Output, aa: bool) -> int:
 
     out.give({"checks": rows, "machine": facts, "aa": floor.to_dict() if floor else None}, rows, show)
     return EXIT_CHECK if any(check.ok is False and check.name == "store" for check in checks) else EXIT_OK
+
+
+def _damage(out: Output, *, repair: bool) -> int:
+    from fairtrial.api.doctor import damage_of
+
+    out.name_store()
+    if out.live:
+        with make_progress(out) as progress:
+            bar = progress.add_task("runs", total=None, unit="")
+            found = damage_of(
+                out.store, repair=repair, watch=lambda done, every: progress.update(bar, completed=done, total=every)
+            )
+    else:
+        found = damage_of(out.store, repair=repair)
+    rows = [each.to_dict(found.root) for each in found.damage]
+    out.give(found.to_dict(), rows, lambda console: _show_damage(console, found))
+    return EXIT_CHECK if found.remaining else EXIT_OK
+
+
+def _show_damage(console: Console, found: DamageReport) -> None:
+    for each in found.damage:
+        mark, style = ("✓ repaired", None) if each.repaired else ("✗", "red")
+        console.print(f"{mark} {each.reason}", style=style, markup=False)
+        if each.kept:
+            console.print(f"    the old file is kept as {each.kept}", markup=False)
+        elif each.repair:
+            told = "--repair can" if each.mend else "to do:"
+            console.print(f"    {told} {each.repair}", markup=False)
+    counts = [f"{counted(len(found.remaining), 'damaged file')} in {counted(found.runs, 'run')}"]
+    repaired = len(found.damage) - len(found.remaining)
+    counts += [f"{repaired} repaired"] if repaired else []
+    able = sum(each.mend is not None for each in found.remaining)
+    counts += [f"{able} can be repaired with --repair"] if able and not repaired else []
+    told = "; ".join(counts) if found.damage else f"No damage in {counted(found.runs, 'run')}"
+    console.print(f"{told}.", style="bold", markup=False)
 
 
 def _self_check(out: Output) -> NoiseFloor:

@@ -10,7 +10,7 @@ import click
 from fairtrial.cli._lab import interval_words, plain_table
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.core.errors import EXIT_OK
+from fairtrial.core.errors import EXIT_OK, EXIT_RUNS
 from fairtrial.core.words import counted, shown_change, shown_value
 
 if TYPE_CHECKING:
@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 def command(
     out: Output, *, runs: Sequence[str], checkpoint: str, episodes: int | None, confirm: bool, level: float
 ) -> int:
-    """Evaluate a checkpoint of a run again, on what chose nothing. The result is stored with the run."""
+    """Evaluate a checkpoint of a run again, on what chose nothing. The result is stored with the run.
+
+    Ends with 4 if one of several runs is damaged; the others are evaluated.
+    """
     from fairtrial.api.evaluate import evaluate
 
     out.name_store()
@@ -46,7 +49,7 @@ def command(
     rows = [{"run": each.run.name, "checkpoint": each.checkpoint, "step": each.step, **each.metrics,
              "selected": each.selected, "gap": each.gap} for each in found.runs]  # fmt: skip
     out.give(found.to_dict(), rows, lambda console: _show(console, found))
-    return EXIT_OK
+    return EXIT_RUNS if found.damaged else EXIT_OK
 
 
 def _show(console: Console, found: Evaluated) -> None:

@@ -300,7 +300,7 @@ def _show_log_tail(console: Console, run: Run) -> None:
 def _counts(arm: Any) -> str:
     bad = [
         f"{count} {word.replace('_', ' ')}"
-        for word in ("diverged", "failed", "interrupted", "not_finite")
+        for word in ("diverged", "failed", "interrupted", "damaged", "not_finite")
         if (count := getattr(arm, word))
     ]
     return f"{arm.completed}" + (f" ({', '.join(bad)})" if bad else "")

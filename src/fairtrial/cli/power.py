@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from fairtrial.cli._output import Output, with_output
+from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.words import counted, shown_value
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ def _show(console: Console, plan: Plan) -> None:
     if plan.curve:
         console.print()
         console.print(_table(plan))
+    show_cautions(console, plan.cautions)
 
 
 def _unit(plan: Plan) -> str:

@@ -12,7 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
-from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.words import counted, shown_time, shown_value
 
 if TYPE_CHECKING:
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
     from fairtrial.api.runs import Shown
 
+MOST_REASONS = 5
 WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=. Looks at columns, options and last values."
 STYLES = {
     "completed": "green",
     "diverged": "yellow",
     "failed": "red",
+    "damaged": "red",
     "interrupted": "magenta",
     "running": "cyan",
 }
@@ -43,7 +45,7 @@ def command(ctx: click.Context) -> None:
 @command.command("list")
 @click.option("--study", metavar="NAME", help="Only this study.")
 @click.option("--variant", metavar="NAME", help="Only this variant.")
-@click.option("--status", metavar="STATUS", help="Only completed, diverged, failed, interrupted or running.")
+@click.option("--status", metavar="STATUS", help="Only completed, diverged, failed, interrupted, running or damaged.")
 @click.option("--where", multiple=True, metavar="NAME=VALUE", help=WHERE_HELP)
 @click.option(
     "--limit",
@@ -106,14 +108,19 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     rest = f"; the newest {limit} are shown, --limit 0 shows all" if limit and len(rows) > limit else ""
     out.say(f"{counted(len(rows), 'run')}: {told}{rest}")
+    damaged = [row for row in rows if row["status"] == "damaged"] if counts["damaged"] else []
+    for row in damaged[:MOST_REASONS]:
+        out.say(f"{row['study']}/{row['run']}: {row['reason']}")
+    if damaged:
+        out.say("What can be repaired: fairtrial doctor --damage")
 
 
 @command.command("show")
 @click.argument("run")
 @click.option("--lines", type=click.IntRange(min=0), default=10, show_default=True, help="Lines of the log to show.")
 @with_output
-def show_command(out: Output, run: str, lines: int) -> None:
-    """Show one run: what it was, how it went, and the end of its log."""
+def show_command(out: Output, run: str, lines: int) -> int:
+    """Show one run: what it was, how it went, and the end of its log. Ends with 3 if the run is damaged."""
     from fairtrial.api.runs import show_run
 
     shown = show_run(run, store=out.store, lines=lines)
@@ -124,9 +131,11 @@ def show_command(out: Output, run: str, lines: int) -> None:
         "metrics": shown.metrics,
         "log_tail": list(shown.log_tail),
         "evaluations": list(shown.evaluations),
+        "damage": list(shown.damage),
     }
     rows = [{"metric": name, **brief} for name, brief in shown.metrics.items()]
     out.give(document, rows, lambda console: _show_run(console, shown))
+    return EXIT_CHECK if shown.damage else EXIT_OK
 
 
 def _show_run(console: Console, shown: Shown) -> None:
@@ -139,7 +148,9 @@ def _show_run(console: Console, shown: Shown) -> None:
     )
     resources, environment = metadata["resources"], metadata["environment"]
     facts = {
-        "reason": run.reason,
+        "reason": None if run.reason in shown.damage else run.reason,
+        "damaged": "\n".join(shown.damage),
+        "repair": f"fairtrial doctor --damage --store {run.path.parent.parent}" if shown.damage else None,
         "recipe": metadata["recipe"],
         "options": ", ".join(f"{key}={value}" for key, value in metadata["options"].items()),
         "data": metadata["data"] and f"{metadata['data']['name']} {metadata['data']['sha256'][:12]}",
@@ -295,15 +306,25 @@ def _metric_line(row: Mapping[str, Any]) -> str:
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat it for more.")
 @with_output
-def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> None:
-    """Write every value of the chosen runs, one row each, for other tools. Text is CSV."""
+def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> int:
+    """Write every value of the chosen runs, one row each, for other tools. Text is CSV.
+
+    A damaged run is one row with that status and no value. Ends with 4 if there is one.
+    """
     from dataclasses import replace
 
     from fairtrial.api.runs import export_runs
 
-    rows = list(export_runs(runs, store=out.store, metrics=metrics))
+    names: list[str] = []
+
+    def tell(name: str, reason: str) -> None:
+        names.append(name)
+        out.say(f"{name} is damaged and has no values here: {reason}")
+
+    rows = list(export_runs(runs, store=out.store, metrics=metrics, damaged=tell))
     target = replace(out, format="csv") if out.format == "text" else out
-    target.give({"rows": rows}, rows, lambda _: None)
+    target.give({"rows": rows, "damaged": names}, rows, lambda _: None)
+    return EXIT_RUNS if names else EXIT_OK
 
 
 @command.command("sql")

@@ -74,7 +74,8 @@ def _show(console: Console, found: Variance) -> None:
         console.print(f"{NAMES[name]}: {_told(spread)}", markup=False)
     for each in found.left_out:
         console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
-    show_cautions(console, [caution for spread in found.spreads.values() for caution in spread.cautions])
+    told = [caution for spread in found.spreads.values() for caution in spread.cautions]
+    show_cautions(console, [*told, *found.cautions])
 
 
 def _verdict(found: Variance) -> str:

@@ -166,6 +166,16 @@ MISSING_RUNS = Caution(
     "{count} planned run(s) are not there yet or were interrupted; they are not scored.",
     "Launch the study again: it fills what is missing.",
 )
+DAMAGED_RUNS = Caution(
+    "damaged runs",
+    "{count} run(s) are damaged and not scored: {runs}. This result may differ from the one with them.",
+    "See what can be repaired: fairtrial doctor --damage.",
+)
+LOOKS_DAMAGED = Caution(
+    "looks damaged",
+    "{reason}: whether seeds were added after an earlier look is not known.",
+    "Bring looks.jsonl back from a backup; see fairtrial doctor --damage.",
+)
 TOO_FEW_FOR_FAMILY = Caution(
     "too few seeds for this family",
     "With {n} seeds, {method} on tests pair by pair has little power and an uncertain error rate.",

@@ -16,8 +16,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.metadata_schema import Sha256, Spelled
-from fairtrial.core.runs import Status
+from fairtrial.core.metadata_schema import Sha256, Spelled, WrittenStatus
 from fairtrial.core.training import Split
 
 Step = Annotated[int, Field(ge=1)]
@@ -159,7 +158,7 @@ class RunEnded(Event):
     """The last word of an attempt."""
 
     event: Literal["run_ended"]
-    status: Status
+    status: WrittenStatus
     reason: str | None
 
 

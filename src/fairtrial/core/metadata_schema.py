@@ -1,7 +1,7 @@
-"""`metadata.json` as a model: what its published JSON schema is made from.
+"""`metadata.json` as a model: what its published JSON schema is made from, and what decides whether a file is damaged.
 
-Jobs write the file from plain dictionaries and readers take it as one, so that neither pays for checking it.
-Tests hold what jobs write against this model, and `tools/make_docs.py` makes `docs/schemas/metadata-1.json` of it.
+Jobs write the file from plain dictionaries. Readers check the usual shape by hand, which is cheap, and ask this model
+about every other file (`record/metadata.py`). `tools/make_docs.py` makes `docs/schemas/metadata-1.json` of it.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from fairtrial.core.runs import Status
-
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Direction = Literal["max", "min"]
+MOST = (1 << 63) - 1
+"""Tables of runs have columns of 64 bits."""
+WrittenStatus = Literal["running", "completed", "diverged", "failed", "interrupted"]
 Spelled = float | Literal["NaN", "Infinity", "-Infinity"]
 """A metric's value. JSON has no NaN and no infinity: they are written as words."""
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class DataIdentity(_Part):
@@ -33,7 +34,7 @@ class Best(_Part):
     """A best checkpoint that was announced before its file was put in place."""
 
     best_metric_value: float
-    best_checkpoint_step: int
+    best_checkpoint_step: int = Field(ge=-MOST, le=MOST)
     best_checkpoint_path: str
     best_checkpoint_sha256: Sha256
 
@@ -50,7 +51,7 @@ class Resumption(_Part):
 class Lineage(BaseModel):
     """Where the run comes from. Recipes add what they build on, such as a teacher."""
 
-    model_config = ConfigDict(frozen=True, extra="allow")
+    model_config = ConfigDict(frozen=True, extra="allow", allow_inf_nan=False)
 
     resumed: list[Resumption]
     streams: list[str] = Field(
@@ -73,6 +74,7 @@ class Environment(_Part):
     gpu: str | None = None
     versions: dict[str, str | None] | None = Field(None, description="Installed packages that can change a number.")
     executable: str | None = None
+    recipe_file_sha256: Sha256 | None = Field(None, description="Of the recipe, where it is a file of the user's.")
 
 
 class Timings(_Part):
@@ -118,6 +120,13 @@ class Telemetry(_Part):
     last_error: str | None = Field(description="Why a request of the last attempt failed, the last time one did.")
 
 
+class Seal(_Part):
+    """A file as it was when the run ended."""
+
+    bytes: int = Field(ge=0)
+    crc32: str = Field(pattern="^[0-9a-f]{8}$")
+
+
 class Metadata(_Part):
     """One run: what it was meant to be, how it stands, where it happened and what it used."""
 
@@ -125,8 +134,8 @@ class Metadata(_Part):
     run_id: str = Field(description="The name of the directory: <variant>.seed<seed>, or .again<n> behind it.")
     study: str
     variant: str
-    seed: int = Field(ge=0)
-    attempt: int = Field(description="1, or more for repetitions, which never count as another seed.", ge=1)
+    seed: int = Field(ge=0, le=MOST)
+    attempt: int = Field(description="1, or more for repetitions, which never count as another seed.", ge=1, le=MOST)
     recipe: str
     recipe_file: str | None = Field(description="Where the recipe is a file of the user's.")
     synthetic: bool = Field(description="Whether the numbers are made up.")
@@ -134,7 +143,7 @@ class Metadata(_Part):
     identity: dict[str, Any] = Field(description="The options that can change a number.")
     data: DataIdentity | None
     fingerprint: Sha256 = Field(description="Of recipe, identity, seed and data.")
-    status: Status = Field(description="As last written: `running` without a living process means interrupted.")
+    status: WrittenStatus = Field(description="As last written: `running` without a living process means interrupted.")
     reason: str | None = Field(description="Why it did not complete.")
     hint: str | None = Field(description="What to do about it.")
     metric: str | None = Field(description="What the run is judged by.")
@@ -142,7 +151,7 @@ class Metadata(_Part):
     best_metric_name: str | None = Field(description="What selects the best checkpoint.")
     best_metric_mode: Direction | None
     best_metric_value: float | None
-    best_checkpoint_step: int | None
+    best_checkpoint_step: int | None = Field(ge=-MOST, le=MOST)
     best_checkpoint_path: str | None = Field(description="Relative to the run directory.")
     best_checkpoint_sha256: Sha256 | None
     best_pending: Best | None = Field(description="Set while a new best checkpoint is being put in place.")
@@ -153,3 +162,11 @@ class Metadata(_Part):
     resources: Resources
     cautions: list[FilledCaution]
     telemetry: Telemetry | None = Field(None, description="Not there where events were not sent (--otlp).")
+    sealed: dict[str, Seal] | None = Field(
+        None, description="By name: files as they were when the run ended. Not there before that, and in older runs."
+    )
+    checksum: str | None = Field(
+        None,
+        description="CRC-32 of all other keys; a file that does not have it was written before there was one.",
+        pattern="^[0-9a-f]{8}$",
+    )

@@ -18,6 +18,7 @@ JOIN_VARIABLE = "FAIRTRIAL_RUN_DIR"
 TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — no secret
 """The number of the job's claim on that run: whoever joins writes only as long as the claim stands."""
 
+ARCHIVE = ".archive"
 ADHOC_STUDY = "adhoc"
 NEEDS_STUDY = "teachers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,@-]*")
@@ -65,6 +66,15 @@ def check_name(kind: str, name: str) -> str:
 def run_id(variant: str, seed: int, attempt: int = 1) -> str:
     again = f".again{attempt}" if attempt > 1 else ""
     return f"{variant}.seed{seed}{again}"
+
+
+_RUN_ID = re.compile(r"(?P<variant>.+)\.seed(?P<seed>0|[1-9]\d{0,18})(?:\.again(?P<attempt>[1-9]\d{0,8}))?")
+
+
+def parts_of_run_id(name: str) -> tuple[str, int, int] | None:
+    """Variant, seed and attempt, as the name of a run's folder states them; None for every other name."""
+    match = _RUN_ID.fullmatch(name)
+    return (match["variant"], int(match["seed"]), int(match["attempt"] or 1)) if match else None
 
 
 @dataclass(frozen=True)
@@ -242,11 +252,15 @@ class StorePaths:
     def looks(self, study: str) -> Path:
         return self.root / study / "looks.jsonl"
 
+    def looks_seal(self, study: str) -> Path:
+        """Length and checksum of the looks, so that a lost one is noticed."""
+        return self.root / study / ".looks.seal.json"
+
     def run(self, study: str, run: str) -> RunPaths:
         return RunPaths(self.root / study / run)
 
     def archive(self, study: str) -> Path:
-        return self.root / study / ".archive"
+        return self.root / study / ARCHIVE
 
     @property
     def mirror(self) -> Path:

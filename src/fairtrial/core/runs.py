@@ -20,7 +20,8 @@ class Status(StrEnum):
     """Where a run stands.
 
     `interrupted` covers Ctrl-C, kills, time-outs and lost machines: it is run again and resumes.
-    `diverged` is a result. `failed` is run again only on request.
+    `diverged` is a result. `failed` is run again only on request. `damaged` is never written: readers give it to a run
+    whose files are not what was recorded.
     """
 
     RUNNING = "running"
@@ -28,6 +29,7 @@ class Status(StrEnum):
     DIVERGED = "diverged"
     FAILED = "failed"
     INTERRUPTED = "interrupted"
+    DAMAGED = "damaged"
 
     @property
     def is_result(self) -> bool:

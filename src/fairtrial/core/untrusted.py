@@ -234,6 +234,24 @@ def checked(model: type[Model], value: Any, *, where: str, hint: str | None = DA
         raise UntrustedDocument(f"{where} is nested too deeply", hint=hint) from None
 
 
+def shape_problems(model: type[BaseModel], value: Any) -> list[str]:
+    """What keeps a value from having the shape of a typed model, one sentence each; empty where nothing does.
+
+    For values that are used as they are in their file: "1" is not taken for 1. Unknown keys are not a problem: a newer
+    version may have written them.
+    """
+    from pydantic import ValidationError
+
+    try:
+        model.model_validate(value, strict=True)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        return [_problem(each) for each in found if each["type"] != "extra_forbidden"]
+    except RecursionError:
+        return ["the document is nested too deeply"]
+    return []
+
+
 def _problem(error: Any) -> str:
     path = ".".join(str(part) for part in error["loc"]) or "the document"
     message = str(error["msg"]).removeprefix("Value error, ")

@@ -20,8 +20,9 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.record.atomic import Sync, replace_file
-from fairtrial.record.metadata import load_run
-from fairtrial.record.series import Series, column_in_memory, read_series
+from fairtrial.record.metadata import load_run_or_damage
+from fairtrial.record.recorded import with_series
+from fairtrial.record.series import Series, column_in_memory
 from fairtrial.record.store import Store
 
 SCHEMA = 1
@@ -50,7 +51,7 @@ class _Kept:
 
 
 def read_study(store: Store, study: str) -> list[Recorded]:
-    """Every readable run of a study, by name."""
+    """Every run of a study, by name. One whose files are not what was recorded has the status `damaged`."""
     kept, steps, values = _load(store.paths.series_cache(study))
     found: dict[str, Recorded] = {}
     stamps: dict[str, Stamp] = {}
@@ -63,17 +64,17 @@ def read_study(store: Store, study: str) -> list[Recorded]:
             found[entry.name], stamps[entry.name] = Recorded(run, series), stamp
         elif recorded := record_of(RunPaths(Path(entry.path))):
             found[entry.name] = recorded
-            if recorded.run.metadata["status"] != Status.RUNNING:
+            if recorded.run.metadata["status"] not in (Status.RUNNING, Status.DAMAGED):
                 stamps[entry.name] = stamp
     if stamps.keys() != kept.keys() or any(kept[name].stamp != stamp for name, stamp in stamps.items()):
         _save(store.paths.series_cache(study), found, stamps)
     return [found[name] for name in sorted(found)]
 
 
-def record_of(paths: RunPaths) -> Recorded | None:
-    """One run, read from its directory."""
-    run = load_run(paths)
-    return None if run is None else Recorded(run, read_series(paths))
+def record_of(paths: RunPaths, *, in_store: bool = True) -> Recorded | None:
+    """One run, read from its directory. A damaged one has no series: nothing of it may be believed."""
+    run = load_run_or_damage(paths, in_store=in_store)
+    return None if run is None else Recorded(*with_series(run))
 
 
 def _stamp(entry: os.DirEntry[str]) -> Stamp:
@@ -100,6 +101,11 @@ def _load(path: Path) -> _Columns:
         return kept, column_in_memory(steps, np.int64), column_in_memory(values, np.float64)
     except (OSError, ValueError, KeyError, TypeError):
         return {}, *empty
+
+
+def is_whole_copy(path: Path) -> bool:
+    """Whether the copy of a study's series can be used."""
+    return bool(_load(path)[0])
 
 
 def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:

@@ -46,10 +46,14 @@ class Delivered:
 
 
 def read_delivered(paths: RunPaths) -> Delivered:
+    """How far the lines were brought. If the note is damaged, all are sent again: better twice than never."""
     try:
-        return Delivered(**orjson.loads(paths.delivered.read_bytes()))
-    except (FileNotFoundError, orjson.JSONDecodeError, TypeError):
-        return Delivered()  # at least once: rather all of it again than a part of it never
+        found = Delivered(**orjson.loads(paths.delivered.read_bytes()))
+        size = paths.events.stat().st_size
+    except (OSError, orjson.JSONDecodeError, TypeError):
+        return Delivered()
+    numbers = found.offset, found.lines, found.rejected
+    return found if all(type(each) is int and 0 <= each <= size for each in numbers) else Delivered()
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """A list of all runs that is quick to read, and can always be rebuilt from the run directories.
 
-A row is valid while its directory has the modification time that it had when the row was made: replacing
-`metadata.json` in one step changes that time. Rows of runs that are still going on are never trusted.
+A row is valid while `metadata.json` has the change time that it had when the row was made: replacing the file or
+writing into it changes that time. Rows of runs that are still going on are never trusted, nor is an index whose content
+does not have its recorded checksum.
 
 On disk the rows are columns, and what many runs share (options, names of metrics) is written once: ten thousand
 runs are read in a few hundredths of a second.
@@ -10,6 +11,8 @@ runs are read in a few hundredths of a second.
 from __future__ import annotations
 
 import os
+import stat
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,13 +20,16 @@ from typing import Any
 import orjson
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.paths import RunPaths, parts_of_run_id
 from fairtrial.core.runs import Status, headline
+from fairtrial.core.untrusted import read_file
 from fairtrial.record.atomic import Sync, replace_bytes
-from fairtrial.record.metadata import parse_metadata, settle_best, true_status
+from fairtrial.record.metadata import DamagedRun, parse_metadata, settle_best, true_status, why_misplaced
 from fairtrial.record.store import Store
 
-INDEX_SCHEMA = 2
+INDEX_SCHEMA = 3
+USUAL_BYTES = 1 << 20
+LARGEST_INDEX_BYTES = 1 << 30
 Row = Mapping[str, Any]
 Rows = dict[tuple[str, str], Row]
 Stamps = dict[tuple[str, str], int]
@@ -32,6 +38,7 @@ _PLAIN = (
     "run", "study", "variant", "seed", "attempt", "synthetic", "status", "reason", "value", "best_metric_value",
     "best_checkpoint_step", "wall_s", "cpu_s", "created", "fingerprint",
 )  # fmt: skip
+_NEVER_TRUSTED = (Status.RUNNING, Status.DAMAGED)
 _SHARED = ("recipe", "metric", "direction", "best_metric_name", "options", "identity", "data", "commit")
 
 
@@ -85,10 +92,14 @@ def all_rows(store: Store, study: str | None = None) -> list[Row]:
     changed = False
     for name, entry in store.directories(study):
         key = (name, entry.name)
-        stamp = entry.stat().st_mtime_ns
+        try:
+            found = os.stat(f"{entry.path}/metadata.json")  # noqa: PTH116 — a path object per run would cost more
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        stamp = found.st_ctime_ns
         row = known.get(key) if stamps.get(key) == stamp else None
-        if row is None or row["status"] == "running":
-            row = _make_row(name, entry)
+        if row is None or row["status"] in _NEVER_TRUSTED:
+            row = _make_row(name, entry, found)
             changed = True
         if row is not None:
             rows[key], now[key] = row, stamp
@@ -97,19 +108,22 @@ def all_rows(store: Store, study: str | None = None) -> list[Row]:
     return list(rows.values())
 
 
-def _make_row(study: str, entry: os.DirEntry[str]) -> Row | None:
+def _make_row(study: str, entry: os.DirEntry[str], found: os.stat_result) -> Row | None:
     where = f"{entry.path}/metadata.json"
     try:
-        with open(where, "rb") as file:  # noqa: PTH123 — a path object per run would take longer than the read
-            metadata = parse_metadata(file.read(), where)
+        metadata = parse_metadata(_content(where, found), where)
+        if why := why_misplaced(metadata, study, entry.name):
+            raise DamagedRun(f"{where} {why}")
+        status = metadata["status"]
+        if status == Status.RUNNING or metadata["best_pending"]:
+            paths = RunPaths(Path(entry.path))
+            metadata, status = settle_best(paths, metadata), true_status(paths, status).value
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (FairtrialError, OSError) as error:
-        return _damaged(study, entry, str(error))
-    status = metadata["status"]
-    if status == Status.RUNNING or metadata["best_pending"]:
-        paths = RunPaths(Path(entry.path))
-        metadata, status = settle_best(paths, metadata), true_status(paths, status).value
+    except FairtrialError as error:
+        return _damaged(study, entry, "; ".join((error.message, *error.problems)))
+    except OSError as error:
+        return _damaged(study, entry, f"{where} cannot be read: {error.strerror}")
     final, timings = metadata["final"], metadata["timings"]
     shown = headline(metadata["metric"], final)
     return {
@@ -141,20 +155,51 @@ def _make_row(study: str, entry: os.DirEntry[str]) -> Row | None:
 
 
 def _damaged(study: str, entry: os.DirEntry[str], reason: str) -> Row:
-    """A run whose metadata cannot be read is listed, not hidden."""
-    known = {"run": entry.name, "study": study, "attempt": 1, "synthetic": False, "status": Status.FAILED.value}
-    empty = {"final": {}, "options": {}, "identity": {}, "created": entry.stat().st_mtime, "reason": reason}
+    """A run whose metadata cannot be read is listed, not hidden. Its folder's name is all that is believed."""
+    variant, seed, attempt = parts_of_run_id(entry.name) or (None, None, 1)
+    known = {
+        "run": entry.name, "study": study, "variant": variant, "seed": seed, "attempt": attempt, "synthetic": False,
+        "status": Status.DAMAGED.value, "reason": reason,
+    }  # fmt: skip
+    empty = {"final": {}, "options": {}, "identity": {}, "created": entry.stat().st_mtime}
     return {**dict.fromkeys((*_PLAIN, *_SHARED)), **known, **empty}
 
 
+def _content(where: str, found: os.stat_result) -> bytes:
+    """An ordinary file of usual size is read at once; a pipe or a huge file is refused by `read_file`."""
+    if not stat.S_ISREG(found.st_mode) or found.st_size > USUAL_BYTES:
+        return read_file(Path(where))
+    with open(where, "rb") as file:  # noqa: PTH123 — a path object per run would take longer than the read
+        return file.read()
+
+
 def _read(store: Store) -> tuple[Rows, Stamps]:
+    """The rows of an index that is whole and of this version; without one, every row is made anew."""
     try:
-        content = orjson.loads(store.paths.index.read_bytes())
-        if content["schema"] != INDEX_SCHEMA:
-            return {}, {}
-        return _unpack(content)
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, IndexError):
+        stored = read_file(store.paths.index, most=LARGEST_INDEX_BYTES)
+    except (OSError, FairtrialError):
         return {}, {}
+    checksum, _, content = stored.partition(b"\n")
+    if checksum != _checksum(content):
+        return {}, {}
+    try:
+        return _unpack(orjson.loads(content))
+    except (orjson.JSONDecodeError, KeyError, TypeError, IndexError, ValueError):
+        return {}, {}
+
+
+def is_whole_index(store: Store) -> bool:
+    """Whether nobody has changed the index. That of an earlier version is as whole as can be known."""
+    try:
+        stored = read_file(store.paths.index, most=LARGEST_INDEX_BYTES)
+    except (OSError, FairtrialError):
+        return False
+    checksum, _, content = stored.partition(b"\n")
+    return checksum == _checksum(content) or stored.startswith(b'{"schema":')
+
+
+def _checksum(content: bytes) -> bytes:
+    return b"fairtrial index %d %08x" % (INDEX_SCHEMA, zlib.crc32(content))
 
 
 def _unpack(content: Mapping[str, Any]) -> tuple[Rows, Stamps]:
@@ -192,7 +237,6 @@ def _write(store: Store, rows: Rows, stamps: Stamps) -> None:
     tables = {name: _Table() for name in (*_SHARED, "metrics")}
     found = list(rows.values())
     content = {
-        "schema": INDEX_SCHEMA,
         "plain": {name: [row[name] for row in found] for name in _PLAIN},
         "shared": {name: [tables[name].code(row[name]) for row in found] for name in _SHARED},
         "metrics": [tables["metrics"].code(list(row["final"])) for row in found],
@@ -202,6 +246,7 @@ def _write(store: Store, rows: Rows, stamps: Stamps) -> None:
     }
     try:
         store.paths.index.parent.mkdir(exist_ok=True)
-        replace_bytes(store.paths.index, orjson.dumps(content), sync=Sync.NOTHING)
+        packed = orjson.dumps(content)
+        replace_bytes(store.paths.index, _checksum(packed) + b"\n" + packed, sync=Sync.NOTHING)
     except (FairtrialError, OSError):
         return

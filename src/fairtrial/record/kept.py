@@ -10,7 +10,7 @@ from typing import Any
 
 from fairtrial.core.paths import RunPaths
 from fairtrial.record.checkpoints import write_checkpoint
-from fairtrial.record.series import read_lines
+from fairtrial.record.recorded import read_events
 
 KEPT, DROPPED = "top_kept", "top_dropped"
 
@@ -28,7 +28,7 @@ class Kept:
 def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
     """Those that are there, the best first; of equals the earlier."""
     found: dict[int, Kept] = {}
-    for row in read_lines(paths.events).rows:
+    for row in read_events(paths):
         if row["event"] == KEPT:
             found[row["step"]] = Kept(row["step"], row["value"], row["sha256"], top_path(paths, row["step"]))
         elif row["event"] == DROPPED:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 import time
+import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
-from fairtrial.core.errors import StoreError
-from fairtrial.core.paths import RunPaths
+from fairtrial.core.errors import FairtrialError, StoreError, UserError
+from fairtrial.core.paths import ARCHIVE, RunPaths, parts_of_run_id, run_id
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
+from fairtrial.core.untrusted import parse_json_fast, read_file, shape_problems
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import is_claimed
+from fairtrial.record.seals import seals_of
 from fairtrial.record.tracking import is_made_elsewhere, read_tracking
 
 if TYPE_CHECKING:
@@ -36,7 +40,14 @@ REQUIRED = frozenset(
     }
 )  # fmt: skip
 
-STATUSES = tuple(Status)
+STATUSES = frozenset(status.value for status in Status if status is not Status.DAMAGED)
+CHECKSUM, SEALED = "checksum", "sealed"
+HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' takes such a run out of the store."
+_AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+
+
+class DamagedRun(StoreError):
+    """A run whose files are not what was recorded. Those who read many runs list it and go on."""
 
 
 def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> dict[str, Any]:
@@ -76,35 +87,183 @@ def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bo
 
 
 def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync = Sync.FILE) -> None:
-    content = orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    replace_bytes(paths.metadata, content, sync=sync)
+    """Put the file in place: with its checksum, and for a run that has ended with the seals of its other files."""
+    content = {key: value for key, value in metadata.items() if key not in (CHECKSUM, SEALED)}
+    if content["status"] != Status.RUNNING:
+        content[SEALED] = seals_of(paths)
+    content[CHECKSUM] = checksum_of(content)
+    replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE), sync=sync)
 
 
-def load_metadata(paths: RunPaths) -> dict[str, Any] | None:
-    """The metadata with the best checkpoint reconciled, or None where no run was begun."""
+def reseal(paths: RunPaths, name: str) -> None:
+    """Note that one file was made anew. The seals of all others stay: what is wrong with them must not be hidden."""
+    metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
+    seal = seals_of(paths).get(name)
+    if SEALED in metadata and seal is not None:
+        metadata[SEALED] = {**metadata[SEALED], name: seal}
+        content = {**metadata, CHECKSUM: checksum_of(metadata)}
+        replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE))
+
+
+def checksum_of(document: Mapping[str, Any]) -> str:
+    """CRC-32 of all keys but the checksum itself: it finds every flipped bit, and survives another layout of the file.
+
+    It tells damage by chance, not forgery: whoever can write the file can write its checksum.
+    """
+    if CHECKSUM in document:
+        document = {key: value for key, value in document.items() if key != CHECKSUM}
+    return f"{zlib.crc32(orjson.dumps(document)):08x}"
+
+
+def load_metadata(paths: RunPaths, *, in_store: bool = True) -> dict[str, Any] | None:
+    """The metadata with the best checkpoint reconciled, or None where no run was begun. Raises DamagedRun.
+
+    Without `in_store` the folder around the run need not be its study: somebody copied a run out of its store.
+    """
     try:
-        content = paths.metadata.read_bytes()
+        content = read_file(paths.metadata)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return settle_best(paths, parse_metadata(content, str(paths.metadata)))
+    except UserError as error:
+        raise DamagedRun(error.message, hint=HINT) from None
+    metadata = parse_metadata(content, str(paths.metadata))
+    folder = paths.root.parent
+    if folder.name == ARCHIVE:
+        folder = folder.parent
+    if why := why_misplaced(metadata, folder.name if in_store else metadata["study"], paths.root.name):
+        raise DamagedRun(f"{paths.metadata} {why}", hint=HINT)
+    return settle_best(paths, metadata)
 
 
 def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
-    """Metadata of the current schema, or one sentence on why the file holds none."""
-    hint = "The file was changed or damaged; 'fairtrial runs rm' removes such a run."
+    """Metadata of the current schema, or one sentence on why the file holds none (DamagedRun)."""
     try:
-        metadata = orjson.loads(content)
-    except orjson.JSONDecodeError:
-        raise StoreError(f"{where} is not JSON", hint=hint) from None
+        metadata = parse_json_fast(content, where=where)
+    except UserError as error:
+        raise DamagedRun(error.message, hint=HINT) from None
     if not isinstance(metadata, dict):
-        raise StoreError(f"{where} does not describe a run", hint=hint)
-    metadata = upgrade(metadata, where=where)
+        raise DamagedRun(f"{where} does not describe a run", hint=HINT)
+    checksum = metadata.pop(CHECKSUM, None)
+    try:
+        metadata = upgrade(metadata, where=where)
+    except StoreError as error:
+        raise DamagedRun(error.message, hint=error.hint) from None
     if REQUIRED - metadata.keys():
         missing = ", ".join(sorted(REQUIRED - metadata.keys()))
-        raise StoreError(f"{where} does not describe a run: it lacks {missing}", hint=hint)
-    if metadata["status"] not in STATUSES:
-        raise StoreError(f"{where} does not describe a run: its status is {metadata['status']!r}", hint=hint)
+        raise DamagedRun(f"{where} does not describe a run: it lacks {missing}", hint=HINT)
+    if not has_usual_shape(metadata):
+        _refuse_other_shapes(metadata, where)
+    if checksum is not None and checksum != checksum_of(metadata):
+        raise DamagedRun(f"{where} does not have its recorded checksum", hint=HINT)
     return metadata
+
+
+_NUMBER, _MAYBE_NUMBER = frozenset({float, int}), frozenset({float, int, type(None)})
+_MAYBE_TEXT, _MAYBE_INT = frozenset({str, type(None)}), frozenset({int, type(None)})
+_TEXT, _MAYBE_MAP = frozenset({str}), frozenset({dict, type(None)})
+_USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
+    {
+        **dict.fromkeys(("run_id", "study", "variant", "recipe", "fingerprint", "status"), _TEXT),
+        **dict.fromkeys(("seed", "attempt"), frozenset({int})),
+        **dict.fromkeys(("recipe_file", "reason", "hint", "metric", "direction", "best_metric_name"), _MAYBE_TEXT),
+        **dict.fromkeys(("best_metric_mode", "best_checkpoint_path", "best_checkpoint_sha256"), _MAYBE_TEXT),
+        **dict.fromkeys(("options", "identity", "final", "lineage", "environment", "timings", "resources"),
+                        frozenset({dict})),
+        "synthetic": frozenset({bool}), "data": _MAYBE_MAP, "best_metric_value": _MAYBE_NUMBER,
+        "best_checkpoint_step": _MAYBE_INT, "best_pending": frozenset({type(None)}), "cautions": frozenset({list}),
+    }.items()
+)  # fmt: skip
+_USUAL_TIMINGS = (("created", _NUMBER), *((key, _MAYBE_NUMBER) for key in ("ended", "setup_s", "wall_s", "cpu_s")))
+_USUAL_ENVIRONMENT: dict[str, frozenset[type]] = {
+    **dict.fromkeys(("git_commit", "python", "platform", "hostname", "cpu", "gpu", "executable"), _MAYBE_TEXT),
+    **dict.fromkeys(("cpu_count", "memory_bytes"), _MAYBE_INT),
+    "git_dirty": frozenset({bool, type(None)}), "git_dirty_hash": frozenset({type(None)}), "versions": _MAYBE_MAP,
+}  # fmt: skip
+_USUAL_RESOURCES: dict[str, frozenset[type]] = {
+    **dict.fromkeys(("parameters", "trainable_parameters", "flops_per_step", "examples_per_step"), _MAYBE_INT),
+    **dict.fromkeys(("steps_per_epoch", "peak_tensor_bytes", "peak_process_bytes"), _MAYBE_INT),
+    "tensor_bytes": frozenset({type(None)}), "basis": _MAYBE_TEXT,
+}  # fmt: skip
+_MOST = (1 << 63) - 1
+_DIRECTIONS = frozenset({"max", "min", None})
+_is_sha256 = re.compile("[0-9a-f]{64}").fullmatch
+
+
+def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
+    """Whether every value is of a type that the model in `core/metadata_schema.py` takes, for the common cases.
+
+    The model takes ten times as long to import as ten thousand runs take here. Whatever is not usual (False) is its to
+    judge. A test holds the two together: what passes here always passes there.
+    """
+    for key, kinds in _USUAL:
+        if type(metadata[key]) not in kinds:
+            return False
+    timings, lineage, data = metadata["timings"], metadata["lineage"], metadata["data"]
+    sha256, versions = metadata["best_checkpoint_sha256"], metadata["environment"].get("versions")
+    return (
+        metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
+        and 1 <= metadata["attempt"] <= _MOST and -_MOST <= (metadata["best_checkpoint_step"] or 0) <= _MOST
+        and metadata["direction"] in _DIRECTIONS and metadata["best_metric_mode"] in _DIRECTIONS
+        and _is_sha256(metadata["fingerprint"]) is not None and (sha256 is None or _is_sha256(sha256) is not None)
+        and all(type(timings.get(key, "")) in kinds for key, kinds in _USUAL_TIMINGS) and len(timings) <= 6
+        and type(stacked := timings.get("stacked", 1)) is int and stacked >= 1
+        and all(type(value) in _NUMBER for value in metadata["final"].values())
+        and _all_of(metadata["environment"], _USUAL_ENVIRONMENT) and _all_of(metadata["resources"], _USUAL_RESOURCES)
+        and (versions is None or all(type(value) in _MAYBE_TEXT for value in versions.values()))
+        and lineage.get("resumed") == [] and _is_list_of_text(lineage.get("streams", []))
+        and (data is None or (data.keys() == {"name", "sha256"} and type(data["name"]) is str
+                              and type(data["sha256"]) is str and _is_sha256(data["sha256"]) is not None))
+        and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
+        and (SEALED not in metadata or _are_seals(metadata[SEALED]))
+    )  # fmt: skip
+
+
+def _all_of(found: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> bool:
+    return all(key in usual and type(value) in usual[key] for key, value in found.items())
+
+
+def _is_list_of_text(value: Any) -> bool:
+    return type(value) is list and all(type(each) is str for each in value)
+
+
+_is_crc = re.compile("[0-9a-f]{8}").fullmatch
+
+
+def _are_seals(value: Any) -> bool:
+    return type(value) is dict and all(
+        type(each) is dict and each.keys() == {"bytes", "crc32"} and type(each["bytes"]) is int and each["bytes"] >= 0
+        and type(each["crc32"]) is str and _is_crc(each["crc32"]) is not None
+        for each in value.values()
+    )  # fmt: skip
+
+
+def _is_caution(value: Any) -> bool:
+    return (
+        type(value) is dict and value.keys() == {"code", "text", "remedy"}
+        and all(type(each) is str for each in value.values())
+    )  # fmt: skip
+
+
+def _refuse_other_shapes(metadata: Mapping[str, Any], where: str) -> None:
+    """The typed model decides about whatever does not look as usual, and says what is wrong with it."""
+    from fairtrial.core.metadata_schema import Metadata
+
+    problems = shape_problems(Metadata, metadata)
+    if metadata["status"] not in STATUSES:
+        problems.insert(0, f"its status is {metadata['status']!r}")
+    if problems:
+        told = [f"{where} does not describe a run: {each}" for each in problems[:5]]
+        raise DamagedRun(told[0], problems=told[1:], hint=HINT)
+
+
+def why_misplaced(metadata: Mapping[str, Any], study: str, run: str) -> str | None:
+    """Why metadata cannot be those of the folder that they are in: somebody swapped, copied or renamed something."""
+    named = metadata["run_id"]
+    archived = run.startswith(f"{named}.") and parts_of_run_id(run) is None  # its name, and when it was put away
+    if (named != run and not archived) or metadata["study"] != study:
+        return f"does not belong here: {study}/{run} holds the run {metadata['study']}/{named}"
+    own = run_id(metadata["variant"], metadata["seed"], metadata["attempt"])
+    return None if named == own else f"names the run {named}, but its variant, seed and attempt are those of {own}"
 
 
 def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
@@ -129,9 +288,48 @@ def _left_there(paths: RunPaths) -> bool:
     return known is not None and str(paths.best.relative_to(paths.root)) in known.absent
 
 
-def load_run(paths: RunPaths) -> Run | None:
-    metadata = load_metadata(paths)
+def load_run(paths: RunPaths, *, in_store: bool = True) -> Run | None:
+    """The run in this directory, or None where none was begun. Raises DamagedRun."""
+    metadata = load_metadata(paths, in_store=in_store)
     return None if metadata is None else Run(paths.root, metadata, true_status(paths, metadata["status"]))
+
+
+def load_run_or_damage(paths: RunPaths, *, in_store: bool = True) -> Run | None:
+    """The same for those who read many runs: a damaged one has that status, the reason, and what is known of it."""
+    try:
+        return load_run(paths, in_store=in_store)
+    except DamagedRun as error:
+        return damaged_run(paths, error)
+    except OSError as error:
+        return damaged_run(paths, DamagedRun(f"{paths.metadata} cannot be read: {error.strerror}", hint=HINT))
+
+
+def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
+    """What stands for a run that cannot be read: its folder's name is all that is believed."""
+    variant, seed, attempt = parts_of_run_id(paths.root.name) or (paths.root.name, 0, 1)
+    try:
+        created = paths.root.stat().st_mtime
+    except OSError:
+        created = 0.0
+    timings = {"created": created, "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None, "stacked": 1}
+    metadata = {
+        **dict.fromkeys(REQUIRED), "schema": METADATA_SCHEMA, "run_id": paths.root.name,
+        "study": paths.root.parent.name, "variant": variant, "seed": seed, "attempt": attempt, "recipe": "",
+        "synthetic": False, "fingerprint": "", "status": Status.DAMAGED.value, "reason": _sentence(error),
+        "hint": error.hint, "options": {}, "identity": {}, "final": {}, "resources": {}, "environment": {},
+        "cautions": [], "lineage": {"resumed": []}, "timings": timings,
+    }  # fmt: skip
+    return Run(paths.root, metadata, Status.DAMAGED)
+
+
+def found_damaged(run: Run, error: FairtrialError) -> Run:
+    """A run whose metadata can be read and whose other files cannot be believed."""
+    metadata = {**run.metadata, "status": Status.DAMAGED.value, "reason": _sentence(error), "hint": error.hint}
+    return Run(run.path, metadata, Status.DAMAGED)
+
+
+def _sentence(error: FairtrialError) -> str:
+    return "; ".join((error.message, *error.problems))
 
 
 def true_status(paths: RunPaths, written: str) -> Status:

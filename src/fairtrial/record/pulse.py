@@ -13,7 +13,7 @@ import socket
 import threading
 import time
 from dataclasses import asdict, dataclass
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Self
 
 import orjson
@@ -105,5 +105,12 @@ def pulse_seconds() -> float:
 def read_pulse(paths: RunPaths) -> Beat | None:
     """The last sign of life of a run, or None where it has given none."""
     with contextlib.suppress(OSError, orjson.JSONDecodeError, TypeError):
-        return Beat(**orjson.loads(paths.pulse.read_bytes()))
+        beat = Beat(**orjson.loads(paths.pulse.read_bytes()))
+        if all(type(getattr(beat, name)) in kinds for name, kinds in _KINDS.items()):
+            return beat
     return None
+
+
+_KINDS: dict[str, tuple[type, ...]] = {
+    "host": (str,), "pid": (int,), "token": (int, NoneType), "at": (int, float), "step": (int,), "saved": (int,),
+}  # fmt: skip

@@ -32,7 +32,8 @@ from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_chec
 from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
-from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, read_lines, spell, write_columns
+from fairtrial.record.recorded import read_events
+from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, spell, write_columns
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
@@ -415,7 +416,7 @@ def _line(content: Mapping[str, Any]) -> bytes:
 
 def _was_decided(paths: RunPaths) -> bool:
     """Whether this attempt has already resumed or started over, or is the first one."""
-    for row in reversed(read_lines(paths.events).rows):
+    for row in reversed(read_events(paths)):
         if row["event"] in ("rewound", "run_started"):
             return True
         if row["event"] == "run_resumed":
@@ -433,7 +434,7 @@ def _sweep(paths: RunPaths) -> None:
 def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
     """Step → hash of the checkpoints that belong to the run as it stands."""
     saved: dict[int, str] = {}
-    for row in read_lines(paths.events).rows:
+    for row in read_events(paths):
         if row["event"] == "checkpoint_saved":
             saved[row["step"]] = row["sha256"]
         elif row["event"] == "rewound":

@@ -6,8 +6,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.runs import Status
 from fairtrial.record.index import Row, list_rows
-from fairtrial.record.series import read_series
+from fairtrial.record.recorded import with_series
+from fairtrial.record.series import Series
 from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
@@ -25,10 +27,13 @@ def run_query(store: Store, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]
     import duckdb
 
     rows = list_rows(store)
+    series: list[Series] = []
+    if "metrics" in sql.lower():
+        rows, series = _with_series(store, rows)
     with duckdb.connect() as connection:
         connection.register("runs", _runs_table(rows))
         if "metrics" in sql.lower():
-            connection.register("metrics", _metrics_table(store, rows))
+            connection.register("metrics", _metrics_table(rows, series))
         connection.execute("SET enable_external_access = false")
         return _fetch(connection, sql)
 
@@ -86,7 +91,20 @@ def _column(name: str, values: list[Any]) -> Any:
     return pyarrow.array(values, kinds.get(name, pyarrow.string()))
 
 
-def _metrics_table(store: Store, rows: list[Row]) -> pyarrow.Table:
+def _with_series(store: Store, rows: list[Row]) -> tuple[list[Row], list[Series]]:
+    """The rows, and the series of each. One whose series are not those that were recorded is a damaged run."""
+    found, series = [], []
+    for row in rows:
+        run = store.look_at(row["study"], row["run"])
+        seen, own = with_series(run) if run is not None else (None, {})
+        if seen is not None and seen.status is Status.DAMAGED:
+            row = {**row, "status": Status.DAMAGED.value, "reason": seen.reason}
+        found.append(row)
+        series.append(own)
+    return found, series
+
+
+def _metrics_table(rows: list[Row], series: list[Series]) -> pyarrow.Table:
     """One row per value. What belongs to the run is a dictionary column: written once, pointed to by number."""
     import numpy
     import pyarrow
@@ -94,8 +112,8 @@ def _metrics_table(store: Store, rows: list[Row]) -> pyarrow.Table:
     empty: list[Any] = [numpy.empty(0, numpy.int32)]
     run_codes, metric_codes, steps, values = list(empty), list(empty), list(empty), list(empty)
     metrics: dict[str, int] = {}
-    for code, row in enumerate(rows):
-        for name, (at, found) in read_series(store.paths.run(row["study"], row["run"])).items():
+    for code, own in enumerate(series):
+        for name, (at, found) in own.items():
             run_codes.append(numpy.full(len(at), code, numpy.int32))
             metric_codes.append(numpy.full(len(at), metrics.setdefault(name, len(metrics)), numpy.int32))
             steps.append(at)

@@ -22,7 +22,7 @@ from fairtrial.core.places import Place, is_url, mirror_folder, store_address
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
-from fairtrial.record.metadata import load_metadata, load_run
+from fairtrial.record.metadata import load_metadata, load_run, load_run_or_damage
 
 if TYPE_CHECKING:
     from fairtrial.record.cache import StoreCache
@@ -135,10 +135,19 @@ class Store:
                 yield name, entry
 
     def run(self, study: str, run_id: str) -> Run | None:
+        """One run, for those who go on with it. Raises DamagedRun."""
         return load_run(self.paths.run(study, run_id))
 
+    def look_at(self, study: str, run_id: str) -> Run | None:
+        """One of many runs: a damaged one has that status and the reason."""
+        return load_run_or_damage(self.paths.run(study, run_id))
+
+    def holds(self, paths: RunPaths) -> bool:
+        """Whether a run directory lies in this store; any other may be a copy outside of its study."""
+        return self.root.absolute() in paths.root.absolute().parents
+
     def find(self, reference: str) -> Run:
-        """The one run that a person means by an id, `study/id` or a path."""
+        """The one run that a person means by an id, `study/id` or a path. It may be damaged."""
         found = self.match([reference])
         if len(found) > 1:
             names = ", ".join(run.name for run in found[:5])
@@ -146,8 +155,12 @@ class Store:
         return found[0]
 
     def match(self, references: Iterable[str]) -> list[Run]:
-        """All runs that ids, paths or globs name, each once. A reference that names nothing is an error."""
-        return [run for paths in self.match_paths(references) if (run := load_run(paths))]
+        """All runs that ids, paths or globs name, each once. A reference that names nothing is an error.
+
+        A damaged run is one of them, with that status and the reason.
+        """
+        found = self.match_paths(references)
+        return [run for paths in found if (run := load_run_or_damage(paths, in_store=self.holds(paths)))]
 
     def match_paths(self, references: Iterable[str]) -> list[RunPaths]:
         """The directories of those runs, readable or not."""

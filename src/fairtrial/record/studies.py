@@ -5,15 +5,18 @@ from __future__ import annotations
 import fcntl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import orjson
 
 from fairtrial.core.durable import make_folder
-from fairtrial.core.errors import CellConflict, StoreError
+from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.specs import RunSpec
+from fairtrial.core.untrusted import parse_json_fast, read_file
 from fairtrial.record.atomic import replace_bytes, store_errors
 from fairtrial.record.index import Row, all_rows
+from fairtrial.record.metadata import CHECKSUM, checksum_of
 from fairtrial.record.store import Store
 
 
@@ -44,7 +47,11 @@ def _merged(earlier: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, An
 
 
 def _write(path: Path, plan: Mapping[str, Any]) -> None:
-    replace_bytes(path, orjson.dumps(plan, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+    replace_bytes(path, orjson.dumps({**plan, CHECKSUM: checksum_of(plan)}, option=_AS_FILE))
+
+
+_AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
+HINT = "The file was changed or damaged; move it away to go on: the next launch writes it anew."
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:
@@ -56,22 +63,65 @@ def load_plan(store: Store, study: str) -> dict[str, Any] | None:
     plan = _read_plan(store, study)
     if plan is None:
         return None
-    variants = plan.get("variants", {})
-    made = sorted(row["seed"] for row in all_rows(store, study) if row["attempt"] == 1 and row["variant"] in variants)
-    return {**plan, "seeds": list(dict.fromkeys([*plan.get("seeds", []), *made]))}
+    rows = [row for row in all_rows(store, study) if row["attempt"] == 1 and row["variant"] in plan["variants"]]
+    made = sorted(row["seed"] for row in rows if row["seed"] is not None)
+    return {**plan, "seeds": list(dict.fromkeys([*plan["seeds"], *made]))}
 
 
 def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
+    """Raises a StoreError where the file is damaged."""
     path = store.paths.study_plan(study)
     try:
-        plan = orjson.loads(path.read_bytes())
-    except FileNotFoundError:
+        content = read_file(path)
+    except (FileNotFoundError, NotADirectoryError):
         return None
-    except orjson.JSONDecodeError:
+    try:
+        plan = parse_json_fast(content, where=str(path))
+    except UserError:
         plan = None
-    if not isinstance(plan, dict):
-        raise StoreError(f"{path} is not a study", hint="The file was changed or damaged; remove it to go on.")
-    return plan
+    checksum = plan.pop(CHECKSUM, None) if isinstance(plan, dict) else None
+    if why := why_not_plan(plan, study, checksum):
+        raise StoreError(f"{path} is not a study: {why}", hint=HINT)
+    found: dict[str, Any] = plan
+    return found
+
+
+_REQUIRED: Mapping[str, tuple[type, ...]] = {"study": (str,), "seeds": (list,), "variants": (dict,)}
+_USUAL: Mapping[str, tuple[type, ...]] = {
+    "recipe": (str,), "options": (dict,), "metric": (str, NoneType), "direction": (str, NoneType),
+    "summary": (dict, NoneType), "sesoi": (int, float, NoneType), "alpha": (int, float, NoneType),
+    "benchmark": (dict, NoneType), "registration": (str, NoneType),
+}  # fmt: skip
+
+
+def why_not_plan(plan: Any, study: str, checksum: Any) -> str | None:
+    """Why a document is not the plan of this study. Unknown keys are fine: a newer version may have written them."""
+    if type(plan) is not dict:
+        return "it is not a JSON object"
+    for name, kinds in _REQUIRED.items():
+        if type(plan.get(name)) not in kinds:
+            return f"'{name}' is missing or of the wrong type"
+    for name, kinds in _USUAL.items():
+        if name in plan and type(plan[name]) not in kinds:
+            return f"'{name}' is of the wrong type"
+    if plan["study"] != study:
+        return f"it is that of the study '{plan['study']}'"
+    if not all(type(seed) is int and 0 <= seed < 1 << 63 for seed in plan["seeds"]):
+        return "a seed is not a whole number from 0 up"
+    if not all(type(values) is dict for values in plan["variants"].values()):
+        return "a variant is not a set of options"
+    if plan.get("direction") not in (None, "max", "min"):
+        return "'direction' is neither max nor min"
+    return "it does not have its recorded checksum" if checksum not in (None, checksum_of(plan)) else None
+
+
+def without_checksum(content: bytes) -> bytes:
+    """A plan as others may change it, such as without local paths; one that has no checksum is taken as it is."""
+    plan = orjson.loads(content)
+    if CHECKSUM not in plan:
+        return content
+    del plan[CHECKSUM]
+    return orjson.dumps(plan, option=_AS_FILE)
 
 
 def refuse_changed_variants(specs: Iterable[RunSpec], changed: Iterable[Row]) -> None:

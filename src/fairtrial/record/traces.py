@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from fairtrial.core.runs import Run
+from fairtrial.core.runs import Run, Status
 from fairtrial.core.traces import Trace
 from fairtrial.record.bulk import Recorded
 
@@ -27,7 +27,7 @@ def _trace(recorded: Recorded, metrics: Sequence[str]) -> Trace:
         status=run.status,
         reason=run.reason,
         study=run.study,
-        facts=_facts(run),
+        facts=_facts(run) if run.status is not Status.DAMAGED else {"created": run.metadata["timings"]["created"]},
     )
 
 

@@ -1,0 +1,433 @@
+"""Finds everything in a store that is not what was recorded, and repairs what can be repaired without loss.
+
+A check looks at one run, one study or the store, and yields what is damaged: the file, the reason, and a `Repair` where
+there is one. Nothing is invented and nothing is lost: whatever a repair replaces or takes away is first put into the
+store's `.archive`, below the moment of the repair.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import FairtrialError, StoreError
+from fairtrial.core.paths import ARCHIVE, RunPaths
+from fairtrial.core.runs import Status
+from fairtrial.core.schema import PROFILE_SCHEMA
+from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
+from fairtrial.record.bulk import is_whole_copy
+from fairtrial.record.cache import damaged_entries
+from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
+from fairtrial.record.index import is_whole_index
+from fairtrial.record.looks import why_looks_damaged
+from fairtrial.record.metadata import (
+    DamagedRun,
+    load_metadata,
+    parse_metadata,
+    reseal,
+    why_misplaced,
+)
+from fairtrial.record.profiles import profile_names, profile_snapshots, read_profile
+from fairtrial.record.recorded import MALFORMED, contradiction, lines_alone, why_not_event, why_not_metrics
+from fairtrial.record.seals import why_broken
+from fairtrial.record.series import read_lines, read_series, write_columns
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
+
+QUIET_S = 60.0
+"""A temporary file that nobody has touched for so long was left by a process that was killed."""
+
+Repair = Callable[["Quarantine"], None]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One file that is not what was recorded.
+
+    `repair` says in words what can be done, also by hand; `mend` does it. `kept` is where the old file was put.
+    """
+
+    path: Path
+    reason: str
+    run: str | None = None
+    repair: str | None = None
+    mend: Repair | None = field(default=None, compare=False, repr=False)
+    repaired: bool = False
+    kept: Path | None = None
+
+    def to_dict(self, root: Path) -> dict[str, Any]:
+        return {
+            "path": str(self.path.relative_to(root)), "run": self.run, "reason": self.reason, "repair": self.repair,
+            "repairable": self.mend is not None, "repaired": self.repaired,
+            "kept": str(self.kept.relative_to(root)) if self.kept else None,
+        }  # fmt: skip
+
+
+class Quarantine:
+    """Where repairs put what they replace: below `.archive` of the store, under the path that it had."""
+
+    def __init__(self, store: Store) -> None:
+        self._root = store.root
+        stamp = f"{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 1_000_000_000:09d}"
+        self._folder = store.root / ARCHIVE / f"damage.{stamp}"
+        self.kept: Path | None = None
+
+    def keep(self, path: Path) -> None:
+        """Copy a file that is about to be replaced."""
+        if path.is_file():
+            with store_errors(self._folder):
+                shutil.copy2(path, self._place(path))
+
+    def take(self, path: Path) -> None:
+        """Move a file or folder away."""
+        with store_errors(self._folder):
+            path.rename(self._place(path))
+
+    def _place(self, path: Path) -> Path:
+        target = self._folder / path.relative_to(self._root)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self.kept = target
+        return target
+
+
+Watch = Callable[[int, int], None]
+"""Is told how many runs have been looked at, and of how many."""
+
+
+def find_damage(store: Store, *, watch: Watch = lambda _done, _all: None) -> Iterator[Damage]:
+    """All damage of a store. Runs that are being made right now are left in peace."""
+    places = [(study, RunPaths(Path(entry.path))) for study, entry in store.directories()]
+    misplaced = _misplaced(places)
+    for done, (study, paths) in enumerate(places):
+        watch(done, len(places))
+        if paths.metadata.exists() and not is_claimed(paths):
+            for damage in _of_run(paths, misplaced):
+                yield replace(damage, run=f"{study}/{paths.root.name}")
+        elif not paths.metadata.exists() and not is_claimed(paths):
+            yield from _of_no_run(study, paths, misplaced)
+    watch(len(places), len(places))
+    for study in store.studies():
+        yield from _of_study(store, study)
+    yield from _of_store(store)
+
+
+def mend(store: Store, damage: Damage) -> Damage:
+    """Repair one thing; the damage as it is then. One that cannot be repaired now stays, with the reason."""
+    if damage.mend is None:
+        return damage
+    quarantine = Quarantine(store)
+    try:
+        if damage.run is None:
+            damage.mend(quarantine)
+        else:
+            claim = Claim(store.paths.run(*damage.run.split("/", 1)))
+            try:
+                damage.mend(quarantine)
+            finally:
+                claim.release()
+    except ClaimedElsewhere:
+        return replace(damage, reason=f"{damage.reason}; it is being written, so it was not repaired")
+    except (FairtrialError, OSError) as error:
+        return replace(damage, reason=f"{damage.reason}; it could not be repaired: {error}")
+    return replace(damage, repaired=True, kept=quarantine.kept)
+
+
+# Runs
+
+Misplaced = Mapping[tuple[str, str], Path]
+"""Study and run → a whole metadata.json that describes that run and is in another folder."""
+
+
+def _misplaced(places: Sequence[tuple[str, RunPaths]]) -> Misplaced:
+    found = {}
+    for study, paths in places:
+        with contextlib.suppress(FairtrialError, OSError):
+            metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
+            if why_misplaced(metadata, study, paths.root.name):
+                found[metadata["study"], metadata["run_id"]] = paths.metadata
+    return found
+
+
+def _of_run(paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
+    try:
+        metadata = load_metadata(paths)
+    except FairtrialError as error:
+        told = "; ".join((error.message, *error.problems))
+        yield _restorable(paths, DamagedRun(told), misplaced)
+        metadata = None
+    if metadata is not None:
+        yield from _of_series(paths, metadata)
+        yield from _of_best(paths, metadata)
+    yield from _of_events(paths, metadata)
+    yield from _of_notes(paths)
+    yield from _leftovers(paths)
+
+
+def _of_no_run(study: str, paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
+    """A folder without metadata is damage where something was recorded in it."""
+    if any(path.is_file() and path.stat().st_size for path in (paths.metrics, paths.events)):
+        damage = _restorable(paths, DamagedRun(f"{paths.metadata} is missing"), misplaced)
+        yield replace(damage, run=f"{study}/{paths.root.name}")
+
+
+def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Damage:
+    """Damaged metadata, with a whole copy where there is one: left by a kill, or put into another run's folder."""
+    copies = [*sorted(paths.root.glob(".metadata.json.*.tmp"), key=lambda path: path.stat().st_mtime)][::-1]
+    elsewhere = misplaced.get((paths.root.parent.name, paths.root.name))
+    for copy in [*copies, *([elsewhere] if elsewhere else [])]:
+        with contextlib.suppress(FairtrialError, OSError):
+            content = copy.read_bytes()
+            metadata = parse_metadata(content, str(copy))
+            if why_misplaced(metadata, paths.root.parent.name, paths.root.name) is None and not _contradicted(
+                paths, metadata
+            ):
+                return Damage(
+                    paths.metadata, error.message,
+                    repair=f"restore it from the whole copy {copy.name} in {copy.parent}",
+                    mend=partial(_restore, paths.metadata, content),
+                )  # fmt: skip
+    return Damage(paths.metadata, error.message, repair="bring it back from a backup; no whole copy is in the store")
+
+
+def _contradicted(paths: RunPaths, metadata: Mapping[str, Any]) -> bool:
+    """Whether the other files of a run are not those that these metadata were written for."""
+    return bool(why_broken(paths.metrics, metadata) or why_broken(paths.events, metadata))
+
+
+def _restore(path: Path, content: bytes, quarantine: Quarantine) -> None:
+    quarantine.keep(path)
+    replace_bytes(path, content)
+
+
+def _of_series(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
+    """Lines first: they are the truth. The columnar copy can be made again from lines that are whole."""
+    why = why_broken(paths.metrics, metadata)
+    if why is None:
+        try:
+            why = contradiction(metadata, read_series(lines_alone(paths)))
+            why = why and f"{paths.metrics} {why}"
+        except StoreError as error:
+            why = error.message
+        except MALFORMED:
+            why = f"{paths.metrics} {why_not_metrics(paths.metrics)}"
+    if why is not None:
+        rest = "; metrics.parquet still has the values" if _columns_match(paths, metadata) else ""
+        yield Damage(paths.metrics, why, repair=f"bring it back from a backup, or run it again with --replace{rest}")
+        return
+    ended = metadata["status"] not in (Status.RUNNING, Status.INTERRUPTED)
+    missing = ended and bool(metadata["final"]) and not paths.columns.exists() and "sealed" in metadata
+    why = f"{paths.columns} is missing" if missing else _why_other_columns(paths, metadata)
+    if why is not None:
+        yield Damage(
+            paths.columns, why, repair="make it again from metrics.jsonl",
+            mend=lambda quarantine: _remake_columns(paths, quarantine),
+        )  # fmt: skip
+
+
+def _columns_match(paths: RunPaths, metadata: Mapping[str, Any]) -> bool:
+    return paths.columns.exists() and "sealed" in metadata and why_broken(paths.columns, metadata) is None
+
+
+def _why_other_columns(paths: RunPaths, metadata: Mapping[str, Any]) -> str | None:
+    """Why the columnar copy does not have the values of the lines."""
+    if not paths.columns.exists():
+        return None
+    if why := why_broken(paths.columns, metadata):
+        return why
+    try:
+        copied, lines = read_series(paths), read_series(lines_alone(paths))
+    except (FairtrialError, *MALFORMED) as error:
+        return f"{paths.columns} cannot be read: {error}"
+    import numpy
+
+    same = copied.keys() == lines.keys() and all(
+        numpy.array_equal(copied[name][0], lines[name][0]) and numpy.array_equal(copied[name][1], lines[name][1], True)
+        for name in lines
+    )
+    return None if same else f"{paths.columns} does not have the values of metrics.jsonl"
+
+
+def _remake_columns(paths: RunPaths, quarantine: Quarantine) -> None:
+    quarantine.keep(paths.columns)
+    write_columns(paths)
+    reseal(paths, paths.columns.name)
+
+
+def _of_best(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
+    sha256 = metadata["best_checkpoint_sha256"]
+    if sha256 is not None and paths.best.is_file() and file_hash(paths.best) != sha256:
+        yield _checkpoint_damage(paths, paths.best, sha256, "metadata.json")
+
+
+def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[Damage]:
+    """The lines of events, and the checkpoints whose hashes they have."""
+    hint = "bring it back from a backup; the run's numbers do not depend on it"
+    if metadata is not None and (why := why_broken(paths.events, metadata)):
+        yield Damage(paths.events, why, repair=hint)
+        return
+    saved: dict[Path, str] = {}
+    try:
+        lines = read_lines(paths.events)
+        for number, row in enumerate(lines.rows, 1):
+            if why := why_not_event(row):
+                yield Damage(paths.events, f"line {number} {why}", repair=hint)
+                return
+            _follow(paths, row, saved)
+    except (StoreError, OSError) as error:
+        yield Damage(paths.events, str(error), repair=hint)
+        return
+    for path, sha256 in sorted(saved.items()):
+        if not path.is_file():
+            if path != paths.last and not _is_elsewhere(paths, path):
+                yield Damage(path, f"{path} is missing; events.jsonl says that it was saved", repair=_REPEAT)
+        elif file_hash(path) != sha256:
+            yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
+
+
+def _follow(paths: RunPaths, row: Mapping[str, Any], saved: dict[Path, str]) -> None:
+    """Which checkpoints there are after an event, with their hashes."""
+    if row["event"] == "checkpoint_saved":
+        saved[paths.step(row["step"])] = saved[paths.last] = row["sha256"]
+    elif row["event"] == "top_kept":
+        saved[paths.checkpoints / f"top-{row['step']}.pt"] = row["sha256"]
+    elif row["event"] == "top_dropped":
+        saved.pop(paths.checkpoints / f"top-{row['step']}.pt", None)
+    elif row["event"] == "rewound":
+        later = [path for path in saved if path != paths.last and _step_of(path) > row["step"]]
+        for path in later:
+            del saved[path]
+        steps = [path for path in saved if path.name.startswith("step-")]
+        newest = max(steps, key=_step_of, default=None)
+        saved.pop(paths.last, None)
+        if newest is not None:
+            saved[paths.last] = saved[newest]
+
+
+def _step_of(path: Path) -> int:
+    digits = path.stem.rpartition("-")[2]
+    return int(digits) if digits.isdigit() else -1
+
+
+def _is_elsewhere(paths: RunPaths, path: Path) -> bool:
+    """Whether a checkpoint was left in the shared store, from where nobody has needed it yet."""
+    from fairtrial.record.tracking import read_tracking
+
+    known = read_tracking(paths)
+    return known is not None and str(path.relative_to(paths.root)) in known.absent
+
+
+_REPEAT = "bring it back from a backup; a resume goes on from an earlier checkpoint"
+
+
+def _checkpoint_damage(paths: RunPaths, path: Path, sha256: str, where: str) -> Damage:
+    """A checkpoint with another hash; another file of the run that has the recorded one is a copy of it."""
+    reason = f"{path} does not have the hash that {where} has"
+    for other in sorted(paths.checkpoints.iterdir()):
+        if other != path and other.is_file() and not other.is_symlink() and file_hash(other) == sha256:
+            return Damage(
+                path, reason, repair=f"restore it from {other.name}, which has that hash",
+                mend=partial(_copy_checkpoint, other, path),
+            )  # fmt: skip
+    return Damage(path, reason, repair=_REPEAT)
+
+
+def _copy_checkpoint(source: Path, path: Path, quarantine: Quarantine) -> None:
+    quarantine.keep(path)
+    replace_file(path, lambda temporary: _duplicate(source, temporary))
+
+
+def _duplicate(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+
+
+def _of_notes(paths: RunPaths) -> Iterator[Damage]:
+    """Small files that are written anew when they are needed."""
+    for path in (paths.delivered, paths.pulse):
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            try:
+                whole = type(orjson.loads(path.read_bytes())) is dict
+            except orjson.JSONDecodeError:
+                whole = False
+            if not whole:
+                yield Damage(
+                    path, f"{path} is not JSON", repair="take it away; it is written anew when it is needed",
+                    mend=lambda quarantine, path=path: quarantine.take(path),
+                )  # fmt: skip
+
+
+def _leftovers(paths: RunPaths) -> Iterator[Damage]:
+    """Temporary files that a kill left behind. A run that is resumed removes them; an ended one never is."""
+    for path in sorted([*paths.root.glob(".*.tmp"), *paths.checkpoints.glob(".*.tmp")]):
+        if _is_old(path):
+            yield _leftover(path)
+
+
+def _is_old(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return time.time() - path.stat().st_mtime > QUIET_S
+    return False
+
+
+def _leftover(path: Path) -> Damage:
+    return Damage(
+        path, f"{path} was left by a process that was killed", repair="take it away",
+        mend=lambda quarantine: quarantine.take(path),
+    )  # fmt: skip
+
+
+# Studies and the store
+
+
+def _of_study(store: Store, study: str) -> Iterator[Damage]:
+    try:
+        load_plan(store, study)
+    except FairtrialError as error:
+        yield Damage(
+            store.paths.study_plan(study), error.message,
+            repair="bring it back from a backup, or move it away: the next launch writes what it is given then",
+        )  # fmt: skip
+    if why := why_looks_damaged(store, study):
+        yield Damage(store.paths.looks(study), why, repair="bring it back from a backup")
+    folder = store.paths.study(study)
+    for path in sorted(folder.glob(".*.tmp")):
+        if _is_old(path):
+            yield _leftover(path)
+
+
+def _of_store(store: Store) -> Iterator[Damage]:
+    index = store.paths.index
+    if index.exists() and not is_whole_index(store):
+        yield Damage(
+            index, f"{index} does not have its recorded checksum",
+            repair="take it away; it is made again from the runs",
+            mend=lambda quarantine: quarantine.take(index),
+        )  # fmt: skip
+    for path in sorted(store.paths.series_cache("").parent.glob("*.arrow")):
+        if not is_whole_copy(path):
+            yield _of_cache(path, f"{path} is damaged, or of another version", remade=True)
+    for found in damaged_entries(store.paths.cache):
+        yield _of_cache(found.path, found.reason, remade=found.remade)
+    for name in profile_names(store.paths):
+        for path in profile_snapshots(store.paths, name):
+            try:
+                read_profile(path, PROFILE_SCHEMA)
+            except FairtrialError as error:
+                yield Damage(path, error.message, repair="bring it back from a backup, or measure again")
+    for folder in (store.root, store.paths.cache):
+        for path in sorted(folder.glob(".*.tmp")):
+            if _is_old(path):
+                yield _leftover(path)
+
+
+def _of_cache(path: Path, reason: str, *, remade: bool) -> Damage:
+    told = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
+    return Damage(path, reason, repair=told, mend=lambda quarantine: quarantine.take(path))
