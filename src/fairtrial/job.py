@@ -26,6 +26,7 @@ from fairtrial.core.errors import (
 )
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.scores import Scoring
@@ -256,7 +257,7 @@ def refused(error: Exception) -> Outcome:
 
 
 def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
-    with own.log.open("a") as log:
+    with os.fdopen(open_to_append(own.log), "a") as log:
         log.write(f"Made in one process with {shared.root.name}: what was printed is in its log.\n")
 
 
@@ -464,7 +465,7 @@ class _Work:
             return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
         if isinstance(error, FairtrialError):
             return Outcome(Status.FAILED, error.message, error.hint)
-        with contextlib.suppress(OSError), self.setting.run.log.open("a") as log:
+        with contextlib.suppress(OSError), os.fdopen(open_to_append(self.setting.run.log), "a") as log:
             traceback.print_exception(error, file=log)
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 

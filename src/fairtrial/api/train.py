@@ -14,12 +14,14 @@ from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prep
 from fairtrial.api.registered import refuse_other_options, refuse_other_recipe, refuse_other_seed, registration_for
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import FIXED_SEEDS, RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.job import run_cell
 from fairtrial.plan.cells import label, resolve, spec_of
+from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import list_rows
@@ -185,7 +187,9 @@ class _Tee:
 def printed_to_log_too(paths: RunPaths) -> Iterator[None]:
     """What the recipe prints is shown and kept."""
     kept = sys.stdout, sys.stderr
-    with paths.log.open("a", buffering=1) as log:
+    with store_errors(paths.root):
+        descriptor = open_to_append(paths.log)
+    with os.fdopen(descriptor, "a", buffering=1) as log:
         # What a recipe prints is for people: standard output stays free for the one document of --format json.
         sys.stdout, sys.stderr = _Tee(kept[1], log), _Tee(kept[1], log)
         try:

@@ -25,6 +25,7 @@ from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.places import is_url
+from fairtrial.core.private_files import is_trusted_note
 from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
 from fairtrial.core.signals import ENDING
@@ -201,6 +202,8 @@ def _ray() -> Any:
 def _running_here() -> str | None:
     """The cluster that was started on this machine last, if it is still there. Ray alone would wait for it for ever."""
     note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    if not is_trusted_note(note):  # another user could name a cluster of theirs there, and be handed our code
+        return None
     with suppress(OSError, UserError):
         address = note.read_text().strip()
         _require_answer(address)

@@ -19,7 +19,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +31,7 @@ from fairtrial.core.errors import Interrupted, UserError
 from fairtrial.core.options import Options as BaseOptions
 from fairtrial.core.options import Role, option
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
+from fairtrial.core.private_files import open_private_lock, open_to_append
 from fairtrial.core.training import Journal, Setting
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
@@ -160,7 +160,7 @@ def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Se
 def _turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """Programs that write to one and the same file run one after another, whoever launched them."""
     name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:20]
-    with (Path(tempfile.gettempdir()) / f"fairtrial-{os.getuid()}-{name}.lock").open("w") as lock:
+    with os.fdopen(open_private_lock(f"{name}.lock"), "rb") as lock:
         while not _locked(lock):
             if should_stop():
                 raise Interrupted("stopped while it waited for its turn")
@@ -168,7 +168,7 @@ def _turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
         yield
 
 
-def _locked(lock: IO[str]) -> bool:
+def _locked(lock: IO[bytes]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -188,7 +188,7 @@ def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[
     claim = {} if setting.token is None else {TOKEN_VARIABLE: str(setting.token)}
     environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root), **claim}
     try:
-        with setting.run.log.open("ab") as log:
+        with os.fdopen(open_to_append(setting.run.log), "ab") as log:
             return subprocess.Popen(
                 argv,
                 cwd=folder,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import orjson
 
 from fairtrial.core.canonical import content_hash
+from fairtrial.core.private_files import open_lock
 from fairtrial.core.training import CacheEntry
 from fairtrial.record.atomic import replace_bytes, store_errors
 
@@ -29,7 +31,7 @@ class StoreCache:
             return found
         with store_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            lock = folder.with_suffix(".lock").open("w")
+            lock = os.fdopen(open_lock(folder.with_suffix(".lock")), "rb")
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return self._read(folder) or self._make(folder, key, make)

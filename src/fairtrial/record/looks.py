@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from fairtrial.core.private_files import open_to_append
 from fairtrial.record.series import drop_torn_line
 from fairtrial.record.store import Store
 
@@ -52,9 +53,9 @@ def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
         return True
     line = orjson.dumps({"time": time.time(), **row}, option=orjson.OPT_APPEND_NEWLINE)
     try:
-        drop_torn_line(store.paths.looks(study))
-        target = os.open(store.paths.looks(study), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        target = open_to_append(store.paths.looks(study))
         try:
+            drop_torn_line(store.paths.looks(study))
             os.write(target, line)
         finally:
             os.close(target)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from fairtrial.core.errors import StoreError, UserError, nearest
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.places import Place, is_url, mirror_folder, store_address
+from fairtrial.core.private_files import create
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -81,13 +82,13 @@ class Store:
             from fairtrial.record.sharing import reach
 
             reach(self, writing=True)
-        probe = self.root / f".probe-{os.getpid()}"
+        probe = self.root / f".probe-{os.getpid()}-{os.urandom(4).hex()}"
         with store_errors(self.root):
             if self.root.exists() and not self.root.is_dir():
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
             new = not self.root.exists()
             self.root.mkdir(parents=True, exist_ok=True)
-            probe.write_bytes(b"writable")
+            create(probe, b"writable")
             probe.unlink()
             if new:  # results are not changes to the code: they must not make the working tree dirty
                 (self.root / ".gitignore").write_text("*\n")

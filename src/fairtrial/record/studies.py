@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import orjson
 
 from fairtrial.core.errors import CellConflict, StoreError
+from fairtrial.core.private_files import open_lock
 from fairtrial.core.specs import RunSpec
 from fairtrial.record.atomic import replace_bytes, store_errors
 from fairtrial.record.index import Row
@@ -21,7 +23,7 @@ def save_plan(store: Store, plan: Mapping[str, Any]) -> None:
     path = store.paths.study_plan(plan["study"])
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        lock = path.with_name(".plan.lock").open("w")
+        lock = os.fdopen(open_lock(path.with_name(".plan.lock")), "rb")
     with lock:  # two launchers may extend one study at the same moment
         fcntl.flock(lock, fcntl.LOCK_EX)
         merged = _merged(load_plan(store, plan["study"]) or {}, plan)

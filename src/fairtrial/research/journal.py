@@ -16,6 +16,7 @@ import orjson
 
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
+from fairtrial.core.private_files import open_to_append
 
 SCHEMA = 1
 COMMAND, FILE = "command", "file"
@@ -71,7 +72,7 @@ def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
 def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
     """One write per line, so that two commands at the same moment do not mix theirs."""
     line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
-    target = os.open(project.journal, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    target = open_to_append(project.journal)
     try:
         os.write(target, line)
     finally:
