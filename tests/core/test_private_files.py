@@ -287,6 +287,22 @@ def command_as(user: int, *arguments: str, umask: int = 0o022) -> Answer:
         return Answer(int(told.removeprefix("SystemExit: ")), out.read(), err.read())
 
 
+@needs_root
+def test_a_local_copy_that_another_user_made_is_refused(
+    cli: Callable[..., Answer], temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever owns the folder could change what is read from it, and what is pushed from it."""
+    from fairtrial.core.places import mirror_folder
+
+    monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(temporary / "mirrors"))
+    folder = mirror_folder("s3://bucket/store")
+    folder.mkdir(parents=True)
+    os.chown(folder, SOMEBODY, SOMEBODY)
+    answer = cli("runs", "list", "--store", "s3://bucket/store")
+    assert answer.code == 1
+    assert "belongs to another user" in answer.err
+
+
 # Keys
 
 

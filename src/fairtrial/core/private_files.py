@@ -90,6 +90,20 @@ def is_trusted_note(path: Path) -> bool:
     return stat.S_ISREG(found.st_mode) and found.st_uid in (os.geteuid(), 0)
 
 
+def require_own(folder: Path, what: str) -> None:
+    """Refuse a folder that another user has put where ours belongs; one that is missing is fine."""
+    try:
+        owner = folder.stat().st_uid
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"cannot use {what} in {folder}: {error.strerror}") from None
+    if owner != os.geteuid():
+        raise StoreError(
+            f"{what} in {folder} belongs to another user", hint="Set $FAIRTRIAL_MIRRORS to your own folder."
+        )
+
+
 def read_owned(path: Path, what: str, *, private: bool) -> bytes:
     """What a file of this user holds. Refused where it belongs to another, or, if `private`, where others may read it.
 
