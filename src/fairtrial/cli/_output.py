@@ -14,6 +14,7 @@ import click
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 from fairtrial.core.places import store_address
+from fairtrial.core.terminal import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -42,20 +43,19 @@ class Output:
         return sys.stderr.isatty() and not self.quiet
 
     def console(self, *, err: bool = False) -> Console:
-        from rich.console import Console
+        from fairtrial.cli._console import SafeConsole
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
         # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
-        return Console(
-            file=stream, no_color=None if self.color else True, highlight=False, width=width,
-            soft_wrap=not stream.isatty(),
-        )  # fmt: skip
+        return SafeConsole(
+            file=stream, no_color=None if self.color else True, width=width, soft_wrap=not stream.isatty()
+        )
 
     def say(self, text: str) -> None:
         """A line for people, on standard error."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(visible(text), err=True)
 
     def name_store(self) -> None:
         self.say(f"Store: {store_address(self.store)}")
@@ -81,15 +81,17 @@ class Output:
         if self.path is None:
             show(self.console())
             return
-        from rich.console import Console
+        from fairtrial.cli._console import SafeConsole
 
         with self._open() as file:
-            show(Console(file=file, no_color=True, highlight=False, width=120, soft_wrap=True))
+            show(SafeConsole(file=file, no_color=True, width=120, soft_wrap=True))
         self.say(f"Wrote {self.path}")
 
     def _write(self, text: str) -> None:
         if self.path is None:
-            click.echo(text, nl=False)
+            if sys.stdout.isatty():  # in a file or a pipe it is data, and stays as it is
+                text = visible_json(text) if self.format == "json" else visible(text)
+            click.echo(text, nl=False, color=True)  # or Click takes escapes out of it by itself, and not all
             return
         with self._open() as file:
             file.write(text)
