@@ -388,7 +388,7 @@ class RayLauncher:
             num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
             max_restarts=0,
         )  # fmt: skip
-        environment = _environment(self._order.store)
+        environment = _environment(self._order)
         actor = actor_class.remote(list(self._order.preload), self._order.fresh, environment)
         seat = _Seat(actor, actor.about.remote())
         self._seats.append(seat)
@@ -495,10 +495,10 @@ class RayLauncher:
         _leaving.close()
 
 
-def _environment(store: str) -> dict[str, str]:
+def _environment(order: Order) -> dict[str, str]:
     """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
-    reaching = REACHES_STORES if is_url(store) else ()
+    reaching = (*order.environment, *(REACHES_STORES if is_url(order.store) else ()))
     return {**ours, **{name: os.environ[name] for name in reaching if name in os.environ}}
 
 

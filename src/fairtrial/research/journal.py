@@ -17,6 +17,7 @@ import orjson
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
 from fairtrial.core.private_files import open_to_append
+from fairtrial.core.secrets import redact_all, redact_words
 
 SCHEMA = 1
 COMMAND, FILE = "command", "file"
@@ -31,8 +32,9 @@ def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapp
     if artifact is None or code == 2 or any(word in QUIET for word in arguments):
         return
     entry = {
-        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3), "command": [*map(_readable, arguments)],
-        "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": _kept(result),
+        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3),
+        "command": redact_words([*map(_readable, arguments)]),
+        "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": redact_all(_kept(result)),
     }  # fmt: skip
     with contextlib.suppress(OSError, TypeError):
         append(ProjectPaths(artifact.parent), entry)
