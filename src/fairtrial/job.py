@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fairtrial.core.cautions import SYNTHETIC
+from fairtrial.core.cautions import REDACTED_VALUES, SYNTHETIC
 from fairtrial.core.errors import (
     CellConflict,
     Diverged,
@@ -27,9 +27,11 @@ from fairtrial.core.errors import (
 )
 from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_options
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.scores import Scoring
+from fairtrial.core.secrets import PREFIX, redact, redacted_names, references, reveal
 from fairtrial.core.specs import Metric, RunSpec
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
@@ -257,7 +259,7 @@ def refused(error: Exception) -> Outcome:
 
 
 def _point_to_log(own: RunPaths, shared: RunPaths) -> None:
-    with own.log.open("a") as log:
+    with os.fdopen(open_to_append(own.log), "a") as log:
         log.write(f"Made in one process with {shared.root.name}: what was printed is in its log.\n")
 
 
@@ -289,7 +291,7 @@ class _Attempt:
         for need in self.request.needs.values():
             store.fetch(*need, steps=False)
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-        options = parse_options(recipe.options, spec.options, where=spec.name)
+        options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
         data = recipe.data(options, store.cache)
         _check_data(spec, data)
         metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
@@ -301,6 +303,9 @@ class _Attempt:
         setting = replace(setting, tell=teller, token=self.claim.token)
         if recipe.synthetic:
             setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
+        if redacted := redacted_names(spec.options):
+            variables = ", ".join(name for name in references(spec.options) if name.startswith(PREFIX))
+            setting.cautions.append(REDACTED_VALUES.fill(names=", ".join(redacted), variables=variables))
         receiver: str | None = getattr(options, "otlp", None)
         if receiver is not None:
             delivery.add(recorder, receiver)
@@ -358,11 +363,16 @@ def _setting(
     )
 
 
+def revealed(recipe: LoadedRecipe, spec: RunSpec) -> Mapping[str, Any]:
+    """The options of a run as its recipe takes them: with what was left out of them because it is secret."""
+    return spec.options if recipe.options.fills_environment else reveal(spec.options)
+
+
 def rebuild(request: Request) -> Trainable:
     """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
     spec, store = request.spec, Store.at(request.store)
     recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-    options = parse_options(recipe.options, spec.options, where=spec.name)
+    options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
     if isinstance(options, TorchOptions):
         _set_threads(options.threads)
     return recipe.build(options, _setting(request, store, recipe.data(options, store.cache)))
@@ -466,6 +476,11 @@ class _Work:
         )  # fmt: skip
 
     def how_it_ended(self, error: BaseException | None) -> Outcome:
+        """What was raised may quote what the run was given: secrets among it are not written down."""
+        outcome = self._how_it_ended(error)
+        return replace(outcome, reason=outcome.reason and redact(outcome.reason))
+
+    def _how_it_ended(self, error: BaseException | None) -> Outcome:
         if error is None:
             return Outcome(Status.COMPLETED)
         if isinstance(error, Diverged):
@@ -476,7 +491,7 @@ class _Work:
             return Outcome(Status.INTERRUPTED, "stopped by Ctrl-C")
         if isinstance(error, FairtrialError):
             return Outcome(Status.FAILED, error.message, error.hint)
-        with contextlib.suppress(OSError), self.setting.run.log.open("a") as log:
+        with contextlib.suppress(OSError), os.fdopen(open_to_append(self.setting.run.log), "a") as log:
             traceback.print_exception(error, file=log)
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 

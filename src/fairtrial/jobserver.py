@@ -32,11 +32,13 @@ from fairtrial.core.errands import Errand, open_notes
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.places import is_url
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.processes import VISIBLE_DEVICES, kill_session
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.job import Claimed, Ending, Request, has_another, refused, run_cell, run_stack
+from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.leases import lease_seconds
 from fairtrial.version import __version__
@@ -68,7 +70,9 @@ class StopFlag:
 @contextlib.contextmanager
 def printed_to_log(paths: RunPaths) -> Iterator[None]:
     """Send what this process and its children print to the run's log, for the rest of its life."""
-    with paths.log.open("ab", buffering=0) as log:
+    with store_errors(paths.root):
+        descriptor = open_to_append(paths.log)
+    with os.fdopen(descriptor, "ab", buffering=0) as log:
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(log.fileno(), 1)

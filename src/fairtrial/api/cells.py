@@ -18,9 +18,10 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
+from fairtrial.core.secrets import PREFIX, redacted_names, references, require_variables
 from fairtrial.core.specs import Need, RunSpec
 from fairtrial.core.words import counted
-from fairtrial.job import Request
+from fairtrial.job import Request, revealed
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import LOST_AFTER_S, Schedule, Sign, Ticket
 from fairtrial.launch.stacks import divide
@@ -107,7 +108,9 @@ class _Preparation:
 
     def _cell(self, spec: RunSpec) -> Cell:
         recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-        options = parse_options(recipe.options, spec.options, where=spec.name)
+        if not recipe.options.fills_environment:
+            require_variables([spec.options])
+        options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
         if getattr(options, "otlp", None) is not None:
             require_packages("--otlp", ["opentelemetry.proto"], "otlp")
         data = recipe.data(options, self.cache)
@@ -133,6 +136,16 @@ def _need_spec(need: Need) -> RunSpec:
     spec = spec_of(recipe, options, study=NEEDS_STUDY, variant="", seed=need.seed)
     variant = f"{need.label}-{content_hash(dict(spec.identity))[:8]}"
     return replace(spec, variant=variant)
+
+
+def require_secrets(cells: Iterable[Cell], tell: Callable[[str], None] = lambda _: None) -> None:
+    """Refuse, before anything starts, runs whose secrets are not at hand; say which values are not recorded."""
+    options = [cell.spec.options for cell in cells]
+    require_variables(options)
+    names = redacted_names(options)
+    if names:
+        variables = ", ".join(name for name in references(options) if name.startswith(PREFIX))
+        tell(f"Redacted, because they are secrets: {', '.join(names)}. Recorded as references to {variables}.")
 
 
 def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -> list[Cell]:

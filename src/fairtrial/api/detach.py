@@ -25,6 +25,7 @@ from typing import Any
 from fairtrial.api.launch import LaunchTerms, launch
 from fairtrial.api.registered import stop_if_planning
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.signals import like_ctrl_c
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
@@ -147,7 +148,7 @@ def _move_output(first: Path, log: Path) -> None:
     """What was said until now, and all that is printed from now on, goes to the study's own log."""
     with store_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("ab") as output:
+        with os.fdopen(open_to_append(log), "ab") as output:
             output.write(first.read_bytes())
             output.flush()
             for stream in (1, 2):

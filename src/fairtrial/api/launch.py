@@ -12,7 +12,16 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
-from fairtrial.api.cells import Cell, Terms, Watcher, clear_conflicts, complete, load_checked_recipe, prepare
+from fairtrial.api.cells import (
+    Cell,
+    Terms,
+    Watcher,
+    clear_conflicts,
+    complete,
+    load_checked_recipe,
+    prepare,
+    require_secrets,
+)
 from fairtrial.api.registered import (
     arms_of,
     as_registered,
@@ -38,6 +47,7 @@ from fairtrial.core.places import store_words
 from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
+from fairtrial.core.secrets import references
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.words import counted
 from fairtrial.launch.contract import Described, Order, Resources
@@ -133,6 +143,7 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     place.pull(study.study, NEEDS_STUDY)
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
+    require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     terms.ready(cells)
     made = _run_missing(cells, place, recipe, terms, engine, order)
@@ -181,6 +192,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = Tru
         jobs=terms.jobs,
         resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
         devices=_devices(terms),
+        environment=references([study.options, study.variants]),
         tell=terms.tell,
     )
     return engine, order

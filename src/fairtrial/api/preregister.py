@@ -21,6 +21,7 @@ from fairtrial.core.errors import CheckFailed, UserError, unknown
 from fairtrial.core.expressions import check
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.secrets import redact_command
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.traces import likely_direction
 from fairtrial.core.words import counted, shown_moment
@@ -82,7 +83,7 @@ def preregister(
         "artifact": {"id": project.artifact.id, "sha256": file_hash(project.paths.artifact)},
         "basis": TEXT_ONLY if intent.study is None else "command" if intent.command else "study",
         "code": {**git_state(project.paths.root), "versions": machine()["versions"]},
-        "command": intent.command,
+        "command": intent.command and redact_command(intent.command),
         "exclusions": list(intent.exclusions),
         "hypothesis": hypothesis,
         "methods": methods,

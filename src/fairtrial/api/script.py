@@ -17,14 +17,16 @@ import json
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from fairtrial.core.canonical import content_hash
+from fairtrial.core.cautions import REDACTED_CONFIG
 from fairtrial.core.errors import CellConflict, UserError
 from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths, check_name
 from fairtrial.core.runs import Run
+from fairtrial.core.secrets import redact_config
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
@@ -48,11 +50,13 @@ def run(
     direction: Literal["max", "min"] = "max",
     store: str | os.PathLike[str] | None = None,
     replace: bool = False,
+    secrets: Sequence[str] = (),
 ) -> Recorder:
     """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
 
     `config` is what tells this variant from others; the same study and variant with another config is refused.
-    `best_metric` judges `best.pt`; `metric` is what the run is judged by.
+    `best_metric` judges `best.pt`; `metric` is what the run is judged by. What looks like a credential in `config` is
+    not recorded, nor are the values that `secrets` names.
     """
     if best_mode not in ("max", "min") or direction not in ("max", "min"):
         raise UserError("best_mode and direction must be 'max' or 'min'")
@@ -60,7 +64,7 @@ def run(
     judged = {"metric": metric, "direction": direction if metric else None}
     judged |= {"best_metric_name": best_metric, "best_metric_mode": best_mode if best_metric else None}
     recorder = _join(Path(joined), judged) if joined else _begin(
-        seed, _as_json(config or {}), study, variant, judged, Store.at(store), replace=replace
+        seed, *redact_config(_as_json(config or {}), secrets), study, variant, judged, Store.at(store), replace=replace
     )  # fmt: skip
     _note_exit_codes()
     atexit.register(_finish_at_exit, recorder)
@@ -81,6 +85,7 @@ def _join(folder: Path, judged: Mapping[str, Any]) -> Recorder:
 def _begin(
     seed: int | None,
     config: dict[str, Any],
+    redacted: Sequence[str],
     study: str | None,
     variant: str | None,
     judged: Mapping[str, Any],
@@ -101,6 +106,9 @@ def _begin(
     paths = store.paths.run(spec.study, spec.run_id)
     claim = _claim_open_cell(paths, spec, store, replace=replace)
     metadata = new_metadata(spec, {**git_state(Path.cwd()), **machine()}, synthetic=False)
+    if redacted:
+        sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
+        metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]
     return Recorder.create(paths, {**metadata, **judged}, claim)
 
 

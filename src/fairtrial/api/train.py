@@ -10,16 +10,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from fairtrial.api.cells import Cell, clear_conflicts, load_checked_recipe, prepare, require_existing, require_needs
+from fairtrial.api.cells import (
+    Cell,
+    clear_conflicts,
+    load_checked_recipe,
+    prepare,
+    require_existing,
+    require_needs,
+    require_secrets,
+)
 from fairtrial.api.registered import refuse_other_options, refuse_other_recipe, refuse_other_seed, registration_for
 from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
+from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
+from fairtrial.core.secrets import conceal
 from fairtrial.core.specs import FIXED_SEEDS, RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.job import run_cell
 from fairtrial.plan.cells import label, resolve, spec_of
+from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import list_rows
@@ -46,19 +57,21 @@ def train(
     store: str | os.PathLike[str] | None = None,
     again: bool = False,
     replace_old: bool = False,
+    secrets: Sequence[str] = (),
     observe: Observing = lambda _: (),
     should_stop: Callable[[], bool] = lambda: False,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Trained:
     """Train a recipe once, recorded. The same call again finds the run done, or resumes it.
 
-    In a registered study the seed is one of the registered ones; the first of them where none is given.
+    In a registered study the seed is one of the registered ones; the first of them where none is given. `secrets` are
+    names of options, placeholders, flags or environment variables whose values are never recorded.
     """
     place = Store.at(store)
     place.check_writable()
     place.pull(study, NEEDS_STUDY)
     loaded = load_checked_recipe(recipe)
-    resolved = resolve(loaded, options or {}, where=f"recipe '{loaded.name}'")
+    resolved = resolve(loaded, conceal(options or {}, secrets), where=f"recipe '{loaded.name}'")
     name = check_name("variant", variant or label(loaded, resolved))
     spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name)
     spec = replace(spec, seed=_seed(spec, loaded, seed))
@@ -66,7 +79,7 @@ def train(
         spec = replace(spec, attempt=_next_attempt(place, spec))
     cell = prepare([spec], place, surroundings(), tell)[0]
     [cell] = clear_conflicts([cell], place, replace_old=replace_old)
-    return _train_cell(cell, observe, should_stop)
+    return _train_cell(cell, observe, should_stop, tell)
 
 
 def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
@@ -123,7 +136,11 @@ def _next_attempt(store: Store, spec: RunSpec) -> int:
     return int(last["attempt"]) + (last["status"] not in (Status.INTERRUPTED, Status.RUNNING))
 
 
-def _train_cell(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+def _train_cell(
+    cell: Cell, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
+) -> Trained:
+    if not cell.is_done(retry_failed=True):
+        require_secrets([cell], tell)
     complete_needs(cell, observe, should_stop)
     return _perform(cell, observe, should_stop)
 
@@ -185,7 +202,9 @@ class _Tee:
 def printed_to_log_too(paths: RunPaths) -> Iterator[None]:
     """What the recipe prints is shown and kept."""
     kept = sys.stdout, sys.stderr
-    with paths.log.open("a", buffering=1) as log:
+    with store_errors(paths.root):
+        descriptor = open_to_append(paths.log)
+    with os.fdopen(descriptor, "a", buffering=1) as log:
         # What a recipe prints is for people: standard output stays free for the one document of --format json.
         sys.stdout, sys.stderr = _Tee(kept[1], log), _Tee(kept[1], log)
         try:

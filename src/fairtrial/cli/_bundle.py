@@ -12,6 +12,7 @@ import click
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.cli._registration_text import MARKS
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_USER, UsageError
+from fairtrial.core.terminal import visible
 from fairtrial.core.words import counted
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, ye
     out.give(found.to_dict(), list(found.files), lambda console: _show_deposit(console, found))
     if found.draft is not None:
         return EXIT_OK
-    click.echo(f"Error: nothing was uploaded: {found.why_not}", err=True)
+    click.echo(visible(f"Error: nothing was uploaded: {found.why_not}"), err=True)
     return EXIT_USER
 
 

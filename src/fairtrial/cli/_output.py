@@ -15,6 +15,7 @@ from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 from fairtrial.core.places import store_address
+from fairtrial.core.terminal import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,20 +44,19 @@ class Output:
         return sys.stderr.isatty() and not self.quiet
 
     def console(self, *, err: bool = False) -> Console:
-        from fairtrial.cli._console import ResultConsole
+        from fairtrial.cli._console import SafeConsole
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
         # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
-        return ResultConsole(
-            file=stream, no_color=None if self.color else True, highlight=False, width=width,
-            soft_wrap=not stream.isatty(),
-        )  # fmt: skip
+        return SafeConsole(
+            file=stream, no_color=None if self.color else True, width=width, soft_wrap=not stream.isatty()
+        )
 
     def say(self, text: str) -> None:
         """A line for people, on standard error."""
         if not self.quiet:
-            click.echo(text, err=True)
+            click.echo(visible(text), err=True)
 
     def name_store(self) -> None:
         self.say(f"Store: {store_address(self.store)}")
@@ -83,16 +83,18 @@ class Output:
             with reader_may_leave():
                 show(self.console())
             return
-        from rich.console import Console
+        from fairtrial.cli._console import SafeConsole
 
         with self._open() as file:
-            show(Console(file=file, no_color=True, highlight=False, width=120, soft_wrap=True))
+            show(SafeConsole(file=file, no_color=True, width=120, soft_wrap=True))
         self.say(f"Wrote {self.path}")
 
     def _write(self, text: str) -> None:
         if self.path is None:
+            if sys.stdout.isatty():  # in a file or a pipe it is data, and stays as it is
+                text = visible_json(text) if self.format == "json" else visible(text)
             with reader_may_leave():
-                click.echo(text, nl=False)
+                click.echo(text, nl=False, color=True)  # or Click takes escapes out of it by itself, and not all
             return
         with self._open() as file:
             file.write(text)

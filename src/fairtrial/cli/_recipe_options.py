@@ -11,6 +11,7 @@ from fairtrial.core.errors import UsageError
 from fairtrial.core.options import LOOP_OPTIONS, NOT_BENCHED, OptionInfo, Options, describe_options
 from fairtrial.core.registry import LoadedRecipe
 
+NEVER_RECORDED = "Never record the value of this option, placeholder, flag or environment variable; repeat it for more."
 METAVARS = {"integer": "INTEGER", "number": "NUMBER", "text": "TEXT", "mapping": "NAME=VALUE"}
 
 

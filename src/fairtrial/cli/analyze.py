@@ -13,6 +13,7 @@ from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
+from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
     from fairtrial.api.analysis import Analysis
@@ -127,7 +128,7 @@ def command(
     _write_files(out, analysis, csv_path, plots)
     if missed is None:
         return EXIT_OK
-    click.echo(f"Error: {missed}", err=True)  # programs find it in the one document that they were given
+    click.echo(visible(f"Error: {missed}"), err=True)  # programs find it in the one document that they were given
     return EXIT_CHECK
 
 

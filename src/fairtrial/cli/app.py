@@ -25,6 +25,7 @@ from fairtrial.core.errors import (
     unknown,
 )
 from fairtrial.core.signals import like_ctrl_c
+from fairtrial.core.terminal import visible
 from fairtrial.version import __version__
 
 COMMANDS = {
@@ -156,7 +157,7 @@ def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
     lines = [f"{kind}{error.message}", *(f"Error: {problem}" for problem in error.problems)]
     if error.hint:
         lines.append(f"Hint: {error.hint}")
-    click.echo("\n".join(lines), err=True)
+    click.echo(visible("\n".join(lines)), err=True)
     if _wants_json(arguments):
         click.echo(json.dumps({"schema": 1, "error": error.to_dict()}))
     return error.exit_code

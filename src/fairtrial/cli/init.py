@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from fairtrial.core.terminal import visible
+
 
 @click.command("init")
 @click.option("--recipe", default="distill", metavar="RECIPE", help="What the study trains.", show_default=True)
@@ -25,4 +27,4 @@ def command(recipe: str, study: str | None, output: str, force: bool, output_for
 
         click.echo(as_json({"path": str(path)}), nl=False)
     else:
-        click.echo(f"Wrote {path}. Launch it with: fairtrial launch {shlex.quote(str(path))}")
+        click.echo(visible(f"Wrote {path}. Launch it with: fairtrial launch {shlex.quote(str(path))}"))

@@ -15,7 +15,7 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
-from fairtrial.cli._recipe_options import given_values, pairs
+from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
 from fairtrial.cli._words import telemetry_line
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.places import store_words
@@ -93,6 +93,7 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--detach"], is_flag=True, help="Leave it running and come back: see runs watch."),
     click.Option(["--dry-run"], is_flag=True, help="Print every command; start nothing."),
 )
+SECRET = click.Option(["--secret", "secrets"], multiple=True, metavar="NAME", help=NEVER_RECORDED)
 VARIANT_HELP = "A variant; repeat it for more. The first is the control."
 STUDY_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--variant", "variants"], multiple=True, metavar="NAME:KEY=VALUE,…", help=VARIANT_HELP),
@@ -100,6 +101,7 @@ STUDY_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--seeds"], metavar="N|LIST", help="How many seeds, or a list such as 1,2,3.  [default: 15]"),
     click.Option(["--metric"], metavar="NAME", help="Metric of the table.  [default: the recipe's]"),
     click.Option(["--direction"], type=click.Choice(["max", "min"]), help="Whether more or less of it is better."),
+    SECRET,
 )  # fmt: skip
 
 
@@ -107,7 +109,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
     @with_output
     def launch_recipe(
         out: Output, *, variants: Sequence[str], base_run_name: str | None, seeds: str | None,
-        metric: str | None, direction: str | None, **flags: Any,
+        metric: str | None, direction: str | None, secrets: Sequence[str], **flags: Any,
     ) -> int:  # fmt: skip
         from fairtrial.api.launch import default_name
         from fairtrial.core.options import parse_options
@@ -121,6 +123,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
             "variants": _variants(variants),
             "metric": metric,
             "direction": direction,
+            "secrets": list(secrets),
         }
         if seeds is not None:
             values["seeds"] = parse_seeds(seeds)
@@ -130,15 +133,18 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
 
 @with_output
-def _launch_file(out: Output, *, path: str, seeds: str | None, **flags: Any) -> int:
+def _launch_file(out: Output, *, path: str, seeds: str | None, secrets: Sequence[str], **flags: Any) -> int:
     from fairtrial.plan.study import read_study
 
     study = read_study(Path(path))
-    if seeds is not None:
+    changes: dict[str, Any] = {} if seeds is None else {"seeds": parse_seeds(seeds)}
+    if secrets:
+        changes["secrets"] = [*study.secrets, *secrets]
+    if changes:
         from fairtrial.core.options import parse_options
         from fairtrial.plan.study import Study
 
-        study = parse_options(Study, {**study.model_dump(), "seeds": parse_seeds(seeds)}, where=path)
+        study = parse_options(Study, {**study.model_dump(), **changes}, where=path)
     return _launch(out, study, flags)
 
 
@@ -318,7 +324,7 @@ class LaunchGroup(RecipeGroup):
             return super().get_command(ctx, cmd_name)
         return click.Command(
             cmd_name,
-            params=[FILE_SEEDS, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
+            params=[FILE_SEEDS, SECRET, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
             callback=lambda **options: _launch_file(path=cmd_name, **options),
             help=f"Launch the study in {cmd_name}.",
         )

@@ -13,6 +13,7 @@ from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.terminal import visible
 from fairtrial.core.words import counted, shown_time, shown_value
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
         raise UsageError("--follow shows metrics as text; leave --log and --format out")
     if follow:
         for row in api.follow(run, store=out.store, lines=lines):
-            click.echo(_metric_line(row))
+            click.echo(visible(_metric_line(row)))
         return
     if log:
         tail = list(api.show_run(run, store=out.store, lines=lines).log_tail)
@@ -373,7 +374,7 @@ def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None
                 f"this would {action} {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Say so with --yes."
             )
         for name in names[:10]:
-            click.echo(f"  {name}", err=True)
+            click.echo(visible(f"  {name}"), err=True)
         question = (
             f"Delete {counted(len(names), 'run')} for good?" if purge else f"Remove {counted(len(names), 'run')}?"
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +11,7 @@ from click.core import ParameterSource
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
-from fairtrial.cli._recipe_options import given_values
+from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values
 from fairtrial.cli._signals import stopping
 from fairtrial.cli._words import best_line, telemetry_line
 from fairtrial.core.errors import UsageError
@@ -33,6 +33,7 @@ OWN_OPTIONS = (
     click.Option(["--resume"], metavar="RUN", help="Go on with an interrupted run, with its own options."),
     click.Option(["--again"], is_flag=True, help="Repeat a finished run; never counted as another seed."),
     click.Option(["--replace"], is_flag=True, help="Archive the run of that name and make it anew."),
+    click.Option(["--secret", "secrets"], multiple=True, metavar="NAME", help=NEVER_RECORDED),
 )
 
 
@@ -40,13 +41,13 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
     @with_output
     def train_recipe(
         out: Output, *, seed: int | None, study: str | None, variant: str | None, resume: str | None,
-        again: bool, replace: bool, **flags: Any,
+        again: bool, replace: bool, secrets: Sequence[str], **flags: Any,
     ) -> None:  # fmt: skip
         from fairtrial.api import train as api
         from fairtrial.core.paths import ADHOC_STUDY
 
         values = given_values(recipe.options, flags)
-        if resume and (values or again or replace or variant or study or seed is not None):
+        if resume and (values or secrets or again or replace or variant or study or seed is not None):
             raise UsageError(
                 "--resume takes no other options", hint="A run goes on with the options it was started with."
             )
@@ -60,7 +61,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
             return api.train(
                 str(recipe.file or recipe.name), values, seed=seed,
                 study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,
-                observe=observe, should_stop=should_stop, tell=out.say,
+                secrets=secrets, observe=observe, should_stop=should_stop, tell=out.say,
             )  # fmt: skip
 
         _train(out, work)

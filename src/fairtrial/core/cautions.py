@@ -87,6 +87,16 @@ SHARED_FILE = Caution(
     "All runs write their metrics to {file}, so they took turns.",
     "Put {{run_dir}} or {{seed}} into --metrics to run them side by side.",
 )
+REDACTED_VALUES = Caution(
+    "redacted",
+    "Redacted because they look like secrets, or were named with --secret: {names}. The values are in no file.",
+    "Nothing to do; to resume elsewhere, set {variables} there. Write {{env:NAME}} to name the variable yourself.",
+)
+REDACTED_CONFIG = Caution(
+    "redacted config",
+    "Redacted in the config, because they look like secrets or were named so: {names}. The values are in no file.",
+    "Nothing to do. Two configs that differ only in these values are the same variant.",
+)
 DIRTY_TREE = Caution(
     "dirty tree",
     "The working tree had uncommitted changes: the commit alone does not reproduce these runs.",

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fairtrial.core.paths import ErrandNames
+from fairtrial.core.private_files import create
 from fairtrial.core.runs import Outcome
 from fairtrial.version import __version__
 
@@ -56,8 +57,8 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / f".{name}.{socket.gethostname()}.{os.getpid()}.tmp"
-        temporary.write_bytes(content)
+        temporary = self.path / f".{name}.{socket.gethostname()}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        create(temporary, content)
         temporary.replace(self.path / name)
 
     def read(self, name: str) -> bytes | None:

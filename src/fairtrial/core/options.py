@@ -73,6 +73,8 @@ class Options(BaseModel):
 
     free_values: ClassVar[str | None] = None
     """The mapping option, if any, that takes a variant's keys which are no options of their own."""
+    fills_environment: ClassVar[bool] = False
+    """Whether the recipe fills {env:NAME} in by itself, at the last moment; for others that is done before."""
 
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")

@@ -65,6 +65,8 @@ class Order:
     jobs: int | None = None
     resources: Resources = field(default_factory=Resources)
     devices: Sequence[str] = ()
+    environment: Sequence[str] = ()
+    """Variables of this process that jobs must have, wherever they run."""
     preload: Sequence[str] = ()
     fresh: bool = False
     tell: Callable[[str], None] = lambda _: None

@@ -25,6 +25,7 @@ from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.places import is_url
+from fairtrial.core.private_files import is_trusted_note
 from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
 from fairtrial.core.signals import ENDING
@@ -201,6 +202,8 @@ def _ray() -> Any:
 def _running_here() -> str | None:
     """The cluster that was started on this machine last, if it is still there. Ray alone would wait for it for ever."""
     note = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    if not is_trusted_note(note):  # another user could name a cluster of theirs there, and be handed our code
+        return None
     with suppress(OSError, UserError):
         address = note.read_text().strip()
         _require_answer(address)
@@ -385,7 +388,7 @@ class RayLauncher:
             num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
             max_restarts=0,
         )  # fmt: skip
-        environment = _environment(self._order.store)
+        environment = _environment(self._order)
         actor = actor_class.remote(list(self._order.preload), self._order.fresh, environment)
         seat = _Seat(actor, actor.about.remote())
         self._seats.append(seat)
@@ -492,10 +495,10 @@ class RayLauncher:
         _leaving.close()
 
 
-def _environment(store: str) -> dict[str, str]:
+def _environment(order: Order) -> dict[str, str]:
     """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
-    reaching = REACHES_STORES if is_url(store) else ()
+    reaching = (*order.environment, *(REACHES_STORES if is_url(order.store) else ()))
     return {**ours, **{name: os.environ[name] for name in reaching if name in os.environ}}
 
 

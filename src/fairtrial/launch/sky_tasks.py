@@ -68,6 +68,11 @@ def options_of(order: Order) -> Options:
     return order.options
 
 
+def secrets_of(order: Order) -> list[str]:
+    """Variables whose values go along: those that a person named, and those that {env:NAME} refers to."""
+    return list(dict.fromkeys([*options_of(order).secrets, *order.environment]))
+
+
 def divide(count: int, order: Order) -> list[list[int]]:
     """Which errands share a machine: as many as asked for, else so many that `--jobs` runs are made at once."""
     options = options_of(order)
@@ -91,8 +96,8 @@ def make_task(
     if mounts := {} if options.python or options.install else source_mounts():
         task["file_mounts"] = mounts
     task["envs"] = {"OMP_NUM_THREADS": "1"}  # small models run several times slower when their threads fight
-    if options.secrets:
-        task["secrets"] = dict.fromkeys(options.secrets)  # SkyPilot takes the values from `--secret NAME`
+    if secrets := secrets_of(order):
+        task["secrets"] = dict.fromkeys(secrets)  # SkyPilot takes the values from `--secret NAME`
     if setup := _setup(order):
         task["setup"] = setup
     return {**task, "run": _run(order, project, errands, notes)}
@@ -213,7 +218,7 @@ def notes_place(order: Order) -> str:
 
 def launch_words(order: Order, file: str) -> list[str]:
     """Values of secrets are taken from the environment by SkyPilot: no file and no command line holds them."""
-    secrets = [word for name in options_of(order).secrets for word in ("--secret", name)]
+    secrets = [word for name in secrets_of(order) for word in ("--secret", name)]
     return ["jobs", "launch", "--yes", "--detach-run", *secrets, file]
 
 

@@ -26,6 +26,7 @@ from fairtrial.launch.sky_tasks import (
     make_task,
     notes_place,
     options_of,
+    secrets_of,
     task_name,
 )
 
@@ -44,7 +45,7 @@ def check(order: Order) -> None:
             _no_way_to(order.store), hint="Keep it where they can: --store s3://bucket/folder, or gs://bucket/folder"
         )
     options = options_of(order)
-    unset = [name for name in options.secrets if name not in os.environ]
+    unset = [name for name in secrets_of(order) if name not in os.environ]
     if unset:
         raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
     [*_, task] = tasks_for(order, [["run"]])

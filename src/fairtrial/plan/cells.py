@@ -11,6 +11,7 @@ from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Options, parse_options, result_options
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.secrets import conceal
 from fairtrial.core.specs import RunSpec
 from fairtrial.plan.study import Study
 
@@ -33,7 +34,11 @@ def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
 
 
 def resolve(recipe: LoadedRecipe, values: Mapping[str, Any], *, where: str) -> Options:
-    """Options from given values; keys that are no options go where the recipe takes free values, if it does."""
+    """Options from given values; keys that are no options go where the recipe takes free values, if it does.
+
+    Credentials among the values become references to the environment, so that no name and no file holds them.
+    """
+    values = conceal(values)
     free = recipe.options.free_values
     if free is None:
         return parse_options(recipe.options, values, where=where)

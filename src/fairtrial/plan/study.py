@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
 from fairtrial.core.scores import BenchmarkSettings
+from fairtrial.core.secrets import conceal_study
 from fairtrial.core.specs import MOST_SEED, seed_list
 from fairtrial.core.untrusted import parse_json, read_file
 
@@ -81,6 +83,17 @@ class Study(BaseModel):
         default=None, description="What scores are held against, and what selects the best checkpoint."
     )
 
+    secrets: list[str] = Field(
+        default_factory=list,
+        description="Names of options, placeholders, flags or environment variables whose values are never recorded.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _holds_no_secret(cls, values: Any) -> Any:
+        """Whatever looks like a credential is in the environment from here on, and never in a file."""
+        return conceal_study(values) if isinstance(values, Mapping) else values
+
     @field_validator("options", mode="before")
     @classmethod
     def _empty_options_are_fine(cls, options: Any) -> Any:
@@ -135,7 +148,8 @@ class Study(BaseModel):
         return seed_list(self.seeds) if isinstance(self.seeds, int) else list(self.seeds)
 
     def to_dict(self) -> dict[str, Any]:
-        return {"schema": STUDY_SCHEMA, **self.model_dump(mode="json"), "seeds": self.seed_list}
+        values = {"schema": STUDY_SCHEMA, **self.model_dump(mode="json"), "seeds": self.seed_list}
+        return values if self.secrets else {name: value for name, value in values.items() if name != "secrets"}
 
 
 def read_study(path: Path) -> Study:

@@ -1,7 +1,8 @@
 """Run any program: this is how Fairtrial is used on code that knows nothing of it.
 
 `{seed}`, `{run_dir}`, `{variant}` and the values of the variant are filled into the arguments element by
-element; there is no shell. Metrics are read from a JSONL or CSV file that the program writes, or the program
+element; there is no shell. `{env:NAME}` is filled from the environment when the program starts, and never recorded.
+Metrics are read from a JSONL or CSV file that the program writes, or the program
 calls `fairtrial.run()`, which joins this run.
 """
 
@@ -17,11 +18,12 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, ClassVar, Literal
 
@@ -32,6 +34,8 @@ from fairtrial.core.errors import Interrupted, UserError
 from fairtrial.core.options import Options as BaseOptions
 from fairtrial.core.options import Role, option
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
+from fairtrial.core.private_files import open_private_lock, open_to_append
+from fairtrial.core.secrets import REFERENCE, references, reveal
 from fairtrial.core.training import Journal, Setting
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
@@ -53,6 +57,7 @@ GRACE_S = 5.0
 
 class Options(BaseOptions):
     free_values: ClassVar[str | None] = "values"
+    fills_environment: ClassVar[bool] = True
 
     argv: tuple[str, ...] = option((), "The program and its arguments, with {placeholders}.", role=Role.PROGRAM)
     values: dict[str, str] = option({}, "Values for the placeholders; variants set them.", role=Role.PROGRAM)
@@ -95,14 +100,18 @@ class Options(BaseOptions):
         unused = sorted(set(self.values) - wanted)
         problems = [f"placeholder {{{name}}} has no value" for name in missing]
         problems += [f"value '{name}' has no placeholder {{{name}}}" for name in unused]
+        if references(self.metrics or ""):
+            problems.append("metrics: the name of a file is recorded, so {env:NAME} cannot be in it")
         if problems:
             raise ValueError("; ".join(problems))
         return self
 
 
 def placeholders(text: str) -> list[str]:
-    """The names in braces. `{{` and `}}` stand for the braces themselves."""
-    found = [match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}")]
+    """The names in braces, but for {env:NAME}. `{{` and `}}` stand for the braces themselves."""
+    found = [
+        match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}") and not REFERENCE.match(match[0])
+    ]
     wrong = next((match[0] for match in found if not (match[1] or "").isidentifier()), None)
     if wrong:
         raise ValueError(f"argument {text!r}: {wrong!r} is no placeholder; write {{{{ and }}}} for plain braces")
@@ -113,8 +122,24 @@ _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
 
 
 def fill(text: str, values: Mapping[str, Any]) -> str:
-    """Put values in place of names: nothing else that a format string could do is done."""
-    return _BRACES.sub(lambda m: m[0][0] if m[1] is None else str(values[m[1]]), text)
+    """Put values in place of names: nothing else that a format string could do is done.
+
+    {env:NAME} stays as it is where `values` has no `env:NAME`.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        return match[0] if match[1].startswith("env:") and match[1] not in values else str(values[match[1]])
+
+    return _BRACES.sub(value, text)
+
+
+def with_secrets(options: Options, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values as the program gets them, secrets included; nothing may write them down."""
+    here = f" on {socket.gethostname()}"
+    variables = {f"env:{name}": reveal(f"{{env:{name}}}", here=here) for name in references(options.argv)}
+    return {**values, **reveal(options.values, here=here), **variables}
 
 
 def execute(options: Options, setting: Setting, journal: Journal) -> None:
@@ -123,35 +148,46 @@ def execute(options: Options, setting: Setting, journal: Journal) -> None:
         raise UserError(f"no folder {folder}", hint="Check --cwd.")
     given = {"seed": setting.streams.root, "run_dir": str(setting.run.root), "variant": setting.variant}
     values = {**options.values, **given}
-    argv = [fill(part, values) for part in options.argv]
+    program = Program(
+        [fill(part, with_secrets(options, values)) for part in options.argv],
+        [fill(part, values) for part in options.argv],
+    )
     if not any("seed" in placeholders(part) for part in options.argv):
         setting.cautions.append(SEED_NOT_PASSED.fill())
     if options.metrics is None:
-        _run(argv, folder, None, setting, journal)
+        _run(program, folder, None, setting, journal)
         return
     path = folder / fill(options.metrics, values)
     if {"seed", "run_dir"} & set(placeholders(options.metrics)):
-        _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
+        _run(program, folder, MetricsFile(path, options.step_column), setting, journal)
         return
     setting.cautions.append(SHARED_FILE.fill(file=options.metrics))
     with _turn(path, setting.should_stop):
         journal.begin_training()
-        _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
+        _run(program, folder, MetricsFile(path, options.step_column), setting, journal)
         shutil.move(path, setting.run.root / f"program-{path.name}")
 
 
-def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Setting, journal: Journal) -> None:
-    process = _start(argv, folder, setting)
-    journal.event("program_started", argv=argv, pid=process.pid)
+@dataclass(frozen=True)
+class Program:
+    """A program and its arguments: as it is started, and as that may be written down."""
+
+    argv: list[str]
+    shown: list[str]
+
+
+def _run(program: Program, folder: Path, metrics: MetricsFile | None, setting: Setting, journal: Journal) -> None:
+    process = _start(program, folder, setting)
+    journal.event("program_started", argv=program.shown, pid=process.pid)
     try:
         _follow(process, metrics, setting.should_stop, journal)
     finally:
         _end(process)
         journal.event("program_ended", status=process.returncode)
     if process.returncode in (-signal.SIGKILL, -signal.SIGTERM):
-        raise Interrupted(f"{argv[0]} was ended by {signal.Signals(-process.returncode).name}")
+        raise Interrupted(f"{program.shown[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
-        raise ProgramFailed(argv[0], process.returncode)
+        raise ProgramFailed(program.shown[0], process.returncode)
     if metrics and not metrics.rows:
         raise UserError(f"the program wrote no metrics to {metrics.path}", hint="Check --metrics.")
 
@@ -160,7 +196,7 @@ def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Se
 def _turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
     """Programs that write to one and the same file run one after another, whoever launched them."""
     name = hashlib.sha256(str(path.absolute()).encode()).hexdigest()[:20]
-    with (Path(tempfile.gettempdir()) / f"fairtrial-{os.getuid()}-{name}.lock").open("w") as lock:
+    with os.fdopen(open_private_lock(f"{name}.lock"), "rb") as lock:
         while not _locked(lock):
             if should_stop():
                 raise Interrupted("stopped while it waited for its turn")
@@ -168,7 +204,7 @@ def _turn(path: Path, should_stop: Callable[[], bool]) -> Iterator[None]:
         yield
 
 
-def _locked(lock: IO[str]) -> bool:
+def _locked(lock: IO[bytes]) -> bool:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -184,13 +220,13 @@ class ProgramFailed(UserError):
         super().__init__(f"{program} {how}", hint="The end of log.txt shows what it printed.")
 
 
-def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
+def _start(program: Program, folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
     claim = {} if setting.token is None else {TOKEN_VARIABLE: str(setting.token)}
     environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root), **claim}
     try:
-        with setting.run.log.open("ab") as log:
+        with os.fdopen(open_to_append(setting.run.log), "ab") as log:
             return subprocess.Popen(
-                argv,
+                program.argv,
                 cwd=folder,
                 env=environment,
                 stdin=subprocess.DEVNULL,
@@ -199,10 +235,10 @@ def _start(argv: list[str], folder: Path, setting: Setting) -> subprocess.Popen[
                 process_group=0,
                 preexec_fn=_die_with_parent,
             )
-    except FileNotFoundError as error:
-        raise UserError(f"no program '{error.filename}'", hint="Check the words after '--'.") from None
+    except FileNotFoundError:
+        raise UserError(f"no program '{program.shown[0]}'", hint="Check the words after '--'.") from None
     except PermissionError:
-        raise UserError(f"'{argv[0]}' cannot be run: permission denied") from None
+        raise UserError(f"'{program.shown[0]}' cannot be run: permission denied") from None
 
 
 def _die_with_parent() -> None:

@@ -23,6 +23,7 @@ _HINTS = {
     errno.EACCES: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
     errno.EPERM: ("permission denied", "Choose another place with --store or $FAIRTRIAL_STORE."),
     errno.ENOTDIR: ("a file stands where a folder is needed", "Choose another place with --store."),
+    errno.ELOOP: ("a symbolic link stands where a file is needed", "Look at it, and remove it if it is not yours."),
     errno.ENAMETOOLONG: ("the path is too long", "Choose shorter study and variant names."),
 }
 

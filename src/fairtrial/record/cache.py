@@ -23,6 +23,7 @@ import orjson
 from fairtrial.core.canonical import content_hash, file_hash
 from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import FairtrialError, StoreError
+from fairtrial.core.private_files import open_lock
 from fairtrial.core.training import CacheEntry, CheckEntry, MakeEntry
 from fairtrial.core.untrusted import read_file
 from fairtrial.record.atomic import replace_bytes, store_errors
@@ -72,7 +73,7 @@ class StoreCache:
     def _held(self, folder: Path) -> Iterator[None]:
         with store_errors(folder):
             make_folder(folder.parent)
-            lock = folder.with_suffix(".lock").open("a")
+            lock = os.fdopen(open_lock(folder.with_suffix(".lock")), "rb")
         with lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield

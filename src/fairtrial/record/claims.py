@@ -24,6 +24,7 @@ from pathlib import Path
 from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
+from fairtrial.core.private_files import open_lock
 from fairtrial.record.atomic import beside, store_errors
 
 
@@ -156,14 +157,14 @@ def _open(paths: RunPaths, path: Path) -> int:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # archived or removed between the two calls
-                return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+                return open_lock(path)
 
 
 def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
     """A new file for every claim: on a file system that keeps locks to one machine, the later claim wins."""
     fresh = beside(paths.lock)
     with store_errors(paths.root):
-        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = open_lock(fresh, flags=os.O_RDWR | os.O_EXCL)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             os.pwrite(descriptor, f"{token}\n".encode(), 0)
@@ -244,7 +245,7 @@ def launching(store: StorePaths, study: str) -> Iterator[None]:
     path = store.launching(study)
     with store_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = open_lock(path, flags=os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield

@@ -12,6 +12,7 @@ import orjson
 
 from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
+from fairtrial.core.private_files import open_to_append
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.series import drop_torn_line
 from fairtrial.record.store import Store
@@ -103,9 +104,9 @@ def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
     try:
         path = store.paths.looks(study)
         damaged = why_looks_damaged(store, study)
-        drop_torn_line(path)
-        target = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        target = open_to_append(path)
         try:
+            drop_torn_line(path)
             os.write(target, line)
             os.fsync(target)
         finally:

@@ -35,7 +35,7 @@ from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_
 from fairtrial.record.recorded import read_events
 from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, spell, write_columns
 
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 HELD = "held-best-"
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -56,12 +56,12 @@ class Recorder:
         self._clock = clock
         self._pid = os.getpid()
         self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
+        with store_errors(paths.root):  # before a torn line is cut off: what is a link is neither cut nor written
+            self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
+            self._events_file = os.open(paths.events, _APPEND, 0o644)
         for path in (paths.metrics, paths.events):
             set_lost_tail_aside(path)
         self._torn = drop_torn_line(paths.metrics) | drop_torn_line(paths.events)
-        with store_errors(paths.root):
-            self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
-            self._events_file = os.open(paths.events, _APPEND, 0o644)
         self._set_clocks(wall_s=0.0, cpu_s=0.0)
         self._awaiting_state: tuple[int, float] | None = None
         self.ended = False

@@ -16,6 +16,7 @@ import orjson
 
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of, shared_plan, shared_plans
+from fairtrial.core.private_files import require_own
 from fairtrial.core.runs import Status
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
@@ -66,6 +67,7 @@ def read_mirror(paths: StorePaths) -> Mirror | None:
 def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
     """The store behind a mirror, and the mirror. Nothing is written here before the server has answered."""
     assert store.url is not None
+    require_own(store.root, "the local copy of the store")
     remote = open_remote(store.url)
     known = read_mirror(store.paths)
     if known and known.store and not writing:
@@ -79,7 +81,7 @@ def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
     mirror = Mirror(store.url, known.id if known else uuid.uuid4().hex, mark)
     if mirror != known:
         with store_errors(store.root):
-            store.root.mkdir(parents=True, exist_ok=True)
+            store.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_bytes(store.paths.mirror, orjson.dumps(mirror.__dict__))
     return remote, mirror
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import NoneType
@@ -12,6 +13,7 @@ import orjson
 
 from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CellConflict, StoreError, UserError
+from fairtrial.core.private_files import open_lock
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.untrusted import parse_json_fast, read_file
 from fairtrial.record.atomic import replace_bytes, store_errors
@@ -25,7 +27,7 @@ def save_plan(store: Store, plan: Mapping[str, Any]) -> None:
     path = store.paths.study_plan(plan["study"])
     with store_errors(path):
         make_folder(path.parent)
-        lock = path.with_name(".plan.lock").open("w")
+        lock = os.fdopen(open_lock(path.with_name(".plan.lock")), "rb")
     with lock:  # two launchers may extend one study at the same moment
         fcntl.flock(lock, fcntl.LOCK_EX)
         merged = _merged(load_plan(store, plan["study"]) or {}, plan)

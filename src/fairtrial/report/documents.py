@@ -13,6 +13,7 @@ import orjson
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.schema import OUTPUT_SCHEMA
+from fairtrial.core.terminal import visible
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -35,9 +36,13 @@ def as_csv(rows: Rows) -> str:
 
 def as_markdown(rows: Rows) -> str:
     columns = _columns(rows)
-    lines = [columns, ["---"] * len(columns)]
-    lines += [[_cell(row.get(name)).replace("|", "\\|").replace("\n", " ") for name in columns] for row in rows]
+    lines = [[_markdown(name) for name in columns], ["---"] * len(columns)]
+    lines += [[_markdown(_cell(row.get(name))) for name in columns] for row in rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _markdown(text: str) -> str:
+    return visible(text).replace("|", "\\|").replace("\n", " ")
 
 
 def as_latex(rows: Rows) -> str:
@@ -97,4 +102,4 @@ _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{"
 
 
 def _latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
+    return "".join(_LATEX.get(character, character) for character in visible(text))

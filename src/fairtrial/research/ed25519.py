@@ -59,17 +59,28 @@ def _decode(encoded: bytes) -> Point | None:
     return x, y, 1, x * y % P
 
 
+def _has_small_order(point: Point) -> bool:
+    """Whether eight times the point is neutral. A key of small order would let one signature fit many messages."""
+    eightfold = _double(_double(_double(point)))
+    return eightfold[0] % P == 0 and (eightfold[1] - eightfold[2]) % P == 0
+
+
 _BASE = _decode((4 * pow(5, -1, P) % P).to_bytes(32, "little"))
 
 
 @lru_cache(maxsize=1024)
 def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
-    """Whether the owner of this public key has signed the message."""
+    """Whether the owner of this public key has signed the message.
+
+    As strict as libsodium: points of small order, other spellings of a point or a number are refused.
+    """
     if len(public_key) != 32 or len(signature) != 64:
         return False
     key, commitment = _decode(public_key), _decode(signature[:32])
     response = int.from_bytes(signature[32:], "little")
     if key is None or commitment is None or response >= ORDER:
+        return False
+    if _has_small_order(key) or _has_small_order(commitment):
         return False
     challenge = int.from_bytes(hashlib.sha512(signature[:32] + public_key + message).digest(), "little") % ORDER
     assert _BASE is not None

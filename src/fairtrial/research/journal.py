@@ -17,6 +17,8 @@ import orjson
 from fairtrial.core.durable import sync_path
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
+from fairtrial.core.private_files import open_to_append
+from fairtrial.core.secrets import redact_all, redact_words
 
 SCHEMA = 1
 COMMAND, FILE = "command", "file"
@@ -31,8 +33,9 @@ def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapp
     if artifact is None or code == 2 or any(word in QUIET for word in arguments):
         return
     entry = {
-        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3), "command": [*map(_readable, arguments)],
-        "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": _kept(result),
+        "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3),
+        "command": redact_words([*map(_readable, arguments)]),
+        "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": redact_all(_kept(result)),
     }  # fmt: skip
     with contextlib.suppress(OSError, TypeError):
         append(ProjectPaths(artifact.parent), entry)
@@ -72,7 +75,7 @@ def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
 def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
     """One write per line, so that two commands at the same moment do not mix theirs."""
     line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
-    target = os.open(project.journal, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    target = open_to_append(project.journal)
     try:
         size = os.fstat(target).st_size
         torn = size > 0 and os.pread(target, 1, size - 1) != b"\n"  # by a power cut: it must not take this line along

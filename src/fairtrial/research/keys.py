@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection
 from contextlib import suppress
@@ -13,13 +12,12 @@ from typing import TYPE_CHECKING
 from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import public_key, signing_key
+from fairtrial.core.private_files import create, read_owned
 from fairtrial.core.registry import require_packages
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-OTHERS = 0o077
-"""Rights of everybody but the owner."""
 Trust = str | Collection[str] | None
 """Public keys as a person gives them: digits or files, one or several, or none."""
 _HEX_KEY = re.compile(r"[0-9a-f]{64}")
@@ -50,12 +48,11 @@ def load_signer(path: Path | None = None) -> Signer:
         )
     if path.is_file() and not path.read_bytes().strip(b"\0"):  # a power cut came before the key was written
         path.unlink()
-    if not path.exists():
+    if not path.exists() and not path.is_symlink():
         _make_key(path)
-    if path.stat().st_mode & OTHERS:
-        raise UserError(f"others can read the signing key {path}", hint=f"Take their rights away: chmod 600 {path}")
+    content = read_owned(path, "the signing key", private=True)
     try:
-        private = serialization.load_pem_private_key(path.read_bytes(), password=None)
+        private = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError):
         private = None
     if not isinstance(private, Ed25519PrivateKey):
@@ -72,12 +69,10 @@ def _make_key(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     make_folder(path.parent, mode=0o700)
-    target = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(target, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    public_key(path).write_text(private.public_key().public_bytes_raw().hex() + "\n")
+    create(path, content, mode=0o600)
+    sync_path(path)
+    public_key(path).unlink(missing_ok=True)  # of a key that is gone, or a link that somebody else has put there
+    create(public_key(path), f"{private.public_key().public_bytes_raw().hex()}\n".encode())
     sync_path(path.parent)  # a signature by a key that is lost could never be made again
 
 

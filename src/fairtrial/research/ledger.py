@@ -20,6 +20,7 @@ from fairtrial.core.canonical import canonical_json
 from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import RegistrationPaths
+from fairtrial.core.private_files import open_to_append
 from fairtrial.research.ed25519 import is_signed
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def _signed_part(row: Mapping[str, Any]) -> bytes:
 def held(paths: RegistrationPaths) -> Iterator[None]:
     """Only one process at a time adds to a ledger."""
     make_folder(paths.root)
-    with paths.ledger.open("ab") as lock:
+    with os.fdopen(open_to_append(paths.ledger), "ab") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         _drop_unfinished(paths, lock)
         yield
@@ -166,7 +167,7 @@ def append(
         "registration": registration, "signer": signer.public, "time": time,
     }  # fmt: skip
     row["signature"] = signer.sign(_signed_part(row))
-    with paths.ledger.open("ab") as file:
+    with os.fdopen(open_to_append(paths.ledger), "ab") as file:
         file.write(canonical_json(row) + b"\n")
         file.flush()
         os.fsync(file.fileno())
