@@ -118,6 +118,11 @@ class RunPaths:
         return self.root / ".shared.json"
 
     @property
+    def staged(self) -> Path:
+        """A second name for a file while this process brings it to the shared store."""
+        return self.root / f".upload-{os.getpid()}.tmp"
+
+    @property
     def appended(self) -> tuple[Path, ...]:
         """The files that only ever grow."""
         return self.metrics, self.events, self.log
@@ -312,9 +317,14 @@ class SharedPaths:
         return f"{self.live}/{token:08d}/files/{sha256}"
 
     def token_of(self, name: str) -> int | None:
-        """The token below which an object lies; None where it is no part of a run that is being made."""
+        """The token below which an object lies; None where it is not part of a run that is being made."""
         below = name.removeprefix(f"{self.live}/")
-        return None if below == name else int(below.partition("/")[0])
+        return None if below == name else _number(below.partition("/")[0], TOKEN_DIGITS)
+
+    def offset_of(self, token: int, file: str, name: str) -> int | None:
+        """Where a segment of a file begins; None where an object is not a segment of it."""
+        below = name.removeprefix(f"{self.live}/{token:08d}/{file}/")
+        return None if below == name else _number(below, OFFSET_DIGITS)
 
 
 AnyPath = TypeVar("AnyPath", Path, PurePosixPath)
@@ -427,6 +437,21 @@ def shared_plan(study: str, number: int) -> str:
     return f"{shared_plans(study)}/{number:08d}.json"
 
 
-def number_of(name: str) -> int:
-    """The number that a claim or a plan is named by."""
-    return int(PurePosixPath(name).stem)
+def number_of(name: str) -> int | None:
+    """The number that a claim or a plan is named by; None for any other name, which this program never writes."""
+    last = name.rpartition("/")[2]
+    return _number(last.removesuffix(".json"), TOKEN_DIGITS) if last.endswith(".json") else None
+
+
+TOKEN_DIGITS, OFFSET_DIGITS = 8, 15
+
+
+def _number(text: str, digits: int) -> int | None:
+    """A number with leading zeros, in the one spelling that this program writes."""
+    if not text.isascii() or not text.isdigit() or not digits <= len(text) <= OFFSET_DIGITS:
+        return None
+    return int(text) if len(text) == digits or not text.startswith("0") else None
+
+
+RESERVED_IN_STUDY = frozenset({"study.json", "looks.jsonl", "launch.log"})
+"""Files in the folder of a study, where the folders of its runs are too."""

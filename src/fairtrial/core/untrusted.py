@@ -16,7 +16,7 @@ import json
 import os
 import stat
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,7 +53,7 @@ class UntrustedDocument(StoreError):
 def why_unsafe(name: object, *, reserved: Collection[str] = ()) -> str | None:
     """Why a relative name such as `checkpoints/best.pt` must not become a path; None where it may.
 
-    `reserved` are parts that only this program may use in that place, such as the name of a lock file.
+    `reserved` are parts, in lower case, that only this program may use in that place, such as the name of a lock file.
     """
     if not isinstance(name, str):
         return "is not text"
@@ -68,7 +68,7 @@ def why_unsafe(name: object, *, reserved: Collection[str] = ()) -> str | None:
         return "leads out of the folder"
     if "" in parts or "." in parts:
         return "has an empty part"
-    if any(part in reserved for part in parts):
+    if reserved and any(_folded(part) in reserved for part in parts):
         return "is reserved"
     if len(name.encode()) > LONGEST_NAME_BYTES or any(len(part.encode()) > LONGEST_PART_BYTES for part in parts):
         return "is too long"
@@ -96,6 +96,20 @@ def _first_link(root: Path, name: str) -> str | None:
         if os.path.islink(path):  # noqa: PTH114 — asked for every file of a run that is brought here
             return path
     return None
+
+
+def why_names_unsafe(names: Sequence[str], *, taken: Collection[str] = ()) -> str | None:
+    """Why names from outside cannot all be files of one folder; None where they can.
+
+    `taken` are files that this program puts there itself. Names that begin with a dot are its own at the top of the
+    folder, such as those of its locks.
+    """
+    for name in names:
+        why = why_unsafe(name) or ("is reserved" if name.startswith(".") else None)
+        if why is not None:
+            return f"the name {name!r} {why}"
+    clashing = collisions([*taken, *names])
+    return f"the name {clashing[0]!r} and another one name the same file" if clashing else None
 
 
 def collisions(names: Iterable[str]) -> list[str]:
