@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
@@ -255,4 +256,4 @@ def _problem(error: Any) -> str:
         return f"'{path}' is missing"
     if error["type"] == "extra_forbidden":
         return f"'{path}' is not a known key"
-    return f"{path}: {message.replace('Input should be', 'must be', 1)}"
+    return f"{path}: {re.sub(r'^[A-Z][a-z]+ should ', 'must ', message)}"

@@ -28,6 +28,7 @@ from fairtrial.core.untrusted import (
     parse_json_fast,
     path_inside,
     why_names_unsafe,
+    why_unsafe,
 )
 from fairtrial.record.atomic import Sync, replace_bytes, replace_file, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
@@ -48,7 +49,7 @@ from fairtrial.record.upload import Manifest, whole_files
 
 STEP = "step-"
 SMALL_BYTES = 4 << 20
-"""Files up to this size are read into memory, together with those of other runs; larger ones go straight to the disk."""
+"""Files up to this size are read into memory, together with those of other runs; larger ones go to the disk."""
 SMALL_BYTES_OF_RUN = 64 << 20
 LARGEST_SEGMENT = 64 << 20
 _UNUSABLE = {errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
@@ -99,7 +100,7 @@ class Strict(Refusals):
         except (UntrustedName, UntrustedDocument) as error:
             raise type(error)(f"{name} cannot be used: {error.message}", hint=error.hint) from None
 
-    def incomplete(self, names: SharedPaths, error: StoreError) -> None:
+    def incomplete(self, names: SharedPaths, error: StoreError) -> None:  # noqa: ARG002
         raise error
 
 
@@ -155,7 +156,7 @@ def look(
         with refusals.of(names.root):
             mine = own[names.root]
             told = links.get(names.claim(claims[names])) if names in claims else None
-            top = parse_link(told, claims[names]) if told else None
+            top = parse_link(told, claims[names]) if told is not None else None
             before = read_tracking(paths)
             known = before or Tracking()
             if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
@@ -300,7 +301,7 @@ class Pull:
         plain = {name[skip:]: entry for name, entry in self.stand.objects.items()}
         return {
             name: (self.names.plain(name), entry.tag, entry.size)
-            for name, entry in plain.items() if not name.startswith(".")
+            for name, entry in plain.items() if not name.startswith(".") or why_unsafe(name)
         }  # fmt: skip
 
     def _judged_places(self) -> dict[str, Path]:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from fairtrial.core.untrusted import parse_json_fast, why_names_unsafe
+from fairtrial.core.untrusted import UntrustedDocument, parse_json_fast, why_names_unsafe
 
 METADATA = "metadata.json"
 MOST_FILES = 100_000
@@ -57,8 +57,8 @@ class ManifestModel(_Document):
     def _describes_a_run(cls, given: str) -> str:
         try:
             document = parse_json_fast(given.encode(errors="replace"), where="it")
-        except Exception as error:
-            raise ValueError(str(getattr(error, "message", error))) from None
+        except UntrustedDocument as error:
+            raise ValueError(error.message) from None
         if not isinstance(document, dict):
             raise ValueError("must be the metadata of a run")
         return given

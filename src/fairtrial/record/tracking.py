@@ -13,7 +13,6 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
 
-
 TRACKING = "what is known of the run"
 
 
