@@ -29,6 +29,7 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import BundlePaths, RegistrationPaths
 from fairtrial.core.runs import Run
+from fairtrial.core.untrusted import path_inside
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store
 from fairtrial.research.anchors import is_named_in
@@ -102,9 +103,9 @@ def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[st
     names = sorted(_files_below(path))
     found: dict[str, tuple[int, str]] = {}
     for done, name in enumerate(names, 1):
-        target = folder / name
+        target = path_inside(folder, name, what=str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path / name, target)
+        shutil.copyfile(path_inside(path, name, what=str(path)), target)
         found[name] = target.stat().st_size, file_hash(target)
         watch(done, len(names))
     return found, []
@@ -250,6 +251,9 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
             continue
         label = f"{asked['command']} of {asked.get('study')}"
+        if asked.get("study") not in studies:
+            checks.append(Check(label, False, "its study is not in the bundle"))
+            continue
         basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
         checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
         numbers += count_numbers(result.get("numbers"))

@@ -25,6 +25,7 @@ LONGEST_NAME = 120
 
 
 ARTIFACT = "artifact.yaml"
+STUDY_PLAN = "study.json"
 
 
 @dataclass(frozen=True)
@@ -220,6 +221,13 @@ class ProfilePaths:
         return self.trace / "lanes.json"
 
 
+def _part(name: str) -> str:
+    """The name of one folder. A study and a run may be named by files of others, and must not lead elsewhere."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise UserError(f"{name!r} cannot be the name of a study or of a run")
+    return name
+
+
 @dataclass(frozen=True)
 class StorePaths:
     """The layout of a store."""
@@ -227,31 +235,31 @@ class StorePaths:
     root: Path
 
     def study(self, study: str) -> Path:
-        return self.root / study
+        return self.root / _part(study)
 
     def study_plan(self, study: str) -> Path:
-        return self.root / study / "study.json"
+        return self.root / _part(study) / STUDY_PLAN
 
     def launching(self, study: str) -> Path:
         """Held by every launcher that is at work on the study."""
-        return self.root / study / ".launching"
+        return self.root / _part(study) / ".launching"
 
     def launcher(self, study: str) -> Path:
         """What a launcher must remember to find its tasks again."""
-        return self.root / study / ".launcher"
+        return self.root / _part(study) / ".launcher"
 
     def launch_log(self, study: str) -> Path:
         """What launchers that were left to themselves have said."""
-        return self.root / study / "launch.log"
+        return self.root / _part(study) / "launch.log"
 
     def looks(self, study: str) -> Path:
-        return self.root / study / "looks.jsonl"
+        return self.root / _part(study) / "looks.jsonl"
 
     def run(self, study: str, run: str) -> RunPaths:
-        return RunPaths(self.root / study / run)
+        return RunPaths(self.root / _part(study) / _part(run))
 
     def archive(self, study: str) -> Path:
-        return self.root / study / ".archive"
+        return self.root / _part(study) / ".archive"
 
     @property
     def mirror(self) -> Path:
@@ -267,7 +275,7 @@ class StorePaths:
         return self.root / ".cache"
 
     def series_cache(self, study: str) -> Path:
-        return self.root / ".cache" / "series" / f"{study}.arrow"
+        return self.root / ".cache" / "series" / f"{_part(study)}.arrow"
 
     @property
     def index(self) -> Path:
@@ -453,5 +461,5 @@ def _number(text: str, digits: int) -> int | None:
     return int(text) if len(text) == digits or not text.startswith("0") else None
 
 
-RESERVED_IN_STUDY = frozenset({"study.json", "looks.jsonl", "launch.log"})
+RESERVED_IN_STUDY = frozenset({STUDY_PLAN, "looks.jsonl", "launch.log"})
 """Files in the folder of a study, where the folders of its runs are too."""

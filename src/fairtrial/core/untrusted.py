@@ -116,19 +116,26 @@ def why_names_unsafe(names: Sequence[str], *, taken: Collection[str] = ()) -> st
 def collisions(names: Iterable[str]) -> list[str]:
     """Names that would share a file with an earlier one, also where case or Unicode forms are not told apart.
 
-    A name that is a file here and a folder there (`a` and `a/b`) collides too.
+    A name that is a file here and a folder there (`a` and `a/b`) collides too. A name that ends in `/`, as archives
+    list them, is a folder in which others may lie.
     """
     files: set[str] = set()
     folders: set[str] = set()
+    listed: set[str] = set()
     clashing = []
     for name in names:
-        folded = _folded(name)
+        folded = _folded(name.removesuffix("/"))
         parents = {folded[:at] for at, character in enumerate(folded) if character == "/"}
-        if folded in files or folded in folders or parents & files:
+        taken = listed if name.endswith("/") else folders
+        if folded in files or folded in taken or parents & files:
             clashing.append(name)
             continue
-        files.add(folded)
         folders |= parents
+        if name.endswith("/"):
+            listed.add(folded)
+            folders.add(folded)
+        else:
+            files.add(folded)
     return clashing
 
 

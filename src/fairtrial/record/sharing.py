@@ -18,6 +18,7 @@ import orjson
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import (
     RESERVED_IN_STUDY,
+    STUDY_PLAN,
     RunPaths,
     SharedPaths,
     StorePaths,
@@ -521,11 +522,10 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> N
     if _is_hidden(study):
         return
     number = _newest_plan(study, objects)
-    plain = f"{study}/{store.paths.study_plan(study).name}"
-    name = shared_plan(study, number) if number else plain
+    name = shared_plan(study, number) if number else f"{study}/{STUDY_PLAN}"
     if name not in objects:
         return
-    path = path_inside(path_inside(store.root, study, what="study"), store.paths.study_plan(study).name, what="plan")
+    path = path_inside(path_inside(store.root, study, what="study"), STUDY_PLAN, what="plan")
     if objects[name].size > LARGEST_DOCUMENT_BYTES:
         raise UntrustedDocument(f"it has {objects[name].size:,} bytes", hint=DAMAGED)
     content = remote.read(name)
