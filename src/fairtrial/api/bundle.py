@@ -305,7 +305,7 @@ def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> 
 def _others_of_study(store: Store, study: str) -> list[Path]:
     """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
     own = {store.paths.study_plan(study), store.paths.looks(study)}
-    beside = (path for path in (store.root / study).iterdir() if path.is_file() and not path.name.startswith("."))
+    beside = (path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith("."))
     return sorted(path for path in beside if path not in own)
 
 

@@ -141,7 +141,11 @@ class RunPaths:
         return self.checkpoints / "last.pt"
 
     def step(self, step: int) -> Path:
-        return self.checkpoints / f"step-{step}.pt"
+        return self.checkpoints / f"step-{step:d}.pt"
+
+    def top(self, step: int) -> Path:
+        """One of the best few checkpoints beside the very best."""
+        return self.checkpoints / f"top-{step:d}.pt"
 
     @property
     def adapters(self) -> Path:
@@ -149,7 +153,7 @@ class RunPaths:
         return self.root / "adapters"
 
     def adapter(self, version: int) -> Path:
-        return self.adapters / f"version-{version}"
+        return self.adapters / f"version-{version:d}"
 
 
 SUBMITTED = "submitit"
@@ -374,10 +378,10 @@ class BundlePaths(Generic[AnyPath]):
         return self.root / "analysis.ipynb"
 
     def analysis(self, study: str) -> AnyPath:
-        return self.root / "report" / study / "analysis.json"
+        return self.root / "report" / _part(study) / "analysis.json"
 
     def charts(self, study: str) -> AnyPath:
-        return self.root / "charts" / study
+        return self.root / "charts" / _part(study)
 
     @property
     def store(self) -> AnyPath:
