@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.path_lint import built_paths
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -74,3 +76,124 @@ def test_no_constant_of_a_module_is_set_twice() -> None:
         ]
         twice = {name for name in assigned if assigned.count(name) > 1}
         assert not twice, f"{path.relative_to(ROOT)}: {', '.join(sorted(twice))}"
+
+
+# Names from outside become paths in one place.
+
+OUTSIDE = (
+    "record/*.py", "research/*.py", "api/verify_bundle.py", "api/bundle.py", "api/stores.py", "core/errands.py",
+    "core/note_objects.py", "launch/errands.py",
+)  # fmt: skip
+"""The modules that handle what others have written: buckets, bundles, stores, registrations, notes."""
+
+GIVEN = "a path that the user has typed"
+LISTED = "a name that the operating system has just listed, so it is one part of a path"
+OWN = "a name that this program has made or spelled"
+NUMBER = "numbers, not paths"
+JUDGED = "the result goes to `path_inside` or to `file_in`, which refuse what leads elsewhere"
+# fmt: off
+ALLOWED = {
+    ("record/atomic.py:beside", "path.with_name(f\".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp\")"): OWN,
+    ("record/bulk.py:read_study", "Path(entry.path)"): LISTED,
+    ("record/cache.py:StoreCache.entry", "self.root / kind / content_hash(dict(key))[:20]"): OWN,
+    ("record/environment.py:_untracked", "Path((git_output(folder, 'rev-parse', '--show-toplevel') or str(folder)).strip())"): OWN,
+    ("record/environment.py:_untracked", "top / name"): "git lists the files that differ in the working tree of the user, and they are only hashed",
+    ("record/index.py:_make_row", "Path(entry.path)"): LISTED,
+    ("record/mirror.py:set_aside", "folder / f\"{paths.root.name}.{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 1000000000:09d}\""): OWN,
+    ("record/mirror.py:set_aside", "target / path.name"): LISTED,
+    ("record/profiles.py:find_profile", "Path(word)"): GIVEN,
+    ("record/sharing.py:_refuse_alike", "store.paths.mirror.with_name(store.paths.mirror.name.upper())"): OWN,
+    ("record/store.py:Store.at", "Path(place)"): GIVEN,
+    ("record/store.py:Store.archive", "folder / f'{paths.root.name}.{stamp}-{time.time_ns() % 1000000000:09d}'"): OWN,
+    ("record/store.py:Store._match", "Path(reference)"): GIVEN,
+    ("record/store.py:Store._match", "Path(entry.path)"): LISTED,
+    ("record/upload.py:whole_files", "Path(folder, name)"): LISTED,
+    ("record/upload.py:Shipment._send_files", "self.paths.root / name"): LISTED,
+    ("record/upload.py:publish_run", "Path(name)"): "never opened: only its last part is looked at",
+    ("research/archive.py:under_another_name", "path.with_name(f'.{path.name}.{os.getpid()}.tmp')"): OWN,
+    ("research/archive.py:_write_zip", "PurePosixPath(name)"): "never opened: only its parts are looked at",
+    ("research/archive.py:folders_of", "PurePosixPath(name)"): "never opened: only its parts are looked at",
+    ("research/crate.py:crate_document", "PurePosixPath(name)"): "never opened: only its parts are looked at",
+    ("research/crate.py:_file", "PurePosixPath(name)"): "never opened: only its parts are looked at",
+    ("research/journal.py:_folder", "Path(os.path.relpath(Path.cwd(), root))"): OWN,
+    ("research/keys.py:_text_of", "Path(given)"): GIVEN,
+    ("api/verify_bundle.py:verify_bundle", "Path(path)"): GIVEN,
+    ("api/verify_bundle.py:verify_bundle", "Path(folder)"): OWN,
+    ("api/verify_bundle.py:verify_bundle", "Path(published)"): GIVEN,
+    ("api/verify_bundle.py:_files_below", "Path(folder) / name"): LISTED,
+    ("api/bundle.py:bundle", "Path(folder)"): OWN,
+    ("api/bundle.py:_target", "Path(output)"): GIVEN,
+    ("api/bundle.py:_target", "project.paths.root / (f'{usual}.zip' if zipped else usual)"): OWN,
+    ("api/bundle.py:_fill", "stage.folder / INSIDE.store"): OWN,
+    ("api/bundle.py:_planned", "copy.root.parent / INSIDE.registrations"): OWN,
+    ("api/bundle.py:_stage_run", "INSIDE.store / run.study / run.id"): JUDGED,
+    ("api/bundle.py:_stage_run", "place / paths.metadata.name"): OWN,
+    ("api/bundle.py:_stage_run", "place / path.name"): LISTED,
+    ("api/bundle.py:_stage_run", "place / path.relative_to(paths.root).as_posix()"): LISTED,
+    ("api/bundle.py:_others", "Path(folder) / name"): LISTED,
+    ("api/bundle.py:_stage_study", "INSIDE.store / study / path.name"): JUDGED,
+    ("api/bundle.py:_stage_project", "INSIDE.registrations / path.name"): LISTED,
+    ("api/bundle.py:_stage_project", "INSIDE.files / file_in(project, path)"): JUDGED,
+    ("api/bundle.py:_stage_added", "INSIDE.files / file_in(project, path)"): JUDGED,
+    ("api/bundle.py:_named", "project.paths.root / folder / word"): JUDGED,
+    ("api/bundle.py:_named", "Path(file)"): JUDGED,
+    ("api/bundle.py:_stage_charts", "stage.folder / INSIDE.charts(study)"): OWN,
+    ("api/bundle.py:_stage_charts", "INSIDE.charts(study) / path.name"): LISTED,
+    ("api/stores.py:sync_store", "Path(to)"): GIVEN,
+    ("api/stores.py:_copy_run", "copy.root / path.relative_to(source.root)"): LISTED,
+    ("core/errands.py:open_notes", "Path(where)"): GIVEN,
+}
+# fmt: on
+"""Where a path is built of something else than a foreign name: module and function, the expression, the reason."""
+
+
+def outside_modules() -> dict[str, str]:
+    folder = ROOT / "src" / "fairtrial"
+    found = sorted({path for pattern in OUTSIDE for path in folder.glob(pattern)})
+    return {path.relative_to(folder).as_posix(): path.read_text() for path in found}
+
+
+def paths_in(file: str, source: str) -> set[tuple[str, str]]:
+    return {(f"{file}:{function}", expression) for function, expression in built_paths(source)}
+
+
+def test_no_module_but_one_makes_a_path_of_a_name_from_outside() -> None:
+    found = {place for file, source in outside_modules().items() for place in paths_in(file, source)}
+    new = "\n".join(f"{where}: {expression}" for where, expression in sorted(found - ALLOWED.keys()))
+    assert not new, f"use core/untrusted.path_inside, or say in ALLOWED where the name comes from:\n{new}"
+    assert not ALLOWED.keys() - found, "these are no longer needed"
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("record/mirror.py", "target = root / name"),
+        ("record/mirror.py", "target = root / manifest.files[0]"),
+        ("record/mirror.py", "target = root / 'checkpoints' / name"),
+        ("record/sharing.py", "target = os.path.join(root, name)"),
+        ("record/sharing.py", "target = root.joinpath(name)"),
+        ("record/sharing.py", "target = root / '../x'"),
+        ("record/upload.py", "target = Path(root, name)"),
+        ("record/upload.py", "target = Path(name)"),
+        ("record/kept.py", "target = root / f'top-{name}.pt'"),
+        ("research/archive.py", "archive.extractall(root)"),
+        ("research/archive.py", "target = root.with_name(name)"),
+        ("research/journal.py", "file = open(f'{root}/{name}')"),
+        ("research/ledger.py", "file = os.open(str(root) + '/' + name, 0)"),
+        ("api/verify_bundle.py", "target = path / name"),
+        ("core/errands.py", "target = self.path / name"),
+        ("launch/errands.py", "os.rename(f'{root}/{name}', root)"),
+    ],
+)
+def test_a_path_of_a_name_from_outside_is_noticed(file: str, line: str) -> None:
+    planted = f"\n\ndef planted(self, root, name, archive, manifest, path):\n    {line}\n"
+    found = paths_in(file, outside_modules()[file] + planted) - ALLOWED.keys()
+    assert [where for where, _ in found] == [f"{file}:planted"]
+
+
+def test_a_judgment_that_is_taken_away_is_noticed() -> None:
+    judged, bare = "path_inside(self.paths.root, name, what=self.names.root)", "self.paths.root / name"
+    source = outside_modules()["record/mirror.py"]
+    assert judged in source
+    found = paths_in("record/mirror.py", source.replace(judged, bare)) - ALLOWED.keys()
+    assert [expression for _, expression in found] == [bare]

@@ -302,7 +302,7 @@ def test_segments_may_overlap_and_what_comes_after_a_gap_is_left(have: int) -> N
 
 
 def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Store.at(url)
     with monkeypatch.context() as patch:
@@ -311,8 +311,11 @@ def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
     remote = open_remote(url)
     remote.delete([name for name in remote.list("s/v.seed1") if "/metrics.jsonl/" in name])
     monkeypatch.setattr(sharing, "LOOKS", 2)
+    other = at(url, tmp_path / "there", monkeypatch)
+    assert "Refused s/v.seed1" in (told := capfd.readouterr().err) and "not all of it is there" in told
+    assert other.run("s", "v.seed1") is None
     with pytest.raises(StoreError, match=r"s/v\.seed1 is not whole in"):
-        at(url, tmp_path / "there", monkeypatch)
+        other.fetch("s", "v.seed1")
 
 
 def test_a_claim_is_kept_while_a_large_file_is_sent(

@@ -30,13 +30,14 @@ from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknow
 from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
 from fairtrial.core.places import Place
 from fairtrial.core.runs import Run, Status
+from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
 from fairtrial.core.words import counted
 from fairtrial.record.metadata import SEALED
 from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import without_checksum
 from fairtrial.report.documents import as_json
-from fairtrial.research.archive import Watch, quiet, twice, under_another_name, why_unsafe_name, write_zip
+from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
 from fairtrial.research.citation import cff
 from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.journal import COMMAND, added_files, read_journal
@@ -105,7 +106,7 @@ class Stage:
     paths_told: set[str] = field(default_factory=set)
 
     def put(self, name: PurePosixPath | str, content: bytes) -> None:
-        target = self.folder / name
+        target = path_inside(self.folder, str(name), what="bundle")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(content)
         self.files[str(name)] = len(content), hashlib.sha256(content).hexdigest()
@@ -176,8 +177,8 @@ def _refuse_existing(target: Path, *, zipped: bool, force: bool) -> None:
 def _refuse_unpackable(stage: Stage) -> None:
     """Names that others could not unpack, such as two that differ in capitals alone."""
     names = sorted(stage.files)
-    problems = [f"{name!r} {why}" for name in names if (why := why_unsafe_name(name))]
-    problems += [f"{name!r} and another name differ in capitals alone" for name in twice(names)]
+    problems = [f"{name!r} {why}" for name in names if (why := why_unsafe(name))]
+    problems += [f"{name!r} and another name differ in capitals alone" for name in collisions(names)]
     if problems:
         problems = [f"{each}, so that it cannot be bundled" for each in problems]
         raise UserError(problems[0], problems=problems[1:], hint="Rename it, or leave its study out with --study.")
@@ -328,7 +329,7 @@ def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> 
 def _others_of_study(store: Store, study: str) -> list[Path]:
     """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
     own = {store.paths.study_plan(study), store.paths.looks(study)}
-    beside = (path for path in (store.root / study).iterdir() if path.is_file() and not path.name.startswith("."))
+    beside = (path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith("."))
     return sorted(path for path in beside if path not in own)
 
 
@@ -363,7 +364,7 @@ def _stage_project(
 def _stage_added(stage: Stage, project: Project, journal: Sequence[Mapping[str, Any]]) -> None:
     problems = []
     for name, sha256 in sorted(added_files(journal).items()):
-        path = project.paths.root / name
+        path = path_inside(project.paths.root, name, what=project.paths.journal.name)
         if not path.is_file():
             problems.append(f"{name} was added to the artifact and is gone")
         elif file_hash(path) != sha256:
@@ -478,7 +479,7 @@ def _write_folder(target: Path, sources: Mapping[str, Path], watch: Watch) -> No
     total, done = sum(path.stat().st_size for path in sources.values()), 0
     with under_another_name(target) as unfinished:
         for name, path in sorted(sources.items()):
-            place = unfinished / name
+            place = path_inside(unfinished, name, what="bundle")
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
             done += path.stat().st_size

@@ -62,6 +62,8 @@ def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
     """
     if not facts or (facts[0]["recipe_file"] and not Path(facts[0]["recipe_file"]).is_absolute()):
         return None
+    if facts[0]["recipe_file"] is None and str(facts[0]["recipe"]).endswith(".py"):  # never written by a job
+        return None
     try:
         return load_recipe(facts[0]["recipe"], file=facts[0]["recipe_file"])
     except UserError:

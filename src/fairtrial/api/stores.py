@@ -22,7 +22,10 @@ from fairtrial.record.upload import whole_files
 
 @dataclass(frozen=True)
 class SyncedStore:
-    """What was moved. `left`: runs of which this machine still holds what is not there."""
+    """What was moved. `left`: runs of which this machine still holds what is not there.
+
+    `refused`: runs and plans of the store that were not brought here, with the reasons.
+    """
 
     store: str
     folder: Path
@@ -30,11 +33,13 @@ class SyncedStore:
     received_bytes: int
     pushed: int
     left: Sequence[str]
+    refused: Sequence[tuple[str, str]] = ()
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "schema": 1, "store": self.store, "folder": str(self.folder), "runs": self.runs,
             "received_bytes": self.received_bytes, "pushed": self.pushed, "left": list(self.left),
+            "refused": [{"name": name, "reason": why} for name, why in self.refused],
         }  # fmt: skip
 
 
@@ -59,7 +64,8 @@ def sync_store(
     if to is not None:
         _copy_out(place, studies or known, Path(to).expanduser().absolute())
     folder = place.root if to is None else Path(to)
-    return SyncedStore(place.url, folder, moved.runs, moved.received, pushed.pushed, left_here(place, studies))
+    left = left_here(place, studies)
+    return SyncedStore(place.url, folder, moved.runs, moved.received, pushed.pushed, left, moved.refused)
 
 
 def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import orjson
-
 from fairtrial.api.headlines import (
     BY_THE_AUTHOR,
     SWEEPS,
@@ -29,12 +27,13 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import BundlePaths, RegistrationPaths
 from fairtrial.core.runs import Run
+from fairtrial.core.untrusted import parse_json, path_inside, read_file
 from fairtrial.core.words import counted
 from fairtrial.record.store import Store
 from fairtrial.research.anchors import is_named_in
 from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
 from fairtrial.research.keys import Trust, read_trusted
-from fairtrial.research.manifest import Manifest, compare_files, read_manifest
+from fairtrial.research.manifest import LARGEST, Manifest, compare_files, read_manifest
 from fairtrial.research.registration import read_registration
 from fairtrial.research.signature import signer_of
 from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, spelled_keys, verify_registration
@@ -102,9 +101,9 @@ def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[st
     names = sorted(_files_below(path))
     found: dict[str, tuple[int, str]] = {}
     for done, name in enumerate(names, 1):
-        target = folder / name
+        target = path_inside(folder, name, what=str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(path / name, target)
+        shutil.copyfile(path_inside(path, name, what=str(path)), target)
         found[name] = target.stat().st_size, file_hash(target)
         watch(done, len(names))
     return found, []
@@ -126,7 +125,7 @@ def _check(
     name = str(INSIDE.manifest)
     if name not in found:
         raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
-    manifest, problems = read_manifest(paths.manifest.read_bytes())
+    manifest, problems = read_manifest(read_file(paths.manifest, most=LARGEST))
     checks = [_told("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
     if manifest is None:
         return CheckedBundle(path, checks)
@@ -172,7 +171,7 @@ def _signature(
             [Check("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")] if keys else []
         )
         return [unsigned, *missing], None
-    signer = signer_of(paths.signature.read_bytes(), manifest.sha256)
+    signer = signer_of(read_file(paths.signature), manifest.sha256)
     if signer is None:
         return [Check("signature", False, f"{name} does not fit the manifest, or was changed")], None
     if signer != named:
@@ -229,9 +228,9 @@ def _published(registered: Sequence[Checked], published: Path | None) -> list[Ch
 def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:
     """The claimed numbers, each computed again from the raw series."""
     try:
-        said = orjson.loads(paths.headlines.read_bytes())
+        said = parse_json(read_file(paths.headlines, most=LARGEST), where=str(INSIDE.headlines))
         claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
-    except (OSError, orjson.JSONDecodeError, KeyError, TypeError, ValueError):
+    except (OSError, UserError, KeyError, TypeError, ValueError):
         return [Check("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")], 0
     store, checks, numbers = Store(paths.store), [], 0
     for study in sorted({*claimed, *studies}):
@@ -250,6 +249,9 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
             continue
         label = f"{asked['command']} of {asked.get('study')}"
+        if asked.get("study") not in studies:
+            checks.append(Check(label, False, "its study is not in the bundle"))
+            continue
         basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
         checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
         numbers += count_numbers(result.get("numbers"))

@@ -26,6 +26,7 @@ from typing import Any, Protocol
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.private_files import create
 from fairtrial.core.runs import Outcome
+from fairtrial.core.untrusted import UntrustedDocument, UntrustedName, checked, parse_json, path_inside
 from fairtrial.version import __version__
 
 
@@ -57,15 +58,21 @@ class Folder:
 
     def write(self, name: str, content: bytes) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        temporary = self.path / f".{name}.{socket.gethostname()}.{os.getpid()}-{os.urandom(4).hex()}.tmp"
+        temporary = self._at(f".{name}.{socket.gethostname()}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
         create(temporary, content)
-        temporary.replace(self.path / name)
+        temporary.replace(self._at(name))
 
     def read(self, name: str) -> bytes | None:
         try:
-            return (self.path / name).read_bytes()
+            return self._at(name).read_bytes()
         except FileNotFoundError:
             return None
+
+    def _at(self, name: str) -> Path:
+        """The name of a note may have a part that another note holds."""
+        if "/" in name:
+            raise UntrustedName(f"{name!r} cannot be the name of a note")
+        return path_inside(self.path, name, what="note")
 
     def names(self) -> set[str]:
         try:
@@ -74,7 +81,7 @@ class Folder:
             return set()
 
     def remove(self, name: str) -> None:
-        (self.path / name).unlink(missing_ok=True)
+        self._at(name).unlink(missing_ok=True)
 
 
 def open_notes(where: str) -> Notes:
@@ -114,15 +121,15 @@ class Errand:
 
     @property
     def task(self) -> dict[str, Any] | None:
-        return self._read(self.files.task)
+        return self._read(self.files.task, "TaskNote")
 
     @property
     def started(self) -> dict[str, Any] | None:
-        return self._read(self.files.started)
+        return self._read(self.files.started, "StartedNote")
 
     @property
     def stop(self) -> dict[str, Any] | None:
-        return self._read(self.files.stop)
+        return self._read(self.files.stop, "StopNote")
 
     @property
     def latest_start(self) -> str | None:
@@ -133,14 +140,14 @@ class Errand:
     def answer(self, cell: int, start: str | None = None) -> tuple[int, Outcome | None] | None:
         """How a cell ended, as a start says, or the latest: the exit status that stands for it, and its outcome."""
         start = start or self.latest_start
-        note = self._read(self.files.answer(cell, start)) if start else None
+        note = self._read(self.files.answer(cell, start), "AnswerNote") if start else None
         if note is None:
             return None
         return int(note["exit"]), Outcome.from_dict(note["outcome"]) if note["outcome"] else None
 
     def claim(self, cell: int) -> int | None:
         """The highest token that any start has held a cell under; a later claim always has a higher one."""
-        notes = [self._read(name) for name in self.notes.names() if self.files.is_claim(name, cell)]
+        notes = [self._read(name, "ClaimNote") for name in self.notes.names() if self.files.is_claim(name, cell)]
         return max((int(note["token"]) for note in notes if note), default=None)
 
     # What a job says. It speaks only as long as it was not started again.
@@ -175,8 +182,15 @@ class Errand:
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
         self.notes.write(name, json.dumps(values, ensure_ascii=False).encode(errors="replace"))
 
-    def _read(self, name: str) -> dict[str, Any] | None:
+    def _read(self, name: str, model: str) -> dict[str, Any] | None:
+        """What a note says; None for one that is not there, or that does not have the form of such a note."""
         content = self.notes.read(name)
-        with contextlib.suppress(json.JSONDecodeError):
-            return dict(json.loads(content)) if content else None
+        if not content:
+            return None
+        from fairtrial.core import note_schema  # brings pydantic
+
+        with contextlib.suppress(UntrustedDocument):
+            told = parse_json(content, where=name)
+            checked(getattr(note_schema, model), told, where=name)
+            return dict(told)
         return None

@@ -26,6 +26,7 @@ LONGEST_NAME = 120
 
 
 ARTIFACT = "artifact.yaml"
+STUDY_PLAN = "study.json"
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class RunPaths:
         return self.root / ".shared.json"
 
     @property
+    def staged(self) -> Path:
+        """A second name for a file while this process brings it to the shared store."""
+        return self.root / f".upload-{os.getpid()}.tmp"
+
+    @property
     def appended(self) -> tuple[Path, ...]:
         """The files that only ever grow."""
         return self.metrics, self.events, self.log
@@ -145,7 +151,11 @@ class RunPaths:
         return self.checkpoints / "last.pt"
 
     def step(self, step: int) -> Path:
-        return self.checkpoints / f"step-{step}.pt"
+        return self.checkpoints / f"step-{step:d}.pt"
+
+    def top(self, step: int) -> Path:
+        """One of the best few checkpoints beside the very best."""
+        return self.checkpoints / f"top-{step:d}.pt"
 
     @property
     def adapters(self) -> Path:
@@ -153,7 +163,7 @@ class RunPaths:
         return self.root / "adapters"
 
     def adapter(self, version: int) -> Path:
-        return self.adapters / f"version-{version}"
+        return self.adapters / f"version-{version:d}"
 
 
 SUBMITTED = "submitit"
@@ -225,6 +235,13 @@ class ProfilePaths:
         return self.trace / "lanes.json"
 
 
+def _part(name: str) -> str:
+    """The name of one folder. A study and a run may be named by files of others, and must not lead elsewhere."""
+    if "/" in name or "\0" in name or name in ("", ".", ".."):
+        raise UserError(f"{name!r} cannot be the name of a study or of a run")
+    return name
+
+
 @dataclass(frozen=True)
 class StorePaths:
     """The layout of a store."""
@@ -232,35 +249,35 @@ class StorePaths:
     root: Path
 
     def study(self, study: str) -> Path:
-        return self.root / study
+        return self.root / _part(study)
 
     def study_plan(self, study: str) -> Path:
-        return self.root / study / "study.json"
+        return self.root / _part(study) / STUDY_PLAN
 
     def launching(self, study: str) -> Path:
         """Held by every launcher that is at work on the study."""
-        return self.root / study / ".launching"
+        return self.root / _part(study) / ".launching"
 
     def launcher(self, study: str) -> Path:
         """What a launcher must remember to find its tasks again."""
-        return self.root / study / ".launcher"
+        return self.root / _part(study) / ".launcher"
 
     def launch_log(self, study: str) -> Path:
         """What launchers that were left to themselves have said."""
-        return self.root / study / "launch.log"
+        return self.root / _part(study) / "launch.log"
 
     def looks(self, study: str) -> Path:
-        return self.root / study / "looks.jsonl"
+        return self.root / _part(study) / "looks.jsonl"
 
     def looks_seal(self, study: str) -> Path:
         """Length and checksum of the looks, so that a lost one is noticed."""
-        return self.root / study / ".looks.seal.json"
+        return self.root / _part(study) / ".looks.seal.json"
 
     def run(self, study: str, run: str) -> RunPaths:
-        return RunPaths(self.root / study / run)
+        return RunPaths(self.root / _part(study) / _part(run))
 
     def archive(self, study: str) -> Path:
-        return self.root / study / ARCHIVE
+        return self.root / _part(study) / ARCHIVE
 
     @property
     def mirror(self) -> Path:
@@ -276,7 +293,7 @@ class StorePaths:
         return self.root / ".cache"
 
     def series_cache(self, study: str) -> Path:
-        return self.root / ".cache" / "series" / f"{study}.arrow"
+        return self.root / ".cache" / "series" / f"{_part(study)}.arrow"
 
     @property
     def index(self) -> Path:
@@ -326,9 +343,14 @@ class SharedPaths:
         return f"{self.live}/{token:08d}/files/{sha256}"
 
     def token_of(self, name: str) -> int | None:
-        """The token below which an object lies; None where it is no part of a run that is being made."""
+        """The token below which an object lies; None where it is not part of a run that is being made."""
         below = name.removeprefix(f"{self.live}/")
-        return None if below == name else int(below.partition("/")[0])
+        return None if below == name else _number(below.partition("/")[0], TOKEN_DIGITS)
+
+    def offset_of(self, token: int, file: str, name: str) -> int | None:
+        """Where a segment of a file begins; None where an object is not a segment of it."""
+        below = name.removeprefix(f"{self.live}/{token:08d}/{file}/")
+        return None if below == name else _number(below, OFFSET_DIGITS)
 
 
 AnyPath = TypeVar("AnyPath", Path, PurePosixPath)
@@ -370,10 +392,10 @@ class BundlePaths(Generic[AnyPath]):
         return self.root / "analysis.ipynb"
 
     def analysis(self, study: str) -> AnyPath:
-        return self.root / "report" / study / "analysis.json"
+        return self.root / "report" / _part(study) / "analysis.json"
 
     def charts(self, study: str) -> AnyPath:
-        return self.root / "charts" / study
+        return self.root / "charts" / _part(study)
 
     @property
     def store(self) -> AnyPath:
@@ -441,6 +463,21 @@ def shared_plan(study: str, number: int) -> str:
     return f"{shared_plans(study)}/{number:08d}.json"
 
 
-def number_of(name: str) -> int:
-    """The number that a claim or a plan is named by."""
-    return int(PurePosixPath(name).stem)
+def number_of(name: str) -> int | None:
+    """The number that a claim or a plan is named by; None for any other name, which this program never writes."""
+    last = name.rpartition("/")[2]
+    return _number(last.removesuffix(".json"), TOKEN_DIGITS) if last.endswith(".json") else None
+
+
+TOKEN_DIGITS, OFFSET_DIGITS = 8, 15
+
+
+def _number(text: str, digits: int) -> int | None:
+    """A number with leading zeros, in the one spelling that this program writes."""
+    if not text.isascii() or not text.isdigit() or not digits <= len(text) <= OFFSET_DIGITS:
+        return None
+    return int(text) if len(text) == digits or not text.startswith("0") else None
+
+
+RESERVED_IN_STUDY = frozenset({STUDY_PLAN, "looks.jsonl", "launch.log"})
+"""Files in the folder of a study, where the folders of its runs are too."""

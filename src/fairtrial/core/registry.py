@@ -18,6 +18,7 @@ from typing import Any
 
 from fairtrial.core.errors import MissingExtra, UserError, unknown
 from fairtrial.core.options import LoopOptions, Options
+from fairtrial.core.paths import StorePaths
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, Trainable
@@ -185,6 +186,7 @@ def _load_file(path: Path) -> LoadedRecipe:
     path = path.expanduser().absolute()
     if not path.is_file():
         raise UserError(f"no recipe file {path}", hint=f"Built-in recipes: {', '.join(recipe_names())}")
+    _refuse_file_of_others(path)
     name = f"fairtrial_recipe_{path.stem}"
     module = sys.modules.get(name)
     if module is None or getattr(module, "__file__", None) != str(path):
@@ -202,6 +204,16 @@ def _load_file(path: Path) -> LoadedRecipe:
         finally:
             sys.path.remove(str(path.parent))
     return _checked(LoadedRecipe(path.stem, module, path))
+
+
+def _refuse_file_of_others(path: Path) -> None:
+    """A recorded run names its recipe file. In the mirror of a shared store others have written both."""
+    for folder in path.resolve().parents:
+        if StorePaths(folder).mirror.exists():
+            raise UserError(
+                f"recipe file {path} lies in the mirror of a shared store, from which no code is run",
+                hint="Copy it to a folder of your own, look at it, and use it there.",
+            )
 
 
 def _checked(recipe: LoadedRecipe) -> LoadedRecipe:

@@ -14,9 +14,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import unicodedata
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,7 +54,7 @@ class UntrustedDocument(StoreError):
 def why_unsafe(name: object, *, reserved: Collection[str] = ()) -> str | None:
     """Why a relative name such as `checkpoints/best.pt` must not become a path; None where it may.
 
-    `reserved` are parts that only this program may use in that place, such as the name of a lock file.
+    `reserved` are parts, in lower case, that only this program may use in that place, such as the name of a lock file.
     """
     if not isinstance(name, str):
         return "is not text"
@@ -68,7 +69,7 @@ def why_unsafe(name: object, *, reserved: Collection[str] = ()) -> str | None:
         return "leads out of the folder"
     if "" in parts or "." in parts:
         return "has an empty part"
-    if any(part in reserved for part in parts):
+    if reserved and any(_folded(part) in reserved for part in parts):
         return "is reserved"
     if len(name.encode()) > LONGEST_NAME_BYTES or any(len(part.encode()) > LONGEST_PART_BYTES for part in parts):
         return "is too long"
@@ -98,22 +99,43 @@ def _first_link(root: Path, name: str) -> str | None:
     return None
 
 
+def why_names_unsafe(names: Sequence[str], *, taken: Collection[str] = ()) -> str | None:
+    """Why names from outside cannot all be files of one folder; None where they can.
+
+    `taken` are files that this program puts there itself. Names that begin with a dot are its own at the top of the
+    folder, such as those of its locks.
+    """
+    for name in names:
+        why = why_unsafe(name) or ("is reserved" if name.startswith(".") else None)
+        if why is not None:
+            return f"the name {name!r} {why}"
+    clashing = collisions([*taken, *names])
+    return f"the name {clashing[0]!r} and another one name the same file" if clashing else None
+
+
 def collisions(names: Iterable[str]) -> list[str]:
     """Names that would share a file with an earlier one, also where case or Unicode forms are not told apart.
 
-    A name that is a file here and a folder there (`a` and `a/b`) collides too.
+    A name that is a file here and a folder there (`a` and `a/b`) collides too. A name that ends in `/`, as archives
+    list them, is a folder in which others may lie.
     """
     files: set[str] = set()
     folders: set[str] = set()
+    listed: set[str] = set()
     clashing = []
     for name in names:
-        folded = _folded(name)
+        folded = _folded(name.removesuffix("/"))
         parents = {folded[:at] for at, character in enumerate(folded) if character == "/"}
-        if folded in files or folded in folders or parents & files:
+        taken = listed if name.endswith("/") else folders
+        if folded in files or folded in taken or parents & files:
             clashing.append(name)
             continue
-        files.add(folded)
         folders |= parents
+        if name.endswith("/"):
+            listed.add(folded)
+            folders.add(folded)
+        else:
+            files.add(folded)
     return clashing
 
 
@@ -259,4 +281,4 @@ def _problem(error: Any) -> str:
         return f"'{path}' is missing"
     if error["type"] == "extra_forbidden":
         return f"'{path}' is not a known key"
-    return f"{path}: {message.replace('Input should be', 'must be', 1)}"
+    return f"{path}: {re.sub(r'^[A-Z][a-z]+ should ', 'must ', message)}"

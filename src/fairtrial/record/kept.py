@@ -29,8 +29,10 @@ def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
     """Those that are there, the best first; of equals the earlier."""
     found: dict[int, Kept] = {}
     for row in read_events(paths):
+        if row["event"] in (KEPT, DROPPED) and type(row.get("step")) is not int:
+            continue  # others may have written the events, and the number becomes a part of a path
         if row["event"] == KEPT:
-            found[row["step"]] = Kept(row["step"], row["value"], row["sha256"], top_path(paths, row["step"]))
+            found[row["step"]] = Kept(row["step"], row["value"], row["sha256"], paths.top(row["step"]))
         elif row["event"] == DROPPED:
             found.pop(row["step"], None)
         elif row["event"] == "rewound":  # what came after the step that a resume goes back to belongs to nobody
@@ -39,10 +41,6 @@ def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
     return sorted(
         (kept for kept in found.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)
     )
-
-
-def top_path(paths: RunPaths, step: int) -> Path:
-    return paths.checkpoints / f"top-{step}.pt"
 
 
 class TopCheckpoints:
@@ -57,7 +55,7 @@ class TopCheckpoints:
         kept = kept_checkpoints(self._paths, self._mode)
         if len(kept) >= self._most and not self._beats(value, kept[-1].value):
             return
-        sha256 = write_checkpoint(top_path(self._paths, step), step, state(), metric=metric, value=value)
+        sha256 = write_checkpoint(self._paths.top(step), step, state(), metric=metric, value=value)
         self._event(KEPT, step=step, metric=metric, value=value, sha256=sha256)
         for old in kept_checkpoints(self._paths, self._mode)[self._most :]:
             self._event(DROPPED, step=old.step)

@@ -16,12 +16,13 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 
 import orjson
 
 from fairtrial.core.paths import SharedPaths, number_of
+from fairtrial.core.untrusted import DAMAGED, UntrustedDocument, checked, parse_json
 from fairtrial.record.claims import ClaimLost
 from fairtrial.record.remote import Entry, Remote
 from fairtrial.record.tracking import Tracking
@@ -32,6 +33,7 @@ LEASE_S = 120.0
 BEATS = 8
 """Signs of life within that time."""
 SOON_S, LONGEST_WAIT_S = 0.2, 2.0
+LARGEST_CLAIM = 1 << 16
 Objects = Mapping[str, Entry]
 
 
@@ -64,17 +66,45 @@ class Link:
 
 
 def top_token(names: SharedPaths, objects: Objects) -> int:
-    return max((number_of(name) for name in objects if name.startswith(f"{names.claims}/")), default=0)
+    """The number of the newest claim. Objects with other names than claims have are not claims."""
+    return max((number_of(name) or 0 for name in objects if name.startswith(f"{names.claims}/")), default=0)
 
 
-def parse_link(content: bytes) -> Link:
-    told = orjson.loads(content)
-    return Link(**{name: told[name] for name in Link.__dataclass_fields__ if name in told})
+def parse_link(content: bytes, token: int) -> Link:
+    """The claim with this number. Refuses what does not have the form of one."""
+    from fairtrial.record.shared_schema import LinkModel
+
+    where = f"claim {token}"
+    told = checked(LinkModel, parse_json(content, where=where), where=where)
+    if told.token != token:
+        raise UntrustedDocument(f"{where} says that it is claim {told.token}", hint=DAMAGED)
+    if told.kind != "claim" and not 0 < told.of < token:
+        raise UntrustedDocument(f"{where} is the end of claim {told.of}, which does not come before it", hint=DAMAGED)
+    return Link(**told.model_dump())
+
+
+def read_link(remote: Remote, names: SharedPaths, objects: Objects, token: int) -> Link:
+    """The same, from the store."""
+    name = names.claim(token)
+    if name not in objects:
+        raise UntrustedDocument(f"claim {token} is missing", hint=DAMAGED)
+    refuse_large(names, objects, [name], LARGEST_CLAIM)
+    return parse_link(remote.read(name), token)
+
+
+def refuse_large(names: SharedPaths, objects: Objects, wanted: Iterable[str], most: int) -> None:
+    """Refuse objects that are larger than what they should be, before they are read."""
+    for name in wanted:
+        if name in objects and objects[name].size > most:
+            shown = name.removeprefix(f"{names.root}/")
+            raise UntrustedDocument(
+                f"{shown} has {objects[name].size:,} bytes, more than the {most:,} that it may have", hint=DAMAGED
+            )
 
 
 def read_top(remote: Remote, names: SharedPaths, objects: Objects) -> Link | None:
     token = top_token(names, objects)
-    return parse_link(remote.read(names.claim(token))) if token else None
+    return read_link(remote, names, objects, token) if token else None
 
 
 PLAIN = "plain"
@@ -90,7 +120,7 @@ def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: L
         return str(token)
     if not top.is_claim and top.publish:
         return plain
-    prior = top.prior if top.is_claim else parse_link(remote.read(names.claim(top.of))).prior
+    prior = top.prior if top.is_claim else read_link(remote, names, objects, top.of).prior
     return prior if prior not in (None, PLAIN) and names.manifest(int(prior or 0)) in objects else plain
 
 

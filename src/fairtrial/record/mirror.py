@@ -7,8 +7,11 @@ names. Only what changed is read. Checkpoints stay there until somebody needs th
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
+import hashlib
 import os
+import re
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -19,24 +22,88 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
+from fairtrial.core.untrusted import (
+    DAMAGED,
+    LARGEST_DOCUMENT_BYTES,
+    UntrustedDocument,
+    UntrustedName,
+    parse_json_fast,
+    path_inside,
+    why_names_unsafe,
+    why_unsafe,
+)
 from fairtrial.record.atomic import Sync, replace_bytes, replace_file, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.leases import (
+    LARGEST_CLAIM,
     PLAIN,
     Link,
     Objects,
     note_pulse,
     parse_link,
+    refuse_large,
     top_token,
     where_it_stands,
 )
-from fairtrial.record.remote import Entry, Remote
+from fairtrial.record.remote import Entry, Remote, Unreachable
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
 from fairtrial.record.upload import Manifest, whole_files
 
 STEP = "step-"
+SMALL_BYTES = 4 << 20
+"""Files up to this size are read into memory, together with those of other runs; larger ones go to the disk."""
+SMALL_BYTES_OF_RUN = 64 << 20
+LARGEST_SEGMENT = 64 << 20
+_UNUSABLE = {errno.EISDIR, errno.EEXIST, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ}
+"""What a file system says about a name that it cannot use, and not about itself."""
 Chosen = Callable[[str], bool]
 """Which of the files below folders, such as checkpoints, are brought."""
+
+
+class Refusals:
+    """The runs of a store that are not brought here, with the reasons: one of them must not stop the others."""
+
+    def __init__(self) -> None:
+        self.why: dict[str, str] = {}
+
+    @contextlib.contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        """Work on one run. What is wrong with its objects is noted, and the work on the others goes on."""
+        try:
+            yield
+        except Unreachable:
+            raise
+        except (UntrustedName, UntrustedDocument) as error:
+            self.note(name, error.message)
+        except StoreError as error:
+            if getattr(error.__cause__, "errno", None) not in _UNUSABLE:
+                raise
+            self.note(name, error.message)
+        except OSError as error:
+            if error.errno not in _UNUSABLE:
+                raise
+            self.note(name, f"a name in it cannot be used here: {error.strerror}")
+
+    def note(self, name: str, why: str) -> None:
+        self.why.setdefault(name, why)
+
+    def incomplete(self, names: SharedPaths, error: StoreError) -> None:
+        """A run that has ended, and of which not everything is there."""
+        self.note(names.root, f"not all of it is there. {error.hint}")
+
+
+class Strict(Refusals):
+    """For work on a single run: what is wrong with it is an error."""
+
+    @contextlib.contextmanager
+    def of(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (UntrustedName, UntrustedDocument) as error:
+            raise type(error)(f"{name} cannot be used: {error.message}", hint=error.hint) from None
+
+    def incomplete(self, names: SharedPaths, error: StoreError) -> None:  # noqa: ARG002
+        raise error
 
 
 @dataclass
@@ -64,8 +131,9 @@ class Stand:
 
 
 def look(
-    remote: Remote, wanted: Mapping[SharedPaths, RunPaths], objects: Objects, *, closely: bool = False
-) -> list[Stand]:
+    remote: Remote, wanted: Mapping[SharedPaths, RunPaths], objects: Objects, *, closely: bool = False,
+    refusals: Refusals,
+) -> list[Stand]:  # fmt: skip
     """How runs stand, as their objects tell. The newest claim is read where something is unfinished, or `closely`."""
     own: dict[str, dict[str, Entry]] = defaultdict(dict)
     for name, entry in objects.items():
@@ -76,20 +144,28 @@ def look(
         names: token for names, token in tops.items()
         if token and (closely or not _is_plain(names, own[names.root]) or _is_ahead(wanted[names]))
     }  # fmt: skip
-    links = remote.read_many(names.claim(token) for names, token in unfinished.items())
+    claims = {}
+    for names, token in unfinished.items():
+        with refusals.of(names.root):
+            refuse_large(names, own[names.root], [names.claim(token)], LARGEST_CLAIM)
+            claims[names] = token
+    links = remote.read_many(names.claim(token) for names, token in claims.items())
     clock = functools.cache(remote.now)
     found = []
     for names, paths in wanted.items():
-        mine = own[names.root]
-        told = links.get(names.claim(unfinished[names])) if names in unfinished else None
-        top = parse_link(told) if told else None
-        before = read_tracking(paths)
-        known = before or Tracking()
-        if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
-            known = note_pulse(names, mine, top, known, clock)
-        else:
-            known = replace(known, pulse="", lease_s=0.0)
-        found.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))
+        if names in unfinished and names not in claims:
+            continue
+        with refusals.of(names.root):
+            mine = own[names.root]
+            told = links.get(names.claim(claims[names])) if names in claims else None
+            top = parse_link(told, claims[names]) if told is not None else None
+            before = read_tracking(paths)
+            known = before or Tracking()
+            if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
+                known = note_pulse(names, mine, top, known, clock)
+            else:
+                known = replace(known, pulse="", lease_s=0.0)
+            found.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))
     return found
 
 
@@ -119,28 +195,51 @@ class Brought:
     moved: list[Stand] = field(default_factory=list)
 
 
-def bring(remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False) -> Brought:
+def bring(
+    remote: Remote, stands: Collection[Stand], checkpoints: Chosen = nothing, *, held: bool = False,
+    refusals: Refusals,
+) -> Brought:  # fmt: skip
     """Make the files here those that are there.
 
     `checkpoints` chooses among the files below folders. Those that are not chosen stay there, and are noted. A run that
     a process of this machine is making is left alone, unless the caller is that process and has it `held`.
     """
-    live = {stand.names.manifest(int(stand.source)): stand for stand in stands if stand.source not in (None, PLAIN)}
-    for name, content in remote.read_many(live).items():
-        live[name].manifest = Manifest.from_bytes(content)
-    pulls = [Pull(stand, checkpoints) for stand in stands if stand.source == PLAIN or stand.manifest]
+    live = _read_manifests(remote, stands, refusals)
+    pulls = []
+    for stand in stands:
+        if stand.source == PLAIN or stand.manifest:
+            with refusals.of(stand.names.root):
+                pulls.append(Pull(stand, checkpoints))
     contents = remote.read_many(name for pull in pulls for name in pull.small())
-    found = Brought(sum(map(len, contents.values())), [s for s in live.values() if s.manifest is None])
+    found = Brought(sum(map(len, contents.values())), [stand for stand in live if stand.manifest is None])
     for pull in pulls:
         if not contents.keys() >= set(pull.small()):
             found.moved.append(pull.stand)
             continue
-        with contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
+        with refusals.of(pull.names.root), contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
             try:
                 found.size += pull.apply(remote, contents, whole=held) if held or mine else 0
             except FileNotFoundError:
                 found.moved.append(pull.stand)
     return found
+
+
+def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusals) -> list[Stand]:
+    """Give every run that is being made its manifest. Returns those runs, of which some may have ended meanwhile."""
+    live: dict[str, Stand] = {}
+    for stand in stands:
+        if stand.source not in (None, PLAIN):
+            name = stand.names.manifest(int(stand.source))
+            with refusals.of(stand.names.root):
+                refuse_large(stand.names, stand.objects, [name], LARGEST_DOCUMENT_BYTES)
+                live[name] = stand
+    for name, content in remote.read_many(list(live)).items():
+        stand = live[name]
+        with refusals.of(stand.names.root):
+            stand.manifest = Manifest.from_bytes(content, int(stand.source or 0))
+        if stand.manifest is None:
+            del live[name]
+    return list(live.values())
 
 
 @contextlib.contextmanager
@@ -189,6 +288,8 @@ class Pull:
         self._same = known.source == stand.source and not known.is_ahead
         self._tags = dict(known.tags) if self._same else {}
         self.files = self._files()
+        self._places = self._judged_places()
+        self._small = self._few_and_small()
         self._segments = self._missing_segments()
 
     def _files(self) -> dict[str, tuple[str, str, int]]:
@@ -202,14 +303,38 @@ class Pull:
         plain = {name[skip:]: entry for name, entry in self.stand.objects.items()}
         return {
             name: (self.names.plain(name), entry.tag, entry.size)
-            for name, entry in plain.items() if not name.startswith(".")
+            for name, entry in plain.items() if not name.startswith(".") or why_unsafe(name)
         }  # fmt: skip
+
+    def _judged_places(self) -> dict[str, Path]:
+        """Where each file goes. Refuses a run with a name that leads elsewhere, or with more than a run may have."""
+        if self.stand.manifest is None:
+            refuse_many(size for _, _, size in self.files.values())
+            if why := why_names_unsafe(list(self.files)):
+                raise UntrustedName(why, hint=DAMAGED)
+        refuse_large(self.names, self.stand.objects, [self.names.metadata], LARGEST_DOCUMENT_BYTES)
+        appended = self.stand.manifest.appended if self.stand.manifest else ()
+        wanted = {*self.files, *appended, self.paths.metadata.name}
+        return {name: path_inside(self.paths.root, name, what=self.names.root) for name in wanted}
+
+    def _few_and_small(self) -> set[str]:
+        """Files that are read into memory with those of other runs: never many bytes of one run."""
+        chosen, total = set(), 0
+        for name, (there, _, size) in self.files.items():
+            listed = self.stand.objects.get(there)
+            if listed is not None and listed.size != size:
+                raise UntrustedDocument(f"{name!r} has {listed.size:,} bytes, not {size:,}", hint=DAMAGED)
+            total += size
+            is_metadata = name == self.paths.metadata.name
+            if is_metadata or ("/" not in name and size < SMALL_BYTES and total <= SMALL_BYTES_OF_RUN):
+                chosen.add(name)
+        return chosen
 
     def _is_wanted(self, name: str) -> bool:
         return "/" not in name or self._chosen(name)
 
     def _is_here(self, name: str) -> bool:
-        return self._tags.get(name) == self.files[name][1] and (self.paths.root / name).is_file()
+        return self._tags.get(name) == self.files[name][1] and self._places[name].is_file()
 
     def _missing_segments(self) -> dict[str, Growth]:
         """Of each file that grows: where to go on, and what may have to be added. Of another claim it begins anew."""
@@ -218,16 +343,17 @@ class Pull:
         found = {}
         token = self.stand.manifest.token
         for name, length in self.stand.manifest.appended.items():
-            path = self.paths.root / name
+            path = self._places[name]
             set_lost_tail_aside(path)
             have = path.stat().st_size if self._same and path.exists() else 0
             have = have if have <= length else 0
-            folder = self.names.segment(token, name, 0).rpartition("/")[0]
             offsets = sorted(
-                int(each.rpartition("/")[2]) for each in self.stand.objects if each.startswith(f"{folder}/")
+                at for each in self.stand.objects if (at := self.names.offset_of(token, name, each)) is not None
             )
             first = max((at for at in offsets if at <= have), default=0)  # it may reach beyond what is here
             needed = [at for at in offsets if first <= at < length] if have < length else []
+            segments = [self.names.segment(token, name, at) for at in needed]
+            refuse_large(self.names, self.stand.objects, segments, LARGEST_SEGMENT)
             found[name] = Growth(have, length, [(at, self.names.segment(token, name, at)) for at in needed])
         return found
 
@@ -235,7 +361,7 @@ class Pull:
         """Objects that are read together with those of other runs."""
         segments = [name for each in self._segments.values() for _, name in each.segments]
         return segments + [
-            there for name, (there, _, _) in self.files.items() if "/" not in name and not self._is_here(name)
+            there for name, (there, _, _) in self.files.items() if name in self._small and not self._is_here(name)
         ]
 
     def apply(self, remote: Remote, contents: Mapping[str, bytes], *, whole: bool) -> int:
@@ -244,6 +370,7 @@ class Pull:
         `whole`: nothing may be missing of the files that grow. Otherwise the rest of a run that is still being made
         comes with the next look; one that has ended is whole, or it has changed its place meanwhile.
         """
+        self._refuse_changed(contents)
         whole = whole or self.stand.top is None or not self.stand.top.is_claim
         grown = {name: growth.put_together(contents) for name, growth in self._segments.items()}
         if whole and any(growth.have + len(grown[name]) < growth.length for name, growth in self._segments.items()):
@@ -252,8 +379,8 @@ class Pull:
             self.paths.root.mkdir(parents=True, exist_ok=True)
         size = self._bring_large(remote)
         for name, (there, tag, _) in self.files.items():
-            if there in contents and name != self.paths.metadata.name:
-                replace_bytes(self.paths.root / name, contents[there], sync=Sync.FILE)
+            if name in self._small and there in contents and name != self.paths.metadata.name:
+                replace_bytes(self._places[name], contents[there], sync=Sync.FILE)
                 self._tags[name] = tag
         for name, growth in self._segments.items():
             self._append(name, growth, grown[name])
@@ -262,9 +389,9 @@ class Pull:
         known = self.stand.tracking
         token = self.stand.manifest.token if self.stand.manifest else known.token
         facts = self.stand.manifest.files if self.stand.manifest else {}
-        absent = {name: facts.get(name, {}) for name in self.files if not (self.paths.root / name).is_file()}
+        absent = {name: facts.get(name, {}) for name in self.files if not self._places[name].is_file()}
         source = self.stand.source or ""
-        for folder in {self.paths.root, *((self.paths.root / name).parent for name in self.files if "/" in name)}:
+        for folder in {self.paths.root, *(path.parent for path in self._places.values())}:
             if folder.is_dir():
                 sync_path(folder)  # what the note below says is here is not brought again
         write_tracking(self.paths, replace(
@@ -275,21 +402,43 @@ class Pull:
     def _bring_large(self, remote: Remote) -> int:
         size = 0
         for name, (there, tag, length) in self.files.items():
-            if "/" not in name or not self._is_wanted(name) or self._is_here(name):
+            if name in self._small or not self._is_wanted(name) or self._is_here(name):
                 continue
-            path = self.paths.root / name
+            path = self._places[name]
             with store_errors(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            replace_file(path, lambda temporary, there=there: remote.download(there, temporary), sync=Sync.FILE)  # type: ignore[misc]
-            if self.stand.manifest and file_hash(path) != tag:
-                path.unlink()
-                raise StoreError(f"{there} in {remote.url} is damaged", hint="The run can be made again: --replace.")
+
+            def download(temporary: Path, name: str = name, there: str = there, length: int = length) -> None:
+                remote.download(there, temporary)
+                if self.stand.manifest and (temporary.stat().st_size, file_hash(temporary)) != (length, tag):  # noqa: B023
+                    raise self._not_as_told(name)
+
+            replace_file(path, download, sync=Sync.FILE)
             self._tags[name] = tag
             size += length
         return size
 
+    def _refuse_changed(self, contents: Mapping[str, bytes]) -> None:
+        """Nothing is written of a run that has a file which is not what its manifest says, or no metadata."""
+        if self.stand.manifest is None:
+            content = contents.get(self.names.metadata)
+            if content is not None and not isinstance(parse_json_fast(content, where="metadata.json"), dict):
+                raise UntrustedDocument("metadata.json does not describe a run", hint=DAMAGED)
+            return
+        for name in self._small:
+            there, sha256, size = self.files[name]
+            content = contents.get(there)
+            if content is not None and (len(content), hashlib.sha256(content).hexdigest()) != (size, sha256):
+                raise self._not_as_told(name)
+
+    def _not_as_told(self, name: str) -> UntrustedDocument:
+        return UntrustedDocument(
+            f"the content of {name!r} does not have the size and SHA-256 of its manifest",
+            hint="The run can be made again: --replace.",
+        )
+
     def _append(self, name: str, growth: Growth, added: bytes) -> None:
-        path = self.paths.root / name
+        path = self._places[name]
         if not growth.length and not self._same:
             path.unlink(missing_ok=True)
         elif growth.have == 0 and growth.length:
@@ -321,15 +470,29 @@ class Pull:
             self._tags[name] = self.files[name][1]
 
 
+_STEP_FILE = re.compile(rf"/{STEP}([0-9]{{1,15}})\.pt\Z")
+
+
+def refuse_many(sizes: Iterable[int]) -> None:
+    """Refuse a run that has more files, or more bytes, than a run may have."""
+    from fairtrial.record.shared_schema import LARGEST_RUN, MOST_FILES
+
+    known = list(sizes)
+    if len(known) > MOST_FILES:
+        raise UntrustedDocument(f"{len(known):,} files are more than the {MOST_FILES:,} that a run may have")
+    if sum(known) > LARGEST_RUN:
+        raise UntrustedDocument(f"{sum(known) / 1e12:,.0f} TB are more than a run may have")
+
+
 def not_of_a_step(name: str) -> bool:
     return f"/{STEP}" not in name
 
 
 def needed_to_resume(files: Iterable[str]) -> Chosen:
     """Of the checkpoints that a run goes on from, the newest is enough; whatever else there is, is needed too."""
-    steps = [int(name.rpartition(STEP)[2].removesuffix(".pt")) for name in files if f"/{STEP}" in name]
+    steps = [int(match[1]) for name in files if (match := _STEP_FILE.search(name))]
     newest = f"/{STEP}{max(steps)}.pt" if steps else ""
-    return lambda name: not_of_a_step(name) or name.endswith(newest)
+    return lambda name: not _STEP_FILE.search(name) or name.endswith(newest)
 
 
 def set_aside(paths: RunPaths, folder: Path) -> None:

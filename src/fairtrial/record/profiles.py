@@ -11,6 +11,7 @@ import orjson
 
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import ProfilePaths, StorePaths, check_name
+from fairtrial.core.untrusted import path_inside
 from fairtrial.record.atomic import replace_bytes, store_errors
 
 NEWEST = "@"
@@ -25,14 +26,14 @@ def check_profile_name(name: str) -> str:
 
 def new_profile(store: StorePaths, name: str) -> ProfilePaths:
     """A place for the next snapshot of that name. Two processes never get the same."""
-    folder = store.profiles / name
+    folder = path_inside(store.profiles, name, what="profile")
     with store_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         number = max(_numbers(folder), default=0) + 1
         while True:
             with contextlib.suppress(FileExistsError):
-                (folder / str(number)).mkdir()
-                return ProfilePaths(folder / str(number))
+                (folder / f"{number:d}").mkdir()
+                return ProfilePaths(folder / f"{number:d}")
             number += 1
 
 
@@ -56,7 +57,8 @@ def find_profile(store: StorePaths, word: str) -> Path:
     numbers = known[name]
     if number and number not in map(str, numbers):
         raise UserError(f"profile '{name}' has no number {number}", hint=f"It has {', '.join(map(str, numbers))}.")
-    return ProfilePaths(store.profiles / name / (number or str(numbers[-1]))).snapshot
+    folder = path_inside(store.profiles, name, what="profile")
+    return ProfilePaths(folder / f"{int(number or numbers[-1]):d}").snapshot
 
 
 def read_profile(path: Path, schema: int) -> dict[str, Any]:
@@ -85,8 +87,8 @@ def profile_names(store: StorePaths) -> dict[str, list[int]]:
 
 def profile_snapshots(store: StorePaths, name: str) -> list[Path]:
     """All snapshots of a name, the oldest first."""
-    folder = store.profiles / name
-    return [ProfilePaths(folder / str(number)).snapshot for number in _numbers(folder)]
+    folder = path_inside(store.profiles, name, what="profile")
+    return [ProfilePaths(folder / f"{number:d}").snapshot for number in _numbers(folder)]
 
 
 def _numbers(folder: Path) -> list[int]:

@@ -13,13 +13,14 @@ import socket
 import threading
 import time
 from dataclasses import asdict, dataclass
-from types import NoneType, TracebackType
+from types import TracebackType
 from typing import Self
 
 import orjson
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import Claim, ClaimLost
 from fairtrial.record.recorder import Recorder
@@ -104,13 +105,10 @@ def pulse_seconds() -> float:
 
 def read_pulse(paths: RunPaths) -> Beat | None:
     """The last sign of life of a run, or None where it has given none."""
-    with contextlib.suppress(OSError, orjson.JSONDecodeError, TypeError):
-        beat = Beat(**orjson.loads(paths.pulse.read_bytes()))
-        if all(type(getattr(beat, name)) in kinds for name, kinds in _KINDS.items()):
-            return beat
+    from fairtrial.record.shared_schema import BeatModel
+
+    where = paths.pulse.name
+    with contextlib.suppress(OSError, UntrustedDocument):
+        told = checked(BeatModel, parse_json_fast(paths.pulse.read_bytes(), where=where), where=where)
+        return Beat(**told.model_dump())
     return None
-
-
-_KINDS: dict[str, tuple[type, ...]] = {
-    "host": (str,), "pid": (int,), "token": (int, NoneType), "at": (int, float), "step": (int,), "saved": (int,),
-}  # fmt: skip

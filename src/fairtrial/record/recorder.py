@@ -303,7 +303,7 @@ class Recorder:
     def _keep_best(self, step: int, value: float, state: Mapping[str, Any]) -> None:
         """Announce the new best, put the file in place, then confirm: a kill between leaves one of the two."""
         name = self.metadata["best_metric_name"]
-        candidate = self.paths.checkpoints / f".best-{step}.pt"
+        candidate = self.paths.checkpoints / f".best-{step:d}.pt"
         sha256 = write_checkpoint(candidate, step, state, metric=name, value=value)
         best = {
             "best_metric_value": value,
@@ -351,7 +351,7 @@ class Recorder:
                 old.unlink()
 
     def _held(self, step: int) -> Path:
-        return self.paths.checkpoints / f".{HELD}{step}.pt"
+        return self.paths.checkpoints / f".{HELD}{step:d}.pt"
 
     def _return_to_best_of(self, checkpoint: Checkpoint) -> None:
         """A best that came after the step that is resumed from belongs to an attempt that is taken back."""
@@ -435,7 +435,7 @@ def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
     """Step → hash of the checkpoints that belong to the run as it stands."""
     saved: dict[int, str] = {}
     for row in read_events(paths):
-        if row["event"] == "checkpoint_saved":
+        if row["event"] == "checkpoint_saved" and type(row.get("step")) is int:  # it becomes a part of a path
             saved[row["step"]] = row["sha256"]
         elif row["event"] == "rewound":
             saved = {step: sha256 for step, sha256 in saved.items() if step <= row["step"]}

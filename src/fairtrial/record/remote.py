@@ -23,10 +23,13 @@ import orjson
 
 from fairtrial.core.errors import MissingExtra, StoreError
 from fairtrial.core.paths import SHARED_MARKER
+from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json
 
 CONNECT_S = 5.0
 READ_S = 15.0
 """How long an answer may take; after that the server counts as out of reach, and the one who asked may ask again."""
+
+LARGEST_MARKER = 1 << 16
 
 _S3, _GCS = ("s3", "s3a"), ("gs", "gcs")
 _EXTRAS = {**dict.fromkeys(_S3, ("s3", "s3fs")), **dict.fromkeys(_GCS, ("gcs", "gcsfs"))}
@@ -65,7 +68,7 @@ class Remote:
     # Reading.
 
     def list(self, below: str = "") -> dict[str, Entry]:
-        """Every object below a name, by its own name."""
+        """Every object below a name, by its own name. The empty objects that some tools make for folders are none."""
         with self._errors():
             try:
                 found = self._files.find(self._at(below), detail=True)
@@ -74,7 +77,10 @@ class Remote:
                     raise
                 return {}
         skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # not the folder itself, which may appear meanwhile
-        return {name[skip:]: _entry(facts) for name, facts in found.items() if name.startswith(inside)}
+        return {
+            name[skip:]: _entry(facts) for name, facts in found.items()
+            if name.startswith(inside) and not name.endswith("/")
+        }  # fmt: skip
 
     def read(self, name: str) -> bytes:
         """Raises FileNotFoundError where there is none."""
@@ -94,6 +100,11 @@ class Remote:
                 if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
                     raise content
         return {wanted[name]: content for name, content in found.items() if isinstance(content, bytes)}
+
+    def _size(self, name: str) -> int:
+        """Raises FileNotFoundError where there is no such object."""
+        with self._errors(missing_is_fine=True):
+            return int(self._files.size(self._at(name)) or 0)
 
     def exists(self, name: str) -> bool:
         try:
@@ -154,19 +165,25 @@ class Remote:
             with self._errors():
                 self._files.pipe_file(self._at(name), orjson.dumps({**content, "mark": mark}), mode="create")
         except FileExistsError:
-            with contextlib.suppress(FileNotFoundError, orjson.JSONDecodeError):
-                return bool(orjson.loads(self.read(name)).get("mark") == mark)
+            with contextlib.suppress(FileNotFoundError, UntrustedDocument):
+                there = parse_json(self.read(name), where=name)
+                return isinstance(there, dict) and there.get("mark") == mark
             return False
         return True
 
     def identity(self) -> str | None:
         """Which store this is; None where none was begun."""
+        from fairtrial.record.shared_schema import MarkerModel
+
+        where = f"{self.url}/{SHARED_MARKER}"
         try:
-            return str(orjson.loads(self.read(SHARED_MARKER))["id"])
+            if self._size(SHARED_MARKER) > LARGEST_MARKER:
+                raise UntrustedDocument("it is too large")
+            return checked(MarkerModel, parse_json(self.read(SHARED_MARKER), where=where), where=where).id
         except FileNotFoundError:
             return None
-        except (orjson.JSONDecodeError, KeyError, TypeError):
-            raise StoreError(f"{self.url}/{SHARED_MARKER} is damaged", hint="Choose another --store.") from None
+        except UntrustedDocument:
+            raise StoreError(f"{where} is damaged", hint="Choose another --store.") from None
 
     def begin(self) -> str:
         """Make sure that this can be a store, and that its server refuses to create what is there already."""

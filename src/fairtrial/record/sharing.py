@@ -6,6 +6,7 @@ Every machine works in its mirror, which is a store like any other. `Store` call
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -15,14 +16,44 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fairtrial.core.errors import StoreError
-from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of, shared_plan, shared_plans
+from fairtrial.core.paths import (
+    RESERVED_IN_STUDY,
+    STUDY_PLAN,
+    RunPaths,
+    SharedPaths,
+    StorePaths,
+    number_of,
+    shared_plan,
+    shared_plans,
+)
 from fairtrial.core.private_files import require_own
 from fairtrial.core.runs import Status
+from fairtrial.core.untrusted import (
+    DAMAGED,
+    LARGEST_DOCUMENT_BYTES,
+    UntrustedDocument,
+    checked,
+    collisions,
+    parse_json,
+    path_inside,
+    why_unsafe,
+)
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
-from fairtrial.record.leases import PLAIN, Lease, heart, lease_seconds, may_take_over
+from fairtrial.record.leases import PLAIN, Lease, Objects, heart, lease_seconds, may_take_over
 from fairtrial.record.metadata import load_metadata
-from fairtrial.record.mirror import Chosen, Stand, bring, everything, look, needed_to_resume, nothing, set_aside
+from fairtrial.record.mirror import (
+    Chosen,
+    Refusals,
+    Stand,
+    Strict,
+    bring,
+    everything,
+    look,
+    needed_to_resume,
+    nothing,
+    set_aside,
+)
 from fairtrial.record.remote import Remote, Unreachable, open_remote
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
 from fairtrial.record.upload import Manifest, Shipment, publish_run, resumed_shipment, start_shipment, uploader
@@ -38,6 +69,8 @@ AWAY_S = 30.0
 """A server that did not answer is left alone for so long by somebody who watches."""
 LOOKS = 5
 """So often a run is looked at that changes its place whenever it is read."""
+MOST_NAMED = 1000
+"""Runs that are named when they are refused; of more, only their number is told."""
 CLAIM_PATIENCE_S = 600.0
 """How long a job that is to begin waits for a server that does not answer."""
 Tell = Callable[[str], None]
@@ -56,12 +89,16 @@ class Mirror:
 
 
 def read_mirror(paths: StorePaths) -> Mirror | None:
+    from fairtrial.record.shared_schema import MirrorModel
+
+    where = str(paths.mirror)
     try:
-        return Mirror(**orjson.loads(paths.mirror.read_bytes()))
+        told = checked(MirrorModel, parse_json(paths.mirror.read_bytes(), where=where), where=where)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except (orjson.JSONDecodeError, TypeError):
+    except UntrustedDocument:
         raise StoreError(f"{paths.mirror} is damaged", hint="Remove it; the mirror is then matched anew.") from None
+    return Mirror(told.url, told.id, told.store)
 
 
 def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
@@ -91,16 +128,21 @@ def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
 
 @dataclass(frozen=True)
 class Synced:
-    """What a synchronisation moved. `left`: runs of which this machine still holds what is not there."""
+    """What a synchronization moved. `left`: runs of which this machine still holds what is not there.
+
+    `refused`: runs and plans of the store that were not brought here, with the reasons.
+    """
 
     runs: int = 0
     received: int = 0
     pushed: int = 0
     left: tuple[str, ...] = ()
+    refused: tuple[tuple[str, str], ...] = ()
 
     def __add__(self, other: Synced) -> Synced:
         return Synced(
-            self.runs + other.runs, self.received + other.received, self.pushed + other.pushed, self.left + other.left
+            self.runs + other.runs, self.received + other.received, self.pushed + other.pushed, self.left + other.left,
+            self.refused + other.refused,
         )  # fmt: skip
 
 
@@ -128,35 +170,89 @@ def pull_fresh(store: Store, studies: Sequence[str] = ()) -> None:
 def pull(
     store: Store, studies: Sequence[str] = (), checkpoints: Chosen = nothing, tell: Tell = lambda _: None
 ) -> Synced:  # fmt: skip
-    """Bring what changed in the store, or in some studies of it, into the mirror."""
+    """Bring what changed in the store, or in some studies of it, into the mirror.
+
+    A run that does not have the form of a run is named with the reason, and the others are brought all the same.
+    """
     remote, _ = reach(store)
     found = Synced()
     for study in studies or [""]:
         objects = remote.list(study)
-        wanted = {names: store.paths.run(names.study, names.run) for names in _runs(store, study, objects)}
-        stands = look(remote, wanted, objects)
-        waiting = [stand for stand in stands if _is_to_be_brought(store, stand, checkpoints)]
+        refusals = Refusals()
+        wanted = {}
+        for names in _runs(store, study, objects):
+            with refusals.of(_shown(names)):
+                wanted[names] = _run_paths(store, names)
+        _refuse_alike(store, wanted, refusals)
+        waiting = []
+        for stand in look(remote, wanted, objects, refusals=refusals):
+            with refusals.of(stand.names.root):
+                if _is_to_be_brought(store, stand, checkpoints):
+                    waiting.append(stand)
         for start in range(0, len(waiting), AT_ONCE):
             some = waiting[start : start + AT_ONCE]
             if len(waiting) > AT_ONCE:
                 tell(f"Bringing runs {start + 1} to {start + len(some)} of {len(waiting)} …")
-            found += Synced(len(some), _bring_all(remote, some, checkpoints))
-        for each in {name.partition("/")[0] for name in objects if "/" in name}:
-            _bring_plan(store, remote, each, objects)
+            received = _bring_all(remote, some, checkpoints, refusals)
+            found += Synced(sum(stand.names.root not in refusals.why for stand in some), received)
+        for each in sorted({name.partition("/")[0] for name in objects if "/" in name}):
+            with refusals.of(f"the plan of {each if why_unsafe(each) is None else repr(each)}"):
+                _bring_plan(store, remote, each, objects)
+        found += Synced(refused=tuple(sorted(refusals.why.items())))
+    _tell_refused(remote, found.refused)
     return found
 
 
-def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen) -> int:
+_told: set[tuple[str, str, str]] = set()
+
+
+def _tell_refused(remote: Remote, refused: Sequence[tuple[str, str]]) -> None:
+    """Name what was not brought, once per process: every command that reads this store reads without it."""
+    new = [each for each in refused if (remote.url, *each) not in _told]
+    _told.update((remote.url, *each) for each in new)
+    lines = [f"Refused {name} of {remote.url}: {why}\n" for name, why in new[:MOST_NAMED]]
+    if len(new) > MOST_NAMED:
+        lines.append(f"Refused {len(new) - MOST_NAMED:,} more.\n")
+    if lines:
+        lines.append("Nothing of what was refused was written here. Ask who may write to this store.\n")
+        sys.stderr.write("".join(lines))
+
+
+def _run_paths(store: Store, names: SharedPaths) -> RunPaths:
+    """Where a run of the store goes in the mirror; the names of its study and of itself come from outside."""
+    study = path_inside(store.root, names.study, what="study")
+    return RunPaths(path_inside(study, names.run, what="run", reserved=RESERVED_IN_STUDY))
+
+
+def _shown(names: SharedPaths) -> str:
+    """A run as a person may read it, also where its name was made to confuse."""
+    return names.root if why_unsafe(names.root) is None else repr(names.root)
+
+
+def _refuse_alike(store: Store, wanted: dict[SharedPaths, RunPaths], refusals: Refusals) -> None:
+    """On a file system that does not tell capitals apart, two runs would share a folder: the earlier one keeps it."""
+    upper = store.paths.mirror.with_name(store.paths.mirror.name.upper())
+    if not upper.exists():
+        return
+    ordered = sorted(wanted, key=lambda names: (not wanted[names].tracking.exists(), names.root))
+    clashing = set(collisions(names.root for names in ordered))
+    for names in [names for names in wanted if names.root in clashing]:
+        refusals.note(names.root, "another run has the same name but for capitals, which this file system ignores")
+        del wanted[names]
+
+
+def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen, refusals: Refusals) -> int:
     """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
     size = 0
     for _ in range(LOOKS):
-        brought = bring(remote, stands, checkpoints)
+        brought = bring(remote, stands, checkpoints, refusals=refusals)
         size += brought.size
-        stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths)]
+        stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths, refusals)]
         if not stands:
             return size
-    if ended := [stand for stand in stands if stand.top and not stand.top.is_claim]:
-        raise _incomplete(remote, ended[0].names)
+    for stand in stands:
+        if stand.top and not stand.top.is_claim:
+            refusals.incomplete(stand.names, _incomplete(remote, stand.names))
     return size
 
 
@@ -171,7 +267,12 @@ def _runs(store: Store, study: str, objects: Iterable[str]) -> set[SharedPaths]:
     """Every run that is there or here."""
     there = {tuple(name.split("/", 2)[:2]) for name in objects if name.count("/") > 1}
     here = {(name, entry.name) for name, entry in store.directories(study or None)}
-    return {SharedPaths(*pair) for pair in there | here if not any(part.startswith(".") for part in pair)}
+    return {SharedPaths(*pair) for pair in there | here if not any(map(_is_hidden, pair))}
+
+
+def _is_hidden(part: str) -> bool:
+    """Whether it is a folder of this program, or of another one, and not of a run."""
+    return part.startswith(".") and why_unsafe(part) is None
 
 
 def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
@@ -182,7 +283,8 @@ def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
         return False
     known = stand.before
     vanished = stand.source is None and known is not None and stand.paths.metadata.exists()
-    if stand.is_overtaken or vanished:
+    unknown = known is None and stand.paths.tracking.exists() and stand.paths.metadata.exists()  # what is known is lost
+    if stand.is_overtaken or vanished or unknown:
         _set_aside(store, stand)
     if stand.source is None:
         return False
@@ -208,17 +310,21 @@ def _set_aside(store: Store, stand: Stand) -> None:
 
 def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) -> None:
     """Bring a run with its checkpoints, unless they are here."""
-    paths = store.paths.run(study, run)
+    names = SharedPaths(study, run)
+    paths = _run_paths(store, names)
     known = read_tracking(paths)
     is_here = known and not any(map(checkpoints, known.absent)) and (known.mine or known.source == PLAIN)
     if is_here or (known and known.is_ahead):
         return
     remote, _ = reach(store)
-    _bring_all(remote, _look_at(remote, SharedPaths(study, run), paths), checkpoints)
+    _bring_all(remote, _look_at(remote, names, paths), checkpoints, Strict())
 
 
-def _look_at(remote: Remote, names: SharedPaths, paths: RunPaths) -> list[Stand]:
-    return look(remote, {names: paths}, remote.list(names.root), closely=True)
+def _look_at(
+    remote: Remote, names: SharedPaths, paths: RunPaths, refusals: Refusals | None = None
+) -> list[Stand]:  # fmt: skip
+    """How one run stands now. Without `refusals`, what is wrong with it is an error."""
+    return look(remote, {names: paths}, remote.list(names.root), closely=True, refusals=refusals or Strict())
 
 
 # Making a run.
@@ -262,7 +368,7 @@ def _join(store: Store, paths: RunPaths) -> Shipment | None:
             _push_run(remote, mirror, stand)
             return None if _is_result(paths) else _join(store, paths)
     elif has_ended and stand.source:
-        if bring(remote, [stand], held=True).moved:
+        if bring(remote, [stand], held=True, refusals=Strict()).moved:
             raise FileNotFoundError(names.root)  # it changed its place while it was read: look again
         if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
             _push_run(remote, mirror, replace(stand, tracking=read_tracking(paths) or Tracking()))
@@ -290,9 +396,9 @@ def _bring_to_resume(remote: Remote, stand: Stand) -> None:
         stand.objects, stand.tracking = now.objects, read_tracking(stand.paths) or Tracking()
         chosen: Chosen = everything  # plain files have no other home, and are to be replaced
         if stand.source != PLAIN:
-            manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+            manifest = Manifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
             chosen = needed_to_resume(manifest.files)
-        if not bring(remote, [stand], chosen, held=True).moved:
+        if not bring(remote, [stand], chosen, held=True, refusals=Strict()).moved:
             return
     raise _incomplete(remote, stand.names)
 
@@ -306,7 +412,7 @@ def leave(store: Store, shipment: Shipment) -> str | None:
     """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
     try:
         if uploader().finish(shipment):
-            return None
+            return _left_behind(shipment)
     finally:
         heart().remove(shipment.lease)
     if shipment.lease.lost:
@@ -316,6 +422,14 @@ def leave(store: Store, shipment: Shipment) -> str | None:
         f"{shipment.names.root} is recorded here and not all of it in {store.url} yet{why}. "
         f"Push it with: fairtrial runs sync --store {store.url}"
     )
+
+
+def _left_behind(shipment: Shipment) -> str | None:
+    """Files that no other machine would accept, in one sentence."""
+    if not shipment.unnameable:
+        return None
+    names = ", ".join(map(repr, shipment.unnameable[:5]))
+    return f"{shipment.names.root}: other machines would refuse the names of these files, which stay here: {names}"
 
 
 # Here → there.
@@ -363,7 +477,7 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
     """Finish what the process that made a run could not. The caller holds its directory."""
     known, top = stand.tracking, stand.top
     if top and not top.is_claim and top.publish and stand.source not in (PLAIN, None):
-        manifest = Manifest.from_bytes(remote.read(stand.names.manifest(int(stand.source or 0))))
+        manifest = Manifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
         tags = publish_run(remote, stand.names, manifest, stand.paths)
         write_tracking(stand.paths, replace(known, source=PLAIN, tags=tags, closed=known.mine, pulse="", lease_s=0.0))
         return Synced(pushed=1)
@@ -385,18 +499,20 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
 
 def _sent_before(remote: Remote, stand: Stand, token: int) -> Manifest | None:
     """What of a claim has arrived, as far as it was told."""
-    name = stand.names.manifest(token)
-    return Manifest.from_bytes(remote.read(name)) if name in stand.objects else None
+    if stand.names.manifest(token) not in stand.objects:
+        return None
+    return Manifest.read(remote, stand.names, stand.objects, token)
 
 
 def push_file(store: Store, study: str, run: str, name: str) -> None:
     """A file of an ended run got longer here: the store gets it as it is now."""
     remote, _ = reach(store)
-    names, paths = SharedPaths(study, run), store.paths.run(study, run)
+    names = SharedPaths(study, run)
+    paths = _run_paths(store, names)
     known = read_tracking(paths)
     if known is None or known.source != PLAIN:
         return
-    remote.upload(paths.root / name, names.plain(name))
+    remote.upload(path_inside(paths.root, name, what=names.root), names.plain(name))
     entry = remote.list(names.root).get(names.plain(name))
     write_tracking(paths, replace(known, tags={**known.tags, name: entry.tag if entry else ""}))
 
@@ -404,29 +520,55 @@ def push_file(store: Store, study: str, run: str, name: str) -> None:
 # Plans, and runs that go.
 
 
-def _bring_plan(store: Store, remote: Remote, study: str, objects: Iterable[str]) -> None:
-    newest = max((name for name in objects if name.startswith(f"{shared_plans(study)}/")), default=None)
-    path = store.paths.study_plan(study)
-    plain = f"{study}/{path.name}"
-    name = newest or (plain if plain in objects else None)
-    if name is None or study.startswith("."):
+def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> None:
+    if _is_hidden(study):
         return
+    number = _newest_plan(study, objects)
+    name = shared_plan(study, number) if number else f"{study}/{STUDY_PLAN}"
+    if name not in objects:
+        return
+    path = path_inside(path_inside(store.root, study, what="study"), STUDY_PLAN, what="plan")
+    if objects[name].size > LARGEST_DOCUMENT_BYTES:
+        raise UntrustedDocument(f"it has {objects[name].size:,} bytes", hint=DAMAGED)
     content = remote.read(name)
-    if newest:
-        content = orjson.dumps(orjson.loads(content)["plan"], option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    if number:
+        plan = _parse_plan(content, study)
+        content = orjson.dumps(plan, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    else:
+        _check_plan(parse_json(content, where="it"), study)
     if not path.exists() or path.read_bytes() != content:
         with store_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(path, content, sync=Sync.FILE)
 
 
+def _newest_plan(study: str, objects: Iterable[str]) -> int:
+    """The number of the newest plan, 0 where there is none. Objects with other names are not plans."""
+    return max((number_of(name) or 0 for name in objects if name.startswith(f"{shared_plans(study)}/")), default=0)
+
+
+def _parse_plan(content: bytes, study: str) -> dict[str, Any]:
+    from fairtrial.record.shared_schema import PlanObjectModel
+
+    return _check_plan(checked(PlanObjectModel, parse_json(content, where="it"), where="it").plan, study)
+
+
+def _check_plan(plan: Any, study: str) -> dict[str, Any]:
+    """A plan as it is, once all that others rely on has the right type."""
+    from fairtrial.record.shared_schema import PlanModel
+
+    told = checked(PlanModel, plan, where="it")
+    if told.study not in (None, study):
+        raise UntrustedDocument(f"it is the plan of {told.study!r}", hint=DAMAGED)
+    return dict(plan)
+
+
 def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     """Make a plan the newest of its study. `merge` adds to what is here what somebody else has planned meanwhile."""
     remote, _ = reach(store)
     while True:
-        there = remote.list(shared_plans(study))
-        number = max(map(number_of, there), default=0)
-        newest = orjson.loads(remote.read(shared_plan(study, number)))["plan"] if number else {}
+        number = _newest_plan(study, remote.list(shared_plans(study)))
+        newest = _parse_plan(remote.read(shared_plan(study, number)), study) if number else {}
         plan = merge(newest)
         if plan == newest:
             return

@@ -10,7 +10,10 @@ from typing import Any
 import orjson
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
+
+TRACKING = "what is known of the run"
 
 
 @dataclass(frozen=True)
@@ -44,10 +47,18 @@ class Tracking:
 
 
 def read_tracking(paths: RunPaths) -> Tracking | None:
+    """What is known of a run; None where nothing is, or where the file was damaged."""
     try:
-        return Tracking(**orjson.loads(paths.tracking.read_bytes()))
-    except (FileNotFoundError, NotADirectoryError, orjson.JSONDecodeError, TypeError):
+        content = paths.tracking.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    from fairtrial.record.shared_schema import TrackingModel  # brings pydantic, which most who list runs do without
+
+    try:
+        told = checked(TrackingModel, parse_json_fast(content, where=TRACKING), where=TRACKING)
+    except UntrustedDocument:
+        return None
+    return Tracking(**told.model_dump())
 
 
 def write_tracking(paths: RunPaths, tracking: Tracking) -> None:

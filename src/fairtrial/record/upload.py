@@ -14,7 +14,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,18 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
 from fairtrial.core.runs import Status
+from fairtrial.core.untrusted import (
+    DAMAGED,
+    LARGEST_DOCUMENT_BYTES,
+    UntrustedDocument,
+    checked,
+    collisions,
+    parse_json,
+    why_unsafe,
+)
 from fairtrial.record.atomic import link_or_copy
-from fairtrial.record.leases import Lease
-from fairtrial.record.remote import Remote, Unreachable
+from fairtrial.record.leases import Lease, refuse_large
+from fairtrial.record.remote import Entry, Remote, Unreachable
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
 
 LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
@@ -71,9 +80,26 @@ class Manifest:
         return orjson.dumps({"schema": 1, **self.__dict__})
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Manifest:
-        told = orjson.loads(content)
-        return cls(told["token"], told["metadata"], told["appended"], told["files"])
+    def from_bytes(cls, content: bytes, token: int) -> Manifest:
+        """The manifest of a claim. Refuses names, sizes and types that no run has."""
+        from fairtrial.record.shared_schema import ManifestModel
+
+        where = "manifest.json"
+        told = checked(ManifestModel, parse_json(content, where=where), where=where)
+        if told.token != token:
+            raise UntrustedDocument(
+                f"{where} of claim {token} says that it belongs to claim {told.token}", hint=DAMAGED
+            )
+        files = {name: facts.model_dump() for name, facts in told.files.items()}
+        if later := [name for name, facts in files.items() if facts["token"] > token]:
+            raise UntrustedDocument(f"{where}: {later[0]!r} belongs to a claim that came later", hint=DAMAGED)
+        return cls(told.token, told.metadata, dict(told.appended), files)
+
+    @classmethod
+    def read(cls, remote: Remote, names: SharedPaths, objects: Mapping[str, Entry], token: int) -> Manifest:
+        name = names.manifest(token)
+        refuse_large(names, objects, [name], LARGEST_DOCUMENT_BYTES)
+        return cls.from_bytes(remote.read(name), token)
 
     @property
     def status(self) -> Status:
@@ -82,13 +108,17 @@ class Manifest:
 
 @dataclass
 class Shipment:
-    """One run on its way. `over` is set when all has arrived, or when nothing more is to be done."""
+    """One run on its way. `over` is set when all has arrived, or when nothing more is to be done.
+
+    `unnameable` are files that stay here because other machines would refuse their names.
+    """
 
     lease: Lease
     paths: RunPaths
     absent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sent: dict[str, int] = field(default_factory=dict)
     blobs: dict[str, int] = field(default_factory=dict)
+    unnameable: Sequence[str] = ()
     over: threading.Event = field(default_factory=threading.Event)
     ending: bool = False
     arrived: bool = False
@@ -156,6 +186,8 @@ class Shipment:
                 metadata = self.paths.metadata.read_text()
                 lengths = {path.name: _size(path) for path in reversed(self.paths.appended)}
                 files = {str(path.relative_to(self.paths.root)): self._hashed(path) for path in whole_files(self.paths)}
+                self.unnameable = _unnameable(files)
+                files = {name: facts for name, facts in files.items() if name not in self.unnameable}
                 if os.path.samestat(before, self.paths.metadata.stat()):
                     return Manifest(self.lease.token, metadata, lengths, {**self.absent, **files})
             except FileNotFoundError:  # not begun, or replaced while we looked
@@ -188,7 +220,7 @@ class Shipment:
         for name, facts in files.items():
             if name in self.absent or facts["sha256"] in self.blobs:
                 continue
-            staged = self.paths.root / f".upload-{os.getpid()}.tmp"
+            staged = self.paths.staged
             staged.unlink(missing_ok=True)
             link_or_copy(self.paths.root / name, staged)  # what is replaced meanwhile stays what was hashed
             try:
@@ -219,6 +251,12 @@ class Shipment:
 
     def _moved(self) -> None:
         self.progress = time.monotonic()
+
+
+def _unnameable(names: Collection[str]) -> list[str]:
+    """Files of a run whose names no other machine would accept. They stay here; the rest of the run goes up."""
+    unsafe = [name for name in names if why_unsafe(name)]
+    return unsafe + collisions(name for name in names if name not in unsafe)
 
 
 def _size(path: Path) -> int:

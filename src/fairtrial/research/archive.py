@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
 from fairtrial.core.words import counted
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -117,7 +118,7 @@ def refuse_unsafe(archive: zipfile.ZipFile, path: Path) -> None:
     """Nothing is unpacked of a zip that could write elsewhere than into its folder, or fill the disk."""
     entries = archive.infolist()
     problems = [f"{path}: {told}" for info in entries if (told := _why_unsafe(info))]
-    problems += [f"{path}: {name!r} is in it twice" for name in twice([info.filename for info in entries])]
+    problems += [f"{path}: {name!r} is in it twice" for name in collisions(info.filename for info in entries)]
     problems += _why_too_large(entries, path)
     if problems:
         raise UserError(
@@ -127,7 +128,7 @@ def refuse_unsafe(archive: zipfile.ZipFile, path: Path) -> None:
 
 def _why_unsafe(info: zipfile.ZipInfo) -> str | None:
     name, mode = info.orig_filename, info.external_attr >> 16
-    if why := why_unsafe_name(name):
+    if why := why_unsafe(name.removesuffix("/")):
         return f"the name {name!r} {why}"
     if stat.S_ISLNK(mode):
         return f"{name!r} is a link"
@@ -139,32 +140,6 @@ def _why_unsafe(info: zipfile.ZipInfo) -> str | None:
     if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         return f"{name!r} is packed in a way that is not expected"
     return None
-
-
-def why_unsafe_name(name: str) -> str | None:
-    """Why a name in an archive must not become a path; None where it may."""
-    if "\0" in name or "\\" in name or any(ord(character) < 32 for character in name):
-        return "has a character that no path should have"
-    if name.startswith("/") or (len(name) > 1 and name[1] == ":"):
-        return "is absolute"
-    parts = name.removesuffix("/").split("/")
-    if ".." in parts:
-        return "leads out of the folder"
-    if "" in parts or "." in parts:
-        return "has an empty part"
-    return None
-
-
-def twice(names: Sequence[str]) -> list[str]:
-    """Names that stand for one file, on systems that do not tell capitals apart too."""
-    seen: set[str] = set()
-    found = []
-    for name in names:
-        plain = name.removesuffix("/").casefold()
-        if plain in seen:
-            found.append(name)
-        seen.add(plain)
-    return found
 
 
 def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
@@ -188,7 +163,7 @@ def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict
     entries = [info for info in archive.infolist() if not info.is_dir()]
     total, done = sum(info.file_size for info in entries), 0
     for info in entries:
-        target = folder / info.filename
+        target = path_inside(folder, info.filename, what="archive")
         target.parent.mkdir(parents=True, exist_ok=True)
         with archive.open(info) as source, target.open("xb") as file:
             digest, size = hashlib.sha256(), 0

@@ -19,10 +19,13 @@ from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.secrets import redact_all, redact_words
+from fairtrial.core.untrusted import UntrustedDocument, parse_json_fast, read_file
+from fairtrial.research.plan_schema import LAST_MOMENT
 
 SCHEMA = 1
 COMMAND, FILE = "command", "file"
 LARGEST_RESULT = 1 << 20
+LARGEST = 1 << 30
 QUIET = ("--help", "-h", "--dry-run")
 """With one of these a command does nothing that anyone would want to find again."""
 
@@ -91,9 +94,9 @@ def read_journal(path: Path) -> list[dict[str, Any]]:
     """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
     found: list[dict[str, Any]] = []
     with contextlib.suppress(FileNotFoundError):
-        for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(orjson.JSONDecodeError):
-                entry: Any = orjson.loads(line) if line else None
+        for line in read_file(path, most=LARGEST).split(b"\n"):
+            with contextlib.suppress(UntrustedDocument):
+                entry: Any = parse_json_fast(line, where=path.name) if line else None
                 if _is_whole(entry):
                     found.append(entry)
     return found
@@ -105,9 +108,10 @@ def _is_whole(entry: Any) -> bool:
         return False
     if entry.get("kind") == FILE:
         return isinstance(entry.get("path"), str) and isinstance(entry.get("sha256", 0), str | None)
-    words = entry.get("command")
+    words, at = entry.get("command"), entry.get("at")
     told = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    return entry.get("kind") == COMMAND and told and isinstance(entry.get("at"), int | float)
+    told = told and isinstance(entry.get("folder", "."), str) and type(at) in (int, float) and 0 <= at < LAST_MOMENT
+    return entry.get("kind") == COMMAND and told
 
 
 def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
@@ -116,11 +120,15 @@ def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     return {name: sha256 for name, sha256 in last.items() if sha256 is not None}
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def removed_runs(entries: Sequence[Mapping[str, Any]], study: str) -> list[str]:
     """Runs of a study that were deleted by command, as they were called."""
     named = [
         name for each in entries
         if each["kind"] == COMMAND and each["command"][:2] == ["runs", "rm"] and isinstance(each.get("result"), dict)
-        for name in each["result"].get("removed") or ()
+        for name in _listed(each["result"].get("removed"))
     ]  # fmt: skip
     return sorted({str(name) for name in named if str(name).partition("/")[0] == study})

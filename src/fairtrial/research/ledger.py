@@ -21,7 +21,9 @@ from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.core.private_files import open_to_append
+from fairtrial.core.untrusted import read_file
 from fairtrial.research.ed25519 import is_signed
+from fairtrial.research.plan_schema import LAST_MOMENT
 
 if TYPE_CHECKING:
     from fairtrial.research.keys import Signer
@@ -78,7 +80,7 @@ class Ledger:
 def read_ledger(paths: RegistrationPaths) -> Ledger:
     """The whole chain, checked line by line."""
     try:
-        return parse_ledger(paths.ledger.read_bytes())
+        return parse_ledger(read_file(paths.ledger))
     except FileNotFoundError:
         return Ledger()
 
@@ -106,7 +108,8 @@ def _row(line: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     fits = isinstance(row, dict) and row.keys() == KEYS and isinstance(row["about"], dict)
-    fits = fits and type(row["entry"]) is int and isinstance(row["time"], int | float)
+    fits = fits and type(row["entry"]) is int and type(row["time"]) in (int, float)
+    fits = fits and 0 <= row["time"] < LAST_MOMENT
     fits = fits and re.fullmatch(r"[0-9a-f]{64}", str(row["registration"])) is not None
     fits = fits and all(isinstance(row[key], str) for key in KEYS - {"about", "entry", "time"})
     return row if fits and spelled == line else None

@@ -4,13 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fairtrial.core.canonical import content_hash
+from fairtrial.core.untrusted import UntrustedDocument, checked, collisions, parse_json, why_unsafe
 
 SCHEMA = 1
+LARGEST = 1 << 30
+"""Bytes of a manifest: that of two million files has half of it."""
+
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+
+
+class _FileModel(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    bytes: int = Field(ge=0, le=64 << 30)
+    sha256: Sha256
+
+
+class _ManifestModel(BaseModel):
+    """The manifest of a bundle as others may have written it."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="ignore", allow_inf_nan=False)
+
+    files: dict[str, _FileModel]
+    excluded: list[dict[str, Any]]
+    scrubbed: list[str]
+    made_with: str
+    about: dict[str, Any]
+    signer: Sha256 | None
+    sha256: Sha256
+
+    @field_validator("files")
+    @classmethod
+    def _could_be_unpacked(cls, given: dict[str, _FileModel]) -> dict[str, _FileModel]:
+        for name in given:
+            if why := why_unsafe(name):
+                raise ValueError(f"the name {name!r} {why}")
+        if clashing := collisions(given):
+            raise ValueError(f"the name {clashing[0]!r} and another one name the same file")
+        return given
 
 
 @dataclass(frozen=True)
@@ -64,19 +101,20 @@ def _rendered(document: Mapping[str, Any]) -> bytes:
 def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
     """The manifest, and what is wrong with it. One that was changed in any character does not fit its own hash."""
     try:
-        told = orjson.loads(content)
-        files = {str(name): (int(each["bytes"]), str(each["sha256"])) for name, each in told["files"].items()}
-        found = Manifest(files, told["excluded"], told["scrubbed"], told["made_with"], told["about"], told["signer"])
-        if not isinstance(found.signer, str | None):
-            raise TypeError(found.signer)
-        schema, fits = told["schema"], told["sha256"] == found.sha256 and found.render() == content
-    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, AttributeError):
-        return None, ["is not the manifest of a bundle"]
-    if schema != SCHEMA:
-        return None, [f"was written by another Fairtrial (schema {schema}, this one knows {SCHEMA})"]
-    if not fits:
-        return found, ["was changed: it does not fit its own hash"]
-    return found, []
+        told = parse_json(content, where="it")
+        schema = told.get("schema") if isinstance(told, dict) else None
+        if isinstance(schema, int) and schema != SCHEMA:
+            return None, [f"was written by another Fairtrial (schema {schema}, this one knows {SCHEMA})"]
+        read = checked(_ManifestModel, told, where="it")
+    except UntrustedDocument as error:
+        return None, [f"is not the manifest of a bundle: {error.message}"]
+    files = {name: (each.bytes, each.sha256) for name, each in read.files.items()}
+    found = Manifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
+    try:
+        fits = read.sha256 == found.sha256 and found.render() == content
+    except (TypeError, ValueError):  # a number beyond all numbers, half a character: nobody wrote that
+        fits = False
+    return found, [] if fits else ["was changed: it does not fit its own hash"]
 
 
 def compare_files(said: Mapping[str, tuple[int, str]], found: Mapping[str, tuple[int, str]]) -> list[str]:

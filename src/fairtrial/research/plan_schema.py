@@ -13,6 +13,8 @@ TEXT_ONLY = "text only"
 LAST_MOMENT = 253402300800.0
 """The year 10000, which calendars here do not know."""
 
+MOST_SEEDS = 1_000_000
+
 Sha256 = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 Moment = Annotated[float, Field(description="In seconds since 1970.", ge=0, lt=LAST_MOMENT)]
 
@@ -76,7 +78,7 @@ class RegisteredStudy(_Part):
 class Seeds(_Part):
     """The seeds, or how many follow from the hash of this plan."""
 
-    count: int = Field(ge=1)
+    count: int = Field(ge=1, le=MOST_SEEDS)
     derived: bool
     given: int | list[int] = Field(description="What the study or the command says.")
     listed: list[int] | None = Field(description="Null where they are derived.")
