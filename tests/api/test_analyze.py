@@ -16,9 +16,9 @@ from fairtrial.analyse.fairness import judge_fairness
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question, require
 from fairtrial.api.analyze import analyze
+from fairtrial.core.directions import direction_by_name
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.findings import Verdict
-from fairtrial.core.traces import likely_direction
 from fairtrial.record.store import Store
 from fairtrial.record.tables import Columns
 from tests.conftest import Answer
@@ -516,9 +516,8 @@ def test_the_direction_of_a_second_metric_is_its_own(two: Store) -> None:
 
 
 def test_speeds_are_not_times() -> None:
-    assert [likely_direction(n) for n in ("tokens_per_s", "steps/s", "eval_loss", "wall_s", "lifetime", "accuracy")] == [
-        "max", "max", "min", "min", "max", "max"
-    ]  # fmt: skip
+    names = ("tokens_per_s", "steps/s", "eval_loss", "wall_s", "lifetime", "accuracy")
+    assert [direction_by_name(name) for name in names] == ["max", "max", "min", "min", None, "max"]
 
 
 def test_uncommitted_changes_on_one_side_are_unfair() -> None:

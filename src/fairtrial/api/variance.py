@@ -15,6 +15,7 @@ from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
 from fairtrial.api.gather import Gathered, Wanted, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
+from fairtrial.core.directions import Direction
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
@@ -34,6 +35,8 @@ class Variance:
     spreads: Mapping[str, Spread]
     left_out: Sequence[Mapping[str, str | None]]
     command: str | None = None
+    direction: Direction | None = None
+    """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
 
     @property
     def n(self) -> int:
@@ -47,6 +50,8 @@ class Variance:
     def to_dict(self) -> dict[str, Any]:
         return {
             "metric": self.metric,
+            "direction": self.direction.better if self.direction else None,
+            "direction_source": self.direction.source if self.direction else None,
             "variant": self.variant,
             "threshold": self.threshold,
             "relative": self.relative,
@@ -91,7 +96,7 @@ def variance(
         for trace in gathered.arms[name] if not is_scored(trace)
     ]  # fmt: skip
     for kind, rule in rules.items():
-        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, rule.check())
+        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check())
         values = [n.value for n in numbers[name].values() if n.value is not None]
         left_out += [
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
@@ -102,7 +107,8 @@ def variance(
     main = next(iter(spreads.values()))
     plan = load_plan(place, gathered.studies[0]) if len(gathered.studies) == 1 else None
     command = launch_command(plan, main.n_min) if plan and main.missing else None
-    return Variance(gathered.metric, name, limit, relative, spreads, left_out, command)
+    direction = gathered.directions[gathered.metric]
+    return Variance(gathered.metric, name, limit, relative, spreads, left_out, command, direction)
 
 
 def _without_answer(found: Spread) -> Spread:

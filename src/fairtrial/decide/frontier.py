@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.core.directions import GIVE_ARGUMENT, settle
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.decide.cost import CostModel, Priced
@@ -25,18 +26,22 @@ FULL = re.compile(r"full\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Judged:
-    """What is being optimized: the metric with its direction, and the objectives of the frontier."""
+    """What is being optimized: the metric with its direction (by default, by its name), and the objectives."""
 
     metric: str = "accuracy"
-    direction: str = "max"
+    direction: str = ""
     objectives: Sequence[str] = ("cost", "accuracy")
 
     def __post_init__(self) -> None:
         problems = [unknown("objective", name, DIRECTIONS) for name in self.objectives if name not in DIRECTIONS]
         if len(set(self.objectives)) < max(2, len(self.objectives)):
             problems.append("a frontier needs two different objectives or more")
-        if self.direction not in ("max", "min"):
+        if self.direction not in ("", "max", "min"):
             problems.append(f"direction: must be one of max or min, not {self.direction!r}")
+        elif not problems:
+            object.__setattr__(
+                self, "direction", settle(self.metric, stated=self.direction or None).known(GIVE_ARGUMENT)
+            )
         if problems:
             raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Objectives: {', '.join(DIRECTIONS)}.")
 
