@@ -306,7 +306,7 @@ def test_runs_of_one_name_in_two_variants_are_two_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows[-1]["value"] += 0.05
     columns = Columns(variant="agent", seed="run", step="it")
-    question = Question(metrics=["value"], summary=SummaryRule(type="auc"))
+    question = Question(metrics=["value"], direction="max", summary=SummaryRule(type="auc"))
     analysis = analyze(source=write(tmp_path / "r.csv", rows), columns=columns, question=question)
     assert analysis.arms[1].mean is not None and analysis.arms[0].mean is not None
     assert analysis.arms[1].mean - analysis.arms[0].mean == pytest.approx(1, abs=0.02)
