@@ -363,9 +363,11 @@ def test_an_output_that_could_not_be_written_is_refused_before_the_work(cli: Cli
     assert refused.code == 1 and not store.root.exists()
 
 
-def test_a_metric_that_nobody_logged_does_not_cost_the_table(cli: Cli) -> None:
-    answer = cli("launch", "fake", "--seeds", "2", "--steps", "5", "--metric", "report_acuracy", "--variant", "v")
-    assert answer.code == 0 and "No run logged the metric report_acuracy" in answer.out
+def test_a_metric_that_nobody_logged_is_an_error_and_the_runs_are_kept(cli: Cli) -> None:
+    line = ("launch", "fake", "--base-run-name", "s", "--seeds", "2", "--steps", "5", "--variant", "v")
+    answer = cli(*line, "--metric", "report_acuracy", "--direction", "max")
+    assert answer.code == 1 and "did you mean 'report_accuracy'?" in answer.err
+    assert cli(*line, "--format", "json").json["made"] == []
 
 
 def test_a_key_that_is_there_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
