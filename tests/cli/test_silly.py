@@ -374,3 +374,13 @@ def test_a_key_that_is_there_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("study: s\nrecipe: fake\nvariants:\n  a: {effect: 1}\n  a: {effect: 2}\n")
     refused = cli("launch", "s.yaml")
     assert refused.code == 1 and "the key 'a' is there twice" in refused.err
+
+
+def test_as_many_steps_are_measured_as_were_asked_for(cli: Cli) -> None:
+    """`fake` trains for 100 steps unless it is told otherwise."""
+    words = ("bench", "fake", "--no-trials", "--format", "json")
+    asked = cli(*words, "--max-batches", "200").json
+    assert asked["steps"]["taken"] == 200
+    assert "short training" not in [caution["code"] for caution in asked["cautions"]]
+    short = cli(*words, "--max-batches", "200", "--steps", "50").json
+    assert "short training" in [caution["code"] for caution in short["cautions"]]

@@ -365,6 +365,11 @@ NOT_STEADY = Caution(
     "{steps} steps were too few to become steady and be measured: the figures have no intervals, or none that hold.",
     "Take more steps with --max-batches.",
 )
+SHORT_TRAINING = Caution(
+    "short training",
+    "{taken} of the {asked} steps that were asked for were taken: the training has {steps}.",
+    "Train longer with --steps, or leave it out.",
+)
 NEAR_TIMER = Caution(
     "near the timer",
     "{phases}: less than {times} times what timing them takes; the figures are upper limits.",
