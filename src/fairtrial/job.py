@@ -39,13 +39,13 @@ from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.delivery import Delivery
-from fairtrial.record.metadata import load_run, new_metadata
+from fairtrial.record.metadata import load_metadata, load_run, new_metadata
 from fairtrial.record.part import Part
 from fairtrial.record.pulse import Life, Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.train.loop import Course, course, take_steps, train, train_together
-from fairtrial.train.selection import bounded, check_best_metric, judgement
+from fairtrial.train.selection import bounded, check_best_metric, judgement, selection
 
 
 @dataclass(frozen=True)
@@ -295,7 +295,8 @@ class _Attempt:
         data = recipe.data(options, store.cache)
         _check_data(spec, data)
         metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
-        metadata.update(judgement(recipe, options))
+        before = load_metadata(self.paths)
+        metadata.update(judgement(recipe, options, before))
         recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
         teller = _Teller(recorder)
@@ -306,6 +307,8 @@ class _Attempt:
         if redacted := redacted_names(spec.options):
             variables = ", ".join(name for name in references(spec.options) if name.startswith(PREFIX))
             setting.cautions.append(REDACTED_VALUES.fill(names=", ".join(redacted), variables=variables))
+        best = selection(recipe, options, before)
+        setting.cautions.extend(dict(each) for each in (best.cautions("--best-mode") if best else ()))
         receiver: str | None = getattr(options, "otlp", None)
         if receiver is not None:
             delivery.add(recorder, receiver)

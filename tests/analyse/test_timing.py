@@ -93,3 +93,24 @@ def test_times_that_keep_changing_are_never_steady() -> None:
     assert warm_up(np.linspace(1, 5, 200)) is None
     assert warm_up(np.ones(10)) is None
     assert warm_up(np.ones(100)) == 0
+
+
+def test_no_lower_limit_of_a_time_is_one_that_cannot_be() -> None:
+    """A few slow steps among many fast ones: a symmetric interval of the sum would begin below zero."""
+    seconds = np.full(200, 1e-4) + np.linspace(0, 1e-6, 200)
+    seconds[::40] = 8e-3
+    times = Times.of(seconds)
+    epoch = times.total(40)
+    assert epoch.low == pytest.approx(40 * 1e-4, rel=0.01) and epoch.value is not None and epoch.low < epoch.value
+    few = Times.of(seconds[:30])
+    limits = [few.mean().low, few.total(1).low, few.total(40).low]
+    assert all(low is not None and low > 0 for low in limits)
+    assert few.total(40).low <= 40 * seconds[:30].min()  # type: ignore[operator]
+
+
+def test_a_limit_that_can_be_stays_what_it_was() -> None:
+    seconds = 1 + 0.01 * np.random.default_rng(0).standard_normal(300)
+    times = Times.of(seconds)
+    mean = times.mean()
+    assert mean.value is not None and mean.low is not None and mean.high is not None
+    assert mean.value - mean.low == pytest.approx(mean.high - mean.value, rel=1e-12)

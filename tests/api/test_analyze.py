@@ -16,9 +16,9 @@ from fairtrial.analyse.fairness import judge_fairness
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.analysis import Question, require
 from fairtrial.api.analyze import analyze
+from fairtrial.core.directions import direction_by_name
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.findings import Verdict
-from fairtrial.core.traces import likely_direction
 from fairtrial.record.store import Store
 from fairtrial.record.tables import Columns
 from tests.conftest import Answer
@@ -306,7 +306,7 @@ def test_runs_of_one_name_in_two_variants_are_two_runs(tmp_path: Path) -> None:
     ]  # fmt: skip
     rows[-1]["value"] += 0.05
     columns = Columns(variant="agent", seed="run", step="it")
-    question = Question(metrics=["value"], summary=SummaryRule(type="auc"))
+    question = Question(metrics=["value"], direction="max", summary=SummaryRule(type="auc"))
     analysis = analyze(source=write(tmp_path / "r.csv", rows), columns=columns, question=question)
     assert analysis.arms[1].mean is not None and analysis.arms[0].mean is not None
     assert analysis.arms[1].mean - analysis.arms[0].mean == pytest.approx(1, abs=0.02)
@@ -516,9 +516,8 @@ def test_the_direction_of_a_second_metric_is_its_own(two: Store) -> None:
 
 
 def test_speeds_are_not_times() -> None:
-    assert [likely_direction(n) for n in ("tokens_per_s", "steps/s", "eval_loss", "wall_s", "lifetime", "accuracy")] == [
-        "max", "max", "min", "min", "max", "max"
-    ]  # fmt: skip
+    names = ("tokens_per_s", "steps/s", "eval_loss", "wall_s", "lifetime", "accuracy")
+    assert [direction_by_name(name) for name in names] == ["max", "max", "min", "min", None, "max"]
 
 
 def test_uncommitted_changes_on_one_side_are_unfair() -> None:

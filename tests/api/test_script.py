@@ -77,7 +77,7 @@ def test_configs_without_a_variant_are_told_apart(store: Store) -> None:
 
 
 def test_a_misspelt_best_metric_is_said_aloud(store: Store) -> None:
-    with fairtrial.run(variant="v", best_metric="eval_acuracy") as run:
+    with fairtrial.run(variant="v", best_metric="eval_acuracy", best_mode="max") as run:
         run.evaluated(1, {"eval_accuracy": 0.5}, {"w": 1})
     found = store.run("adhoc", "v.seed1072")
     assert found is not None and found.metadata["cautions"][0]["code"] == "no best checkpoint"

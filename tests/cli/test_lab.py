@@ -383,7 +383,7 @@ def test_other_settings_are_another_study_and_the_same_are_the_same(monkeypatch:
 
 def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:
     line = ("sweep", "fake", "--param", "effect=0,0.1", "--runs", "2", "--study", "s")
-    answer = cli(*line, "--metric", "nonsense")
+    answer = cli(*line, "--metric", "nonsense", "--direction", "max")
     assert answer.code == 1 and "unknown metric 'nonsense'" in answer.err
     again = cli(*line)
     assert again.code == 0 and "4 runs; 4 already there" in again.err

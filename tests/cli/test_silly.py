@@ -363,12 +363,24 @@ def test_an_output_that_could_not_be_written_is_refused_before_the_work(cli: Cli
     assert refused.code == 1 and not store.root.exists()
 
 
-def test_a_metric_that_nobody_logged_does_not_cost_the_table(cli: Cli) -> None:
-    answer = cli("launch", "fake", "--seeds", "2", "--steps", "5", "--metric", "report_acuracy", "--variant", "v")
-    assert answer.code == 0 and "No run logged the metric report_acuracy" in answer.out
+def test_a_metric_that_nobody_logged_is_an_error_and_the_runs_are_kept(cli: Cli) -> None:
+    line = ("launch", "fake", "--base-run-name", "s", "--seeds", "2", "--steps", "5", "--variant", "v")
+    answer = cli(*line, "--metric", "report_acuracy", "--direction", "max")
+    assert answer.code == 1 and "did you mean 'report_accuracy'?" in answer.err
+    assert cli(*line, "--format", "json").json["made"] == []
 
 
 def test_a_key_that_is_there_twice_is_refused(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "s.yaml").write_text("study: s\nrecipe: fake\nvariants:\n  a: {effect: 1}\n  a: {effect: 2}\n")
     refused = cli("launch", "s.yaml")
     assert refused.code == 1 and "the key 'a' is there twice" in refused.err
+
+
+def test_as_many_steps_are_measured_as_were_asked_for(cli: Cli) -> None:
+    """`fake` trains for 100 steps unless it is told otherwise."""
+    words = ("bench", "fake", "--no-trials", "--format", "json")
+    asked = cli(*words, "--max-batches", "200").json
+    assert asked["steps"]["taken"] == 200
+    assert "short training" not in [caution["code"] for caution in asked["cautions"]]
+    short = cli(*words, "--max-batches", "200", "--steps", "50").json
+    assert "short training" in [caution["code"] for caution in short["cautions"]]

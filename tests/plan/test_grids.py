@@ -301,14 +301,16 @@ def test_defaults_are_those_of_the_recipe() -> None:
         ("alpha=0:1:0.1", 1.0, False), ("alpha=0:1:0.1", 0.0, False), ("alpha=0:1:0.1", 0.5, False),
         ("alpha=0.2:0.8:0.1", 0.2, True), ("alpha=0.2:0.8:0.1", 0.8, True), ("alpha=0.5:1:0.5", 0.5, True),
         ("temperature=1:8:0.5", 8.0, True), ("temperature=1:8:0.5", 1.0, True), ("temperature=1:8:0.5", 1.5, False),
-        ("temperature=0.5:8:0.5", 0.5, False), ("temperature=1:8:1", 1.0, False),
+        ("temperature=0.5:8:0.5", 0.5, True), ("temperature=1:8:1", 1.0, True),
+        ("alpha=0:0.9:0.3", 0.9, True), ("alpha=0.1:0.999:0.0899", 0.999, True), ("alpha=0.4:1:0.6", 0.4, True),
+        ("steps=3:9:3", 3, True), ("steps=1:7:6", 1, False),
         ("learning_rate=log:1e-4:1e-1:4", 1e-4, True), ("learning_rate=log:1e-4:1e-1:4", 1e-1, True),
         ("steps=1:3:1", 1, False), ("steps=1:3:1", 3, True),
         ("temperature=4:4:1", 4.0, False), ("temperature=1,2,4", 4.0, True), ("strategy=kd,mse", "mse", False),
     ],
 )  # fmt: skip
 def test_a_range_could_go_on_unless_it_ends_where_values_do(param: str, value: Any, more: bool) -> None:
-    """An alpha of 1.0 cannot be exceeded; a temperature of 8 can."""
+    """An alpha of 1.0 cannot be exceeded; one of 0.9 can, although 0.3 more would be too much."""
     axis = parse_axis(param)
     [point] = [p for p in lay_out(DISTILL, {}, [axis], zipped=False) if p.values[axis.name] == value]
     assert beyond(DISTILL, {}, point, axis) is more

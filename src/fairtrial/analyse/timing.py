@@ -65,7 +65,20 @@ class Times:
             return Estimate(value, None, None, level, method, self.n, "s", reason=INSUFFICIENT)
         error = float(standard_error(self.seconds[None], np.array([self.effective]))[0])
         reach = float(-special.stdtrit(self.effective - 1, alpha / 2)) * error
-        return Estimate(value, value - reach, value + reach, level, method, self.n, "s")
+        return Estimate(value, self._lowest(value, reach, 1, alpha), value + reach, level, method, self.n, "s")
+
+    def _lowest(self, value: float, reach: float, steps: int, alpha: float) -> float:
+        """The lower limit of a time, which is never one that cannot be.
+
+        Times are skewed, and a symmetric interval may reach below zero. So many steps take at least that often the time
+        of the fastest. Where there are enough steps for the fastest to be a limit by itself (the next one is faster
+        with a probability of 1/(n + 1), at most α/2), it is the limit; where not, it is that of the logarithm.
+        """
+        possible = steps * float(self.seconds.min())
+        if value - reach >= possible:
+            return value - reach
+        enough = self.effective is not None and self.effective >= 2 / alpha - 1
+        return possible if enough else min(possible, value * math.exp(-reach / value) if value > 0 else 0.0)
 
     def rate(self, per_step: float, unit: str, alpha: float = 0.05) -> Estimate:
         """How much is done in a second, from the mean time of a step in which `per_step` is done."""
@@ -87,7 +100,7 @@ class Times:
         own = error * math.sqrt(self.effective / max(1.0, steps * (1 - self.correlation) / (1 + self.correlation)))
         reach = float(-special.stdtrit(self.effective - 1, alpha / 2)) * steps * math.hypot(error, own)
         value = steps * mean.value
-        return Estimate(value, max(0.0, value - reach), value + reach, level, method, self.n, "s")
+        return Estimate(value, self._lowest(value, reach, steps, alpha), value + reach, level, method, self.n, "s")
 
     def quantile(self, share: float, alpha: float = 0.05) -> Estimate:
         """A quantile of the steps, between order statistics; a limit that so few steps cannot give is None."""

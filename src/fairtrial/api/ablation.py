@@ -67,6 +67,7 @@ class Ablation:
     interactions: Sequence[Interaction]
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
+    direction_source: str | None = None
 
     @property
     def full(self) -> AblationRow:
@@ -76,6 +77,7 @@ class Ablation:
         full = self.full.accuracy
         return {
             "study": self.study, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source,
             "baseline": {
                 "accuracy": full.value, "ci": full.limits, "runs": full.n, "options": dict(self.base),
             },
@@ -138,7 +140,8 @@ def _judge(
     carried = {caution["text"]: caution for each in found for caution in each.cautions}
     flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
     return Ablation(
-        study=ran.launched.study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
+        study=ran.launched.study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
+        level=terms.level, adjustment=adjustment,
         components=list(components), base=full, rows=rows, interactions=interactions(layout, judged),
         cautions=[*flagged, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),

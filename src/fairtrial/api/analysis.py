@@ -99,6 +99,7 @@ class Analysis:
     source: str
     metric: str
     direction: str
+    """`max` or `min`; `direction_source` is how that was decided: stated, recorded, recipe or name."""
     summary: Mapping[str, Any]
     control: str
     arms: Sequence[ArmAccount]
@@ -112,6 +113,7 @@ class Analysis:
     plan: Followed | None = None
     exploratory: Analysis | None = None
     """What was asked beyond the plan, where one was followed."""
+    direction_source: str | None = None
     curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
 
     def __str__(self) -> str:
@@ -131,6 +133,7 @@ class Analysis:
             "sentences": [str(comparison) for comparison in self.comparisons],
             "metric": self.metric,
             "direction": self.direction,
+            "direction_source": self.direction_source,
             "summary": dict(self.summary),
             "control": self.control,
             "arms": [arm.to_dict() for arm in self.arms],

@@ -32,6 +32,7 @@ from fairtrial.api.gather import (
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.over_tasks import over_tasks
 from fairtrial.api.registered import not_by_plan
+from fairtrial.core.directions import GIVE_FLAG
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.options import parse_options
@@ -115,6 +116,9 @@ def _of_studies(store: Store, names: Sequence[str], question: Question) -> Gathe
     merged = {
         arm: [replace(trace, task=each.source) for each in gathered for trace in each.arms[arm]] for arm in shared
     }
+    ways = {each.direction for each in gathered} if question.direction is None else set()
+    if len(ways) > 1:
+        raise UserError(f"the studies differ in which way {first.metric} is good", hint=GIVE_FLAG)
     studies = [study for each in gathered for study in each.studies]
     return replace(first, arms=merged, planned={}, source=", ".join(names), studies=studies)
 
@@ -173,6 +177,7 @@ def _analyse(gathered: Gathered, control: str, question: Question, store: Store)
     label = rule.label(gathered.metric)
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
+        direction_source=gathered.direction_source,
         summary=describe(rule, judged.windows), control=control,
         arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
         comparisons=[
@@ -272,7 +277,8 @@ def _secondary(
 ) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
     found = []
-    for metric, direction in list(gathered.directions.items())[1:]:
+    for metric in list(gathered.directions)[1:]:
+        direction = gathered.direction_of(metric)
         own = replace(terms, direction=rule.direction(direction), sesoi=None)
         numbers, _ = number_runs(gathered, metric, direction, rule)
         found += [

@@ -18,15 +18,16 @@ from fairtrial.analyse.samples import Array
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.cells import Cell, Watcher
 from fairtrial.api.gather import Gathered, Wanted, from_study
-from fairtrial.api.launch import Launched, LaunchTerms, launch
+from fairtrial.api.launch import Launched, LaunchTerms, launch, named_recipe
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.registered import as_registered
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
+from fairtrial.core.directions import settle
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.places import store_words
-from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
@@ -112,6 +113,10 @@ class Ran:
     def direction(self) -> str:
         return self.gathered.direction
 
+    @property
+    def direction_source(self) -> str | None:
+        return self.gathered.direction_source
+
     def runs_of(self, variant: str) -> list[Run]:
         return [run for run in self.launched.runs if run.variant == variant]
 
@@ -127,6 +132,7 @@ class Ran:
 def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     """Fill what is missing of a study and read all of it back, whoever made it."""
     threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
+    check_metric(study, terms, metric)
     launched = launch(study, store=terms.store, terms=terms.launching())
     if all(arm.n == 0 for arm in launched.arms):
         first = next(iter(launched.bad), None)
@@ -139,14 +145,29 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     gathered = from_study(place, study.study, wanted)
     seeds = {str(seed) for seed in study.seed_list}
     chosen = {name: [trace for trace in gathered.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}
-    gathered = replace(gathered, arms=chosen)
+    own = _own_direction(study, gathered.metric)
+    directions = {name: named_recipe(each, own) for name, each in gathered.directions.items()}
+    gathered = replace(gathered, arms=chosen, directions=directions)
     numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
     missing = [arm for arm in chosen if not numbers[arm]]
     kept = {name: arm for name, arm in numbers.items() if name not in missing}
     planned = len(seeds) * len(chosen)
     scored = sum(len(arm) for arm in numbers.values())
-    cautions = list(launched.cautions) + ([MISSING_RUNS.fill(count=planned - scored)] if scored < planned else [])
+    cautions = [*gathered.direction_cautions, *launched.cautions]
+    cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
     return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
+
+
+def check_metric(study: Study, terms: LabTerms, metric: str | None) -> None:
+    """A metric whose direction nobody and nothing says is refused before anything is trained."""
+    if metric is not None:
+        settle(metric, stated=terms.direction, recipe=_own_direction(study, metric)).known()
+
+
+def _own_direction(study: Study, metric: str) -> str | None:
+    """The direction that the recipe has for this quantity."""
+    own = load_recipe(study.recipe).metric
+    return own.direction if own and own.quantity == split_and_quantity(metric)[1] else None
 
 
 def mean_loss(runs: Sequence[Run], metric: str) -> float | None:

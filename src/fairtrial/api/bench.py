@@ -19,7 +19,7 @@ from fairtrial.api.bench_runs import BenchTerms, HiddenRuns, Progress, hidden_ru
 from fairtrial.api.bench_sizes import BatchSizes, measure_batch_sizes
 from fairtrial.api.bench_trials import Suggestion, suggest
 from fairtrial.api.devices import calibration, recalibrated
-from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY, PUSHED_ASIDE
+from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY, PUSHED_ASIDE, SHORT_TRAINING
 from fairtrial.core.devices import Calibration
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.findings import Estimate, FilledCaution
@@ -225,7 +225,7 @@ class _Measurement:
         self.monitor = ResourceMonitor() if self.terms.monitor else None
         self.progress = Progress("steps", self.terms.show)
         watching: list[Observer | None] = [self.timer, self.monitor, self.progress]
-        self.cell = runs.cell()
+        self.cell = runs.cell(self._room())
         self.run = runs.at_hand(self.cell, [each for each in watching if each is not None])
         runs.require(self.run.ended)
         if self.terms.noise_scale:
@@ -253,16 +253,27 @@ class _Measurement:
             self.runs.require(self.run.ended)
         return list(self.timer.steps)
 
+    def _room(self) -> dict[str, int]:
+        """Steps that were asked for are taken: where nobody said how long the training is, it is as long as that."""
+        if self.terms.batches is None or "steps" in self.runs.options:
+            return {}
+        needed = self.terms.batches + (TRACED if self.terms.trace_dir else 0)
+        return {"steps": needed} if needed > self.runs.resolved.steps else {}
+
     def _wanted(self) -> int:
         """Steps of the window. If the training is too short for a trace after it, its last steps are traced."""
-        steps, wanted = self.run.steps, self.terms.steps
+        asked = self._asked()
+        traced = min(TRACED, self.run.steps) if self.terms.trace_dir else 0
+        return max(0, min(asked, self.run.steps - traced))
+
+    def _asked(self) -> int:
+        wanted = self.terms.steps
         if self.terms.sample_ratio is not None:
             epoch = self.run.resources.get("steps_per_epoch")
             if epoch is None:
                 refuse([f"sample_ratio: recipe '{self.runs.recipe.name}' does not say how many steps an epoch has"])
             wanted = max(1, math.ceil(self.terms.sample_ratio * int(epoch or 0)))
-        traced = min(TRACED, steps) if self.terms.trace_dir else 0
-        return max(0, min(wanted, steps - traced))
+        return wanted
 
     def _trace(self) -> tuple[Path | None, Sequence[int]]:
         """Steps after the window: being traced takes time."""
@@ -288,6 +299,9 @@ class _Measurement:
 
     def _cautions(self, found: Bench) -> list[FilledCaution]:
         cautions: list[FilledCaution] = []
+        stated = self.terms.batches is not None or self.terms.sample_ratio is not None
+        if stated and self._wanted() < self._asked():
+            cautions.append(SHORT_TRAINING.fill(taken=self._wanted(), asked=self._asked(), steps=self.run.steps))
         if not found.sufficient:
             cautions.append(NOT_STEADY.fill(steps=len(found.steps)))
         near = [row["phase"] for row in found.phase_rows() if row["near_timer"]]

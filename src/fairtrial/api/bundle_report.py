@@ -7,6 +7,7 @@ from typing import Any
 
 from fairtrial.api.analysis import Analysis
 from fairtrial.api.headlines import BY_THE_AUTHOR
+from fairtrial.core.directions import better_words
 from fairtrial.core.words import shown_interval, shown_p, shown_value
 from fairtrial.report.documents import as_markdown
 from fairtrial.research.artifact import Artifact
@@ -55,7 +56,9 @@ def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> l
     parts = [f"## Study {study}\n"]
     if analysis is not None:
         parts.append(f"{analysis.headline}\n")
-    parts.append(f"By `{found['metric']}` ({found['direction']}), summary `{found['summary']['type']}`.\n")
+    parts.append(
+        f"By `{found['metric']}` ({better_words(found['direction'])}), summary `{found['summary']['type']}`.\n"
+    )
     parts.append(as_markdown([_arm(arm) for arm in found["arms"][:MOST_ROWS]]))
     if found["comparisons"]:
         parts.append(as_markdown([_comparison(each) for each in found["comparisons"][:MOST_ROWS]]))

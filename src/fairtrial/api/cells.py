@@ -36,6 +36,7 @@ from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
 from fairtrial.record.tracking import read_tracking
+from fairtrial.train.selection import judgement
 
 Watcher = Callable[[Sequence[Ticket]], None]
 
@@ -118,6 +119,7 @@ class _Preparation:
         if spec.name not in self.known:
             needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
             existing = self.store.look_at(spec.study, spec.run_id)
+            judgement(recipe, options, existing.metadata if existing else None)  # refused now, not by every single job
             request = self._request(spec, recipe, needs)
             key = recipe.stack_key(options)
             self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")

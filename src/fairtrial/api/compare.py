@@ -70,6 +70,7 @@ class StrategyComparison:
     best: str
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
+    direction_source: str | None = None
 
     @property
     def significant(self) -> list[Comparison]:
@@ -86,7 +87,8 @@ class StrategyComparison:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "study": self.study, "metric": self.metric, "direction": self.direction, "baseline": BASELINE,
+            "study": self.study, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source, "baseline": BASELINE,
             "strategies": [each.to_dict() for each in self.strategies],
             "significant": [_pair(each) for each in self.significant],
             "best": {"name": self.best, "set": [self.best, *self.alike]},
@@ -177,7 +179,8 @@ def _judge(
     carried = {caution["text"]: caution for each in found for caution in each.cautions}
     lost = [DEAD_ARMS.fill(names=", ".join(dead))] if dead else []
     return StrategyComparison(
-        study=study, metric=ran.metric, direction=ran.direction, level=terms.level, adjustment=adjustment,
+        study=study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
+        level=terms.level, adjustment=adjustment,
         strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
         best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),

@@ -156,7 +156,7 @@ def shared_cautions(
     gathered: Gathered, numbers: Numbers, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
     """What all comparisons of an analysis rest on."""
-    found: dict[str, FilledCaution] = {}
+    found: dict[str, FilledCaution] = {caution["text"]: caution for caution in gathered.direction_cautions}
     ends = {name: window[1] for name, window in windows.items() if window is not None}
     if len(set(ends.values())) > 1:
         told = ", ".join(f"{name} at {end:g}" for name, end in ends.items())

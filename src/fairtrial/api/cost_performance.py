@@ -45,7 +45,8 @@ class CostPerformance:
         return {
             "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
             "gpu": self.model.card.to_dict(), "prices": self.model.table.source,
-            "metric": judged.metric, "direction": judged.direction, "objectives": list(judged.objectives),
+            "metric": judged.metric, "direction": judged.direction,
+            "direction_source": self.gathered.direction_source, "objectives": list(judged.objectives),
             "calibration": None if local is None else local.to_dict(),
             "points": self.rows(), "frontier": frontier.names,
             "efficiency_winner": None if winner is None else winner.name,

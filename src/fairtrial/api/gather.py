@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fairtrial.core.cautions import DAMAGED_RUNS
+from fairtrial.core.directions import GIVE_FLAG, Better, Direction, checked, settle
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import split_and_quantity
-from fairtrial.core.traces import Trace, likely_direction
+from fairtrial.core.traces import Trace
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
 from fairtrial.record.metadata import HINT, DamagedRun
@@ -32,7 +33,7 @@ class Gathered:
     """Arms by name, in the order of the study; `planned` has the seeds that each was meant to have."""
 
     arms: Mapping[str, Sequence[Trace]]
-    directions: Mapping[str, str]
+    directions: Mapping[str, Direction]
     """Metric → which way is good; the first metric is the one that the verdict is about."""
     planned: Mapping[str, Sequence[str]] = field(default_factory=dict)
     plan: Mapping[str, Any] | None = None
@@ -48,8 +49,25 @@ class Gathered:
         return next(iter(self.directions))
 
     @property
-    def direction(self) -> str:
-        return self.directions[self.metric]
+    def direction(self) -> Better:
+        """Which way is good, or an error: nothing is judged by a metric whose direction is not known."""
+        return self.direction_of(self.metric)
+
+    def direction_for(self, summary: str) -> Better:
+        """The same for one variant by itself: only some summaries ask which way is good."""
+        return self.direction if summary in ("best", "time_to") else self.directions[self.metric].better or "max"
+
+    @property
+    def direction_source(self) -> str | None:
+        return self.directions[self.metric].source
+
+    def direction_of(self, metric: str) -> Better:
+        first = metric == self.metric
+        return self.directions[metric].known(GIVE_FLAG if first else f"Give --metric {metric}:max or {metric}:min.")
+
+    @property
+    def direction_cautions(self) -> list[FilledCaution]:
+        return [caution for each in self.directions.values() for caution in each.cautions()]
 
     def planned_seeds(self, arm: str) -> list[str]:
         seen = [trace.seed for trace in self.arms[arm] if trace.seed is not None]
@@ -58,12 +76,34 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a person asked for about the metric: names in order of importance, and which way is good."""
+    """What a person asked for about the metric: names in order of importance, and which way is good.
+
+    A name may carry its own direction, NAME:max or NAME:min; `direction` is about the first.
+    """
 
     metrics: Sequence[str] = ()
     direction: str | None = None
     curve: bool = False
     """Without a name: rather the metric that is logged along the way than the one that is reported at the end."""
+    fallback: str | None = None
+    """The direction to go by where nothing else says it."""
+
+    def among(self, known: Collection[str]) -> tuple[list[str], dict[str, str]]:
+        """The names, and the directions that were stated; a colon that belongs to a logged name is left alone."""
+        names: list[str] = []
+        stated: dict[str, str] = {}
+        for given in self.metrics:
+            name, colon, way = given.rpartition(":")
+            if not colon or given in known or way not in ("max", "min"):
+                names.append(given)
+                continue
+            if stated.get(name, way) != way or (not names and self.direction not in (None, way)):
+                raise UserError(f"two directions were given for {name}")
+            names.append(name)
+            stated[name] = way
+        if self.direction and names:
+            stated[names[0]] = self.direction
+        return names, stated
 
 
 def from_study(store: Store, reference: str, wanted: Wanted) -> Gathered:
@@ -134,10 +174,10 @@ def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Map
         raise DamagedRun(f"all {len(runs)} runs are damaged: {name}: {reason}", hint=HINT)
     arms = {name: [each for each in arm if not _is_nobodys(each.run)] for name, arm in arms.items()}
     runs = [each.run for arm in arms.values() for each in arm]
-    metrics = _metrics(runs, wanted, plan)
-    directions = {metric: direction_of(metric, runs, plan) for metric in metrics}
-    if wanted.direction:
-        directions[metrics[0]] = wanted.direction
+    metrics, stated = _metrics(runs, wanted, plan)
+    directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
+    if wanted.fallback and directions[metrics[0]].better is None:
+        directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
     traces = {name: read_traces(each, metrics) for name, each in arms.items()}
     return Gathered(traces, directions, damaged=damaged)
 
@@ -147,19 +187,26 @@ def _is_nobodys(run: Run) -> bool:
     return run.status is Status.DAMAGED and parts_of_run_id(run.path.name) is None
 
 
-def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
+def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> tuple[list[str], dict[str, str]]:
+    """The metrics that are asked for, and the directions that were stated with them."""
     logged = sorted({name for run in runs for name in run.final})
-    given = list(wanted.metrics) or ([plan["metric"]] if plan and plan.get("metric") else [])
+    given, stated = wanted.among(logged)
+    given = given or ([plan["metric"]] if plan and plan.get("metric") else [])
     if given:
-        problems = [unknown("metric", name, logged) for name in given if logged and name not in logged]
-        if problems:
-            raise UserError(problems[0], problems=problems[1:])
-        return given
+        refuse_not_logged(given, logged)
+        return given, stated or ({given[0]: wanted.direction} if wanted.direction else {})
     ended = next((run for run in runs if run.final), None)
     found = _default_metric(ended, curve=wanted.curve) if ended else None
     if found is None:
         raise UserError("none of these runs has logged a metric yet", hint="Look at them: fairtrial runs list")
-    return [found]
+    return [found], {found: wanted.direction} if wanted.direction else {}
+
+
+def refuse_not_logged(given: Sequence[str], logged: Sequence[str]) -> None:
+    """A metric that no run logged is an error that names those which were; never another one in its place."""
+    problems = [unknown("metric", name, logged) for name in given if logged and name not in logged]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:], hint=f"Logged: {', '.join(logged)}.")
 
 
 def _default_metric(run: Run, *, curve: bool) -> str | None:
@@ -172,17 +219,31 @@ def _quantity(metric: str) -> str:
     return split_and_quantity(metric)[1]
 
 
-def direction_of(metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None) -> str:
-    """Which way is good: as the study says, as the recipe recorded, or by the metric's name."""
+def settle_direction(
+    metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None, *, stated: str | None = None,
+    recipe: str | None = None,
+) -> Direction:  # fmt: skip
+    """Which way is good: as stated now, as the study says, as its runs recorded, as the recipe has it, or by the name.
+
+    The study's own direction counts before that of its runs. The direction of a best checkpoint counts last: before
+    there was one rule it was `max` for whatever metric nobody had stated it for.
+    """
     own = next((run.metadata["metric"] for run in runs if run.metadata["metric"]), None)
     judged = (plan or {}).get("metric") or own
-    if plan and plan.get("direction") and (judged is None or _quantity(judged) == _quantity(metric)):
-        return str(plan["direction"])
-    for run in runs:
-        own, direction = run.metadata["metric"], run.metadata["direction"]
-        if own and direction and _quantity(own) == _quantity(metric):
-            return str(direction)
-    return likely_direction(metric)
+    recorded = [
+        str(run.metadata["direction"]) for run in runs
+        if run.metadata["direction"] and run.metadata["metric"] and _same(run.metadata["metric"], metric)
+    ]  # fmt: skip
+    if stated is None and plan and plan.get("direction") and (judged is None or _same(judged, metric)):
+        found = settle(metric, stated=str(plan["direction"]), recorded=recorded)
+        return replace(found, source="recorded")
+    modes = [str(run.metadata["best_metric_mode"]) for run in runs if run.metadata["best_metric_name"] == metric]
+    hinted = modes[0] if len(set(modes)) == 1 else None
+    return settle(metric, stated=stated, recorded=recorded, recipe=recipe, hinted=hinted)
+
+
+def _same(one: str, other: str) -> bool:
+    return _quantity(one) == _quantity(other)
 
 
 def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted) -> Gathered:
@@ -248,30 +309,29 @@ def choose_arms(gathered: Gathered, control: str | None, candidates: Sequence[st
 def from_file(path: Path, columns: Columns, wanted: Wanted) -> Gathered:
     """The rows of a CSV or JSONL file; variants in the order in which they first occur."""
     table = read_table(path, columns)
-    metrics = _file_metrics(table, wanted)
+    metrics, stated = _file_metrics(table, wanted)
     traces = table.traces(metrics)
     if not traces:
         raise UserError(f"{path.name} has no value of {metrics[0]}")
     arms: dict[str, list[Trace]] = {}
     for trace in traces:
         arms.setdefault(trace.variant, []).append(trace)
-    directions = {metric: likely_direction(metric) for metric in metrics}
-    if wanted.direction:
-        directions[metrics[0]] = wanted.direction
+    directions = {metric: settle(metric, stated=stated.get(metric)) for metric in metrics}
     return Gathered(arms, directions, source=path.name)
 
 
-def _file_metrics(table: Table, wanted: Wanted) -> list[str]:
+def _file_metrics(table: Table, wanted: Wanted) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
-    problems = [f"{table.path.name}: {unknown('metric', name, known)}" for name in wanted.metrics if name not in known]
+    names, stated = wanted.among(known)
+    problems = [f"{table.path.name}: {unknown('metric', name, known)}" for name in names if name not in known]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    if wanted.metrics:
-        return list(wanted.metrics)
+    if names:
+        return names, stated
     if len(known) != 1:
         told = f"{table.path.name} has {len(known)} columns or names that may be metrics: {', '.join(known)}"
         raise UserError(told if known else f"{table.path.name} has no column of numbers", hint="Choose with --metric.")
-    return known
+    return known, {known[0]: wanted.direction} if wanted.direction else {}
 
 
 def since(gathered: Gathered, created: float) -> Gathered:

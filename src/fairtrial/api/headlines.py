@@ -45,10 +45,13 @@ LEVEL = 0.95
 Document = dict[str, Any]
 
 
-def study_headlines(store: Store, study: str) -> Document:
-    """The arms of a study and, where it has several, each of them against the first. By the study's own plan."""
+def study_headlines(store: Store, study: str, direction: str | None = None) -> Document:
+    """The arms of a study and, where it has several, each of them against the first. By the study's own plan.
+
+    `direction` is what a bundle claims; it counts where neither the runs nor the metric's name say which way is good.
+    """
     try:
-        gathered = from_study(store, study, Wanted())
+        gathered = from_study(store, study, Wanted(fallback=direction))
         question = as_planned(Question(), gathered.plan)
         return _plain(_compared(gathered, question))
     except UserError as error:
@@ -58,7 +61,7 @@ def study_headlines(store: Store, study: str) -> Document:
 def _compared(gathered: Gathered, question: Question) -> Document:
     if len(gathered.arms) < ENOUGH_ARMS:
         rule = (question.summary or SummaryRule()).check()
-        numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
+        numbers, windows = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule)
         return {**_about(gathered, rule, windows), "arms": _arms(gathered, numbers), "comparisons": []}
     chosen, control = choose_arms(gathered, None, [])
     judged = judge_arms(chosen, control, question)
@@ -69,7 +72,8 @@ def _compared(gathered: Gathered, question: Question) -> Document:
 
 
 def _about(gathered: Gathered, rule: SummaryRule, windows: Any) -> Document:
-    return {"metric": gathered.metric, "direction": gathered.direction, "summary": dict(describe(rule, windows))}
+    better = gathered.directions[gathered.metric].better
+    return {"metric": gathered.metric, "direction": better, "summary": dict(describe(rule, windows))}
 
 
 def _arms(gathered: Gathered, numbers: Any) -> list[Document]:

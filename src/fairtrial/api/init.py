@@ -32,6 +32,7 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
     variants = recipe.example["variants"]
     metric = recipe.metric.on("report") if recipe.metric else None
     direction = recipe.metric.direction if recipe.metric else "max"
+    mark = "" if recipe.metric else "# "  # only the person knows what a program of theirs logs
     return "\n".join(
         [
             f"# A study of Fairtrial. Run it with: fairtrial launch {shlex.quote(file)}",
@@ -47,7 +48,7 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             "",
             f"seeds: {DEFAULT_SEEDS}  # {described['seeds']}",
             f"metric: {_yaml(metric)}  # {described['metric']}",
-            f"direction: {direction}  # {described['direction']}",
+            f"{mark}direction: {direction}  # {described['direction']}",
             "",
             f"# {described['summary']}",
             "summary:",

@@ -22,6 +22,7 @@ from fairtrial.api.cells import (
     prepare,
     require_secrets,
 )
+from fairtrial.api.gather import settle_direction
 from fairtrial.api.registered import (
     arms_of,
     as_registered,
@@ -32,6 +33,7 @@ from fairtrial.api.registered import (
 )
 from fairtrial.core.cautions import (
     DAMAGED_RUNS,
+    DIRECTION_UNKNOWN,
     DIRTY_TREE,
     FEW_SEEDS,
     FINAL_PARTIAL,
@@ -40,7 +42,8 @@ from fairtrial.core.cautions import (
     NOT_FINITE,
     OTHER_COMMIT,
 )
-from fairtrial.core.errors import UserError
+from fairtrial.core.directions import Direction
+from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.options import describe_options, parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.places import store_words
@@ -48,7 +51,7 @@ from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.secrets import references
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.core.words import counted
 from fairtrial.launch.contract import Described, Order, Resources
 from fairtrial.launch.engines import Engine, load_engine
@@ -65,6 +68,7 @@ from fairtrial.research.deviations import FIXED
 from fairtrial.research.registration import Registration
 
 FEW = 3
+SHOWN_NAMES = 5
 PULSES = 3
 """So many signs of life must be missed before a run may be taken for lost."""
 LOCAL = "local"
@@ -80,7 +84,8 @@ class Launched:
     study: str
     store: str
     metric: str | None
-    direction: str
+    direction: str | None
+    """`max` or `min`; None where nothing says it, and then no variant is called better."""
     runs: Sequence[Run]
     made: Sequence[str]
     missing: Sequence[str]
@@ -89,6 +94,7 @@ class Launched:
     cautions: Sequence[Mapping[str, str]] = ()
     next_commands: Sequence[str] = ()
     synthetic: bool = False
+    direction_source: str | None = None
 
     @property
     def bad(self) -> list[Run]:
@@ -142,6 +148,7 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     place.check_writable()
     place.pull(study.study, NEEDS_STUDY)
     cells = prepare(specs, place, {**git, **machine()}, terms.tell)
+    check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
@@ -265,8 +272,9 @@ def stand(
     wanted = {cell.key: cell.spec.fingerprint for cell in cells}
     found = {key: run if run and _is_of(run, wanted[key]) else None for key, run in found.items()}
     runs = [run for run in found.values() if run]
-    metric, direction = _judged_by(study, recipe, runs)
-    strange = [METRIC_NOT_LOGGED.fill(wanted=study.metric, shown=metric)] if study.metric not in (None, metric) else []
+    completed = [run for run in runs if run.status is Status.COMPLETED]
+    metric = _metric_of(study, recipe, completed)
+    way = _direction_of(metric, study, recipe, runs) if metric else None
     values = {
         variant: {run.seed: float(unspell(run.final[metric or ""])) for run in runs if run.variant == variant
                   and run.status is Status.COMPLETED and metric in run.final}
@@ -278,13 +286,14 @@ def stand(
         study=study.study,
         store=store.address,
         metric=metric,
-        direction=direction,
+        direction=way.better if way else None,
+        direction_source=way.source if way else None,
         runs=runs,
         made=list(made),
         missing=[key for key, run in found.items() if run is None],
         arms=arms,
         differences=describe_differences(values),
-        cautions=[*strange, *_cautions(runs, kept, arms, git, metric)],
+        cautions=[*_about_metric(way, completed, len(arms)), *_cautions(runs, kept, arms, git, metric)],
         next_commands=_next_commands(study.study, store, runs),
         synthetic=recipe.synthetic,
     )
@@ -295,14 +304,56 @@ def _is_of(run: Run, fingerprint: str) -> bool:
     return run.status is Status.DAMAGED or run.metadata["fingerprint"] == fingerprint
 
 
-def _judged_by(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> tuple[str | None, str]:
-    preset = recipe.metric
-    direction = study.direction or (preset.direction if preset else "max")
-    final = next((run.final for run in runs if run.status is Status.COMPLETED), {})
-    own = preset.on("report") if preset else None
-    if study.metric and (not final or study.metric in final):
-        return study.metric, direction
-    return headline(own, final), direction
+def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> str | None:
+    """The metric of the table: the study's, the recipe's, the one that the program named, or the likeliest.
+
+    A metric that was asked for and that no run logged is an error, not a reason to show another one.
+    """
+    if study.metric:
+        logged = sorted({name for run in completed for name in run.final})
+        if logged and study.metric not in logged:
+            raise UserError(
+                unknown("metric", study.metric, logged),
+                hint=f"Logged: {', '.join(logged)}. All runs are kept: launch again with the right name.",
+            )
+        return study.metric
+    own = recipe.metric.on("report") if recipe.metric else None
+    final = next((run for run in completed if run.final), None)
+    return headline(own or (final.metadata["metric"] if final else None), final.final if final else {})
+
+
+def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> Direction:
+    """As `analyze` will have it, so that both call the same variant better."""
+    own = recipe.metric
+    known = own.direction if own and split_and_quantity(metric)[1] == own.quantity else None
+    found = settle_direction(metric, runs, study.to_dict(), recipe=known)
+    if found.source != "recorded":
+        return found
+    return replace(found, source="stated") if study.direction else named_recipe(found, known)
+
+
+def named_recipe(found: Direction, own: str | None) -> Direction:
+    """What the runs of a recipe recorded is the recipe's own direction, and is called that."""
+    return replace(found, source="recipe") if found.source == "recorded" and found.better == own else found
+
+
+def check_direction(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> None:
+    """A metric that was named, and whose direction nobody and nothing says, is refused before anything is started."""
+    if study.metric:
+        _direction_of(study.metric, study, recipe, runs).known()
+
+
+def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) -> list[Mapping[str, str]]:
+    if way is None:
+        return []
+    found: list[Mapping[str, str]] = [*way.cautions()]
+    if way.better is None and arms > 1:
+        found.append(DIRECTION_UNKNOWN.fill(metric=way.metric))
+    without = [run.name for run in completed if way.metric not in run.final]
+    if without:
+        named = ", ".join(without[:SHOWN_NAMES]) + (" …" if len(without) > SHOWN_NAMES else "")
+        found.append(METRIC_NOT_LOGGED.fill(count=len(without), metric=way.metric, which=named))
+    return found
 
 
 def _cautions(
@@ -361,10 +412,13 @@ def dry_run(
     recipe = load_checked_recipe(study.recipe)
     study, _ = _as_registered(study, recipe, plan)
     place = open_store(store, study.study)
-    planned = []
+    planned: list[PlannedRun] = []
+    known: list[Run] = []
     for spec in plan_study(study, recipe):
         there = place.look_at(spec.study, spec.run_id)
+        known += [there] if there else []
         planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
+    check_direction(study, recipe, known)
     return planned
 
 

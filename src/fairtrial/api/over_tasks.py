@@ -50,6 +50,7 @@ def over_tasks(
     family = question.family if question.family in ADJUST else "holm"
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
+        direction_source=gathered.direction_source,
         summary=describe(rule, {}), control=control,
         arms=[_task_account(arm, tables[arm], seeds[arm], by_task) for arm in gathered.arms],
         comparisons=adjust_comparisons(found, family, terms.alpha), fairness=fairness,

@@ -20,11 +20,12 @@ from fairtrial.api.point_files import read_points
 from fairtrial.api.prices import load_prices
 from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST, MISSING_RUNS, NO_HOURS
 from fairtrial.core.devices import GIGABYTE, Calibration
+from fairtrial.core.directions import Direction, settle
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
 from fairtrial.core.runs import Status
-from fairtrial.core.traces import Trace, likely_direction
+from fairtrial.core.traces import Trace
 from fairtrial.core.words import counted
 from fairtrial.decide.cost import LOCAL
 from fairtrial.decide.frontier import Judged
@@ -69,6 +70,7 @@ class Points:
     failed: bool = False
     local: Calibration | None = None
     cautions: Sequence[FilledCaution] = field(default_factory=list)
+    direction_source: str | None = None
 
 
 def gather_points(
@@ -161,10 +163,12 @@ def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
 def _from_study(store: Store, name: str, source: Source) -> Points:
     metric, direction = parse_metric(source.metric)
     gathered = from_study(store, name, Wanted([metric] if metric else (), direction))
-    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
+    decided = gathered.directions[gathered.metric]
+    way = decided.known(give_way(gathered.metric))
+    numbers, _ = number_runs(gathered, gathered.metric, way, SummaryRule())
     points: list[CostPoint] = []
     cautions: list[FilledCaution] = []
-    worst = _worst(numbers, gathered.direction)
+    worst = _worst(numbers, way)
     for arm, traces in gathered.arms.items():
         hours = {str(t.seed): t.facts["wall_s"] / 3600 for t in traces if _is_timed(t)}
         if not hours or not any(each.value is not None for each in numbers[arm].values()):
@@ -179,15 +183,18 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
     facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
     device, local = _device(store, source, facts)
     points = [replace(point, device=device) for point in points]
-    judged = Judged(gathered.metric, gathered.direction)
+    judged = Judged(gathered.metric, way)
     cautions += [
+        *_against(decided),
         *_of_runs(gathered),
         *damage_cautions(gathered),
         *_missing(gathered, numbers),
         *_lost(points, gathered.metric),
         *_few(points),
     ]
-    return Points(points, judged, f"study {name}", study=name, local=local, cautions=cautions)
+    return Points(
+        points, judged, f"study {name}", study=name, local=local, cautions=cautions, direction_source=decided.source
+    )
 
 
 def _device(
@@ -262,6 +269,16 @@ def _few(points: Sequence[CostPoint]) -> list[FilledCaution]:
 def _from_file(path: Path, source: Source) -> Points:
     metric, direction = parse_metric(source.metric)
     metric = metric or "accuracy"
-    direction = direction or likely_direction(metric)
     points = read_points(path, metric, source.device)
-    return Points(points, Judged(metric, direction), path.name, cautions=_few(points))
+    decided = settle(metric, stated=direction)
+    judged = Judged(metric, decided.known(give_way(metric)))
+    cautions = [*_against(decided), *_few(points)]
+    return Points(points, judged, path.name, cautions=cautions, direction_source=decided.source)
+
+
+def give_way(metric: str) -> str:
+    return f"Give --metric {metric}:max or --metric {metric}:min."
+
+
+def _against(decided: Direction) -> list[FilledCaution]:
+    return decided.cautions(f"--metric {decided.metric} with the direction")

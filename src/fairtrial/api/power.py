@@ -232,7 +232,9 @@ def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot
     if len(names) > 2:
         raise UserError(f"the pilot has {len(names)} variants; it takes one or two")
     arms = {name: [t for t in traces if t.run.rpartition(".seed")[0] == name] for name in names}
-    numbers, _ = number_runs(replace(gathered, arms=arms), gathered.metric, gathered.direction, SummaryRule())
+    numbers, _ = number_runs(
+        replace(gathered, arms=arms), gathered.metric, gathered.direction_for("last"), SummaryRule()
+    )
     alone = [sample[np.isfinite(sample)] for sample in align(numbers, paired=False).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):

@@ -15,15 +15,16 @@ from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import rule_of_study
 from fairtrial.api.artifact import load_project, store_of_registration
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
+from fairtrial.api.gather import Wanted
 from fairtrial.api.registered import arms_of
 from fairtrial.core.canonical import file_hash
+from fairtrial.core.directions import settle
 from fairtrial.core.errors import CheckFailed, UserError, unknown
 from fairtrial.core.expressions import check
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.secrets import redact_command
 from fairtrial.core.specs import split_and_quantity
-from fairtrial.core.traces import likely_direction
 from fairtrial.core.words import counted, shown_moment
 from fairtrial.plan.study import Study
 from fairtrial.record.environment import git_state, machine
@@ -221,7 +222,9 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     if not metrics and recipe.metric is None:
         raise UserError(f"recipe '{recipe.name}' has no metric of its own", hint="Name one with --metric.")
     metrics = metrics or [recipe.metric.on("report")] if recipe.metric else metrics
-    direction = asked.direction or study.direction or _direction(metrics[0], recipe)
+    plain, stated = Wanted(metrics, asked.direction).among(())
+    direction, *_ = [_direction(name, stated.get(name), study, recipe) for name in plain]  # every one can be judged
+    metrics = [plain[0], *metrics[1:]]
     rule = (asked.summary or rule_of_study(study.summary.model_dump())).check()
     terms = Terms(
         paired=not asked.unpaired, alpha=study.alpha if asked.alpha is None else asked.alpha, side=asked.side,
@@ -238,9 +241,13 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     }  # fmt: skip
 
 
-def _direction(metric: str, recipe: LoadedRecipe) -> str:
-    own = recipe.metric
-    return own.direction if own and split_and_quantity(metric)[1] == own.quantity else likely_direction(metric)
+def _direction(metric: str, stated: str | None, study: Study, recipe: LoadedRecipe) -> str:
+    own, quantity = recipe.metric, split_and_quantity(metric)[1]
+    judged = split_and_quantity(study.metric)[1] if study.metric else own.quantity if own else quantity
+    return settle(
+        metric, stated=stated or (study.direction if judged == quantity else None),
+        recipe=own.direction if own and own.quantity == quantity else None,
+    ).known(f"Give --direction max or min, or --metric {metric}:max or {metric}:min.")  # fmt: skip
 
 
 def registered_question(analysis: Mapping[str, Any]) -> Question:

@@ -19,9 +19,9 @@ from fairtrial.core.cautions import (
     TIGHT_MEMORY,
     UNSURE_CONSTRAINT,
 )
+from fairtrial.core.directions import settle
 from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
-from fairtrial.core.traces import likely_direction
 from fairtrial.decide.analysis import CostPerformanceAnalysis
 from fairtrial.decide.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
 from fairtrial.decide.cost import CostModel
@@ -55,6 +55,7 @@ class Advice:
         return {
             "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
             "objective": found.objective, "metric": found.judged.metric, "direction": found.judged.direction,
+            "direction_source": self.gathered.direction_source,
             "constraints": {**found.constraints.given(), "confidence": found.constraints.confidence},
             "prices": found.cost_model.table.source,
             "calibration": None if self.gathered.local is None else self.gathered.local.to_dict(),
@@ -128,7 +129,8 @@ def _asked(source: Source) -> Judged | None:
     """The metric that a request is about, as far as it is known before the points are read."""
     metric, direction = parse_metric(source.metric)
     metric = metric or ("accuracy" if source.configs else None)
-    return None if metric is None else Judged(metric, direction or likely_direction(metric))
+    way = None if metric is None else settle(metric, stated=direction).better
+    return None if metric is None or way is None else Judged(metric, way)  # what a study recorded may still say it
 
 
 def _cautions(found: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:

@@ -13,27 +13,32 @@ Started by `fairtrial launch command`, it joins the run of that launch; started 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import REDACTED_CONFIG
-from fairtrial.core.errors import CellConflict, UserError
+from fairtrial.core.directions import GIVE_ARGUMENT, settle
+from fairtrial.core.directions import checked as checked_direction
+from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths, check_name
 from fairtrial.core.runs import Run
 from fairtrial.core.secrets import redact_config
-from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec
+from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec, split_and_quantity
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
 from fairtrial.record.part import Part
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
 
 RECIPE = "script"
 
@@ -45,9 +50,9 @@ def run(
     study: str | None = None,
     variant: str | None = None,
     best_metric: str | None = None,
-    best_mode: Literal["max", "min"] = "max",
+    best_mode: Literal["max", "min"] | None = None,
     metric: str | None = None,
-    direction: Literal["max", "min"] = "max",
+    direction: Literal["max", "min"] | None = None,
     store: str | os.PathLike[str] | None = None,
     replace: bool = False,
     secrets: Sequence[str] = (),
@@ -55,14 +60,15 @@ def run(
     """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
 
     `config` is what tells this variant from others; the same study and variant with another config is refused.
-    `best_metric` judges `best.pt`; `metric` is what the run is judged by. What looks like a credential in `config` is
-    not recorded, nor are the values that `secrets` names.
+    `best_metric` judges `best.pt`; `metric` is what the run is judged by. `best_mode` and `direction` say which way is
+    good, `max` or `min`; without them the names do (a loss is to be small), and a name that says nothing is refused.
+    What looks like a credential in `config` is not recorded, nor are the values that `secrets` names.
     """
-    if best_mode not in ("max", "min") or direction not in ("max", "min"):
-        raise UserError("best_mode and direction must be 'max' or 'min'")
+    for name, given in (("best_mode", best_mode), ("direction", direction)):
+        if given is not None:
+            checked_direction(given, name)
     joined = os.environ.get(JOIN_VARIABLE)
-    judged = {"metric": metric, "direction": direction if metric else None}
-    judged |= {"best_metric_name": best_metric, "best_metric_mode": best_mode if best_metric else None}
+    judged = _Judged(metric, direction, best_metric, best_mode)
     recorder = _join(Path(joined), judged) if joined else _begin(
         seed, *redact_config(_as_json(config or {}), secrets), study, variant, judged, Store.at(store), replace=replace
     )  # fmt: skip
@@ -71,10 +77,70 @@ def run(
     return recorder
 
 
-def _join(folder: Path, judged: Mapping[str, Any]) -> Recorder:
+@dataclass(frozen=True)
+class _Judged:
+    """What a script says about its metrics."""
+
+    metric: str | None
+    direction: str | None
+    best_metric: str | None
+    best_mode: str | None
+
+    def settled(self, before: Mapping[str, Any] | None, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What is recorded of it: directions by the rule of `core/directions.py`, and what to be careful about.
+
+        `before` is the metadata that is there already, `plan` the study that a launch wrote down. A direction that was
+        stated for one of the two metrics counts for the other where both are the same quantity.
+        """
+        if self.metric and self.metric == self.best_metric and {self.direction, self.best_mode} == {"max", "min"}:
+            both = f"direction='{self.direction}' and best_mode='{self.best_mode}'"
+            raise UserError(f"{both} contradict each other for {self.metric}")
+        alike = None not in (self.metric, self.best_metric) and _quantity(self.metric) == _quantity(self.best_metric)
+        own = best = None
+        if self.metric is not None:
+            stated = self.direction or (self.best_mode if alike else None)
+            recorded = [*_planned(self.metric, plan), *_kept(self.metric, before, "metric", "direction")][:1]
+            own = settle(self.metric, stated=stated, recorded=recorded)
+            own.known(GIVE_ARGUMENT)
+        if self.best_metric is not None:
+            stated = self.best_mode or (self.direction if alike else None)
+            recorded = _kept(self.best_metric, before, "best_metric_name", "best_metric_mode")
+            planned = own.better if own and alike else next(iter(_planned(self.best_metric, plan)), None)
+            best = settle(self.best_metric, stated=stated, recorded=recorded, recipe=planned)
+            best.known("Give best_mode='max' or best_mode='min'.")
+        told = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
+        return {
+            "metric": self.metric, "direction": own.better if own else None, "best_metric_name": self.best_metric,
+            "best_metric_mode": best.better if best else None, "cautions": told,
+        }  # fmt: skip
+
+
+def _quantity(metric: str | None) -> str | None:
+    return None if metric is None else split_and_quantity(metric)[1]
+
+
+def _planned(metric: str, plan: Mapping[str, Any] | None) -> list[str]:
+    """The direction that a launch was given for this quantity."""
+    if not plan or not plan.get("direction") or _quantity(plan.get("metric")) not in (None, _quantity(metric)):
+        return []
+    return [str(plan["direction"])]
+
+
+def _kept(metric: str, before: Mapping[str, Any] | None, name: str, way: str) -> list[str]:
+    """The direction that an earlier attempt, or the launch that this script joins, recorded for this very metric."""
+    return [str(before[way])] if before and before[name] == metric and before[way] else []
+
+
+def _join(folder: Path, given: _Judged) -> Recorder:
     token = os.environ.get(TOKEN_VARIABLE)
     recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
+    plan = None
+    with contextlib.suppress(StoreError):  # a damaged study file is no reason to end a training
+        plan = load_plan(Store.at(folder.parent.parent), str(recorder.metadata["study"]))
+    judged = given.settled(recorder.metadata, plan)
+    told = [each for each in judged.pop("cautions") if each not in recorder.metadata["cautions"]]
     chosen = {key: value for key, value in judged.items() if value is not None}
+    chosen |= {"cautions": [*recorder.metadata["cautions"], *told]} if told else {}
     if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
         chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best
     if chosen:
@@ -88,7 +154,7 @@ def _begin(
     redacted: Sequence[str],
     study: str | None,
     variant: str | None,
-    judged: Mapping[str, Any],
+    given: _Judged,
     store: Store,
     *,
     replace: bool,
@@ -102,6 +168,7 @@ def _begin(
         study=check_name("study", study or ADHOC_STUDY),
         variant=check_name("variant", name),
     )
+    given.settled(None if replace else _metadata_of(store, spec))  # before anything is claimed or archived
     store.check_writable()
     paths = store.paths.run(spec.study, spec.run_id)
     claim = _claim_open_cell(paths, spec, store, replace=replace)
@@ -109,7 +176,12 @@ def _begin(
     if redacted:
         sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
         metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]
-    return Recorder.create(paths, {**metadata, **judged}, claim)
+    return Recorder.create(paths, {**metadata, **given.settled(_metadata_of(store, spec))}, claim)
+
+
+def _metadata_of(store: Store, spec: RunSpec) -> Mapping[str, Any] | None:
+    existing = load_run(store.paths.run(spec.study, spec.run_id))
+    return existing.metadata if existing else None
 
 
 def _checked_seed(seed: Any) -> int:

@@ -97,6 +97,7 @@ class Sweep:
     confirmation: Confirmation | None = None
     cautions: Sequence[FilledCaution] = ()
     failed: bool = False
+    direction_source: str | None = None
     statistics: Mapping[str, float | int | None] = field(default_factory=dict)
 
     @property
@@ -134,6 +135,7 @@ class Sweep:
         )
         return {
             **head, "study": self.study, "recipe": self.recipe, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source,
             "results": [{key: point.value, **_row(point)} for point in self.points],
             "best": best, **({f"best_{self.kind}": self.best.value} if named else {}),
             "statistical_analysis": dict(self.statistics),
@@ -257,6 +259,7 @@ def _judge(
     rows = [_point(point, ran, winner, terms) for point in points]
     return Sweep(
         kind=kind, study=study.study, recipe=recipe.name, axes=axes, metric=ran.metric, direction=ran.direction,
+        direction_source=ran.direction_source,
         level=terms.level, runs=len(study.seed_list), points=rows, winner=winner,
         failed=bool(ran.launched.bad or ran.launched.missing), statistics=_statistics(rows, winner, terms),
     )  # fmt: skip

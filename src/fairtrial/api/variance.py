@@ -16,6 +16,7 @@ from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
 from fairtrial.api.gather import Gathered, Wanted, damage_cautions, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
+from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
@@ -39,6 +40,8 @@ class Variance:
     left_out: Sequence[Mapping[str, str | None]]
     cautions: Sequence[FilledCaution] = ()
     command: str | None = None
+    direction: Direction | None = None
+    """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
 
     @property
     def n(self) -> int:
@@ -52,6 +55,8 @@ class Variance:
     def to_dict(self) -> dict[str, Any]:
         return {
             "metric": self.metric,
+            "direction": self.direction.better if self.direction else None,
+            "direction_source": self.direction.source if self.direction else None,
             "variant": self.variant,
             "threshold": self.threshold,
             "relative": self.relative,
@@ -97,7 +102,7 @@ def variance(
         for trace in gathered.arms[name] if not is_scored(trace)
     ]  # fmt: skip
     for kind, rule in rules.items():
-        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, rule.check())
+        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check())
         values = [n.value for n in numbers[name].values() if n.value is not None]
         left_out += [
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
@@ -108,7 +113,9 @@ def variance(
     main = next(iter(spreads.values()))
     plan = _plan(place, gathered.studies)
     command = launch_command(plan, main.n_min) if plan and main.missing else None
-    return Variance(gathered.metric, name, limit, relative, spreads, left_out, damage_cautions(gathered), command)
+    direction = gathered.directions[gathered.metric]
+    cautions = damage_cautions(gathered)
+    return Variance(gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction)
 
 
 def _plan(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:

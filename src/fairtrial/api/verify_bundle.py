@@ -10,6 +10,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -239,7 +240,9 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
             where = "headlines" if study in claimed else "runs"
             checks.append(Check(label, False, f"study {study} is in the {where} alone"))
             continue
-        checks.append(_same(label, claimed[study], _computed(study_headlines, store, study)))
+        said_way = claimed[study].get("direction") if isinstance(claimed[study], dict) else None
+        again = partial(study_headlines, direction=said_way)
+        checks.append(_same(label, claimed[study], _computed(again, store, study)))
         numbers += count_numbers(claimed[study])
     checks += _registered(paths, plans, studies)
     numbers += sum(map(count_numbers, plans.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from fairtrial.core.directions import better_words
 from fairtrial.core.findings import FilledCaution
 
 if TYPE_CHECKING:
@@ -15,6 +16,11 @@ def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
     """Each once, with its remedy."""
     for caution in {caution["text"]: caution for caution in cautions}.values():
         console.print(f"Caution: {caution['text']} {caution['remedy']}", style="yellow", markup=False)
+
+
+def judged_line(metric: str, direction: str | None) -> str:
+    """`Judged by eval_loss (lower is better).`"""
+    return f"Judged by {metric} ({better_words(direction)})."
 
 
 def show_next(console: Console, commands: Sequence[str]) -> None:

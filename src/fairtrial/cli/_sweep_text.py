@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.words import counted, shown_p, shown_value
 
@@ -40,6 +40,7 @@ def show_sweep(console: Console, out: Output, found: Sweep) -> None:
     if found.confirmation:
         for line in _confirmation_lines(found):
             console.print(line, markup=False)
+    console.print(judged_line(found.metric, found.direction), markup=False)
     show_cautions(console, found.cautions)
     show_next(console, next_commands(out, found.confirmation.study if found.confirmation else found.study))
 

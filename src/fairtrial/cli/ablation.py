@@ -18,7 +18,7 @@ from fairtrial.cli._lab import (
     run_options,
 )
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
 from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
@@ -74,6 +74,7 @@ def _show(console: Console, out: Output, found: Ablation) -> None:
             p = f", adjusted p = {shown_p(each.adjusted_p)}".replace("= <", "<") if each.adjusted_p is not None else ""
             told = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
             console.print(f"  {told}", markup=False)
+    console.print(judged_line(found.metric, found.direction), markup=False)
     show_cautions(console, found.cautions)
     show_next(console, next_commands(out, found.study))
 

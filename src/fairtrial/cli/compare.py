@@ -18,7 +18,7 @@ from fairtrial.cli._lab import (
     run_options,
 )
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.words import decimals_for, shown_change, shown_interval, shown_p, shown_time, shown_value
 
@@ -70,6 +70,7 @@ def _show(console: Console, out: Output, found: StrategyComparison) -> None:
     open_ = len(found.comparisons) - len(found.significant)
     if open_ and found.significant:
         console.print(f"{open_} of {len(found.comparisons)} differences are open.", markup=False)
+    console.print(judged_line(found.metric, found.direction), markup=False)
     show_cautions(console, found.cautions)
     show_next(console, next_commands(out, found.study))
 

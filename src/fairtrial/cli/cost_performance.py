@@ -9,7 +9,7 @@ import click
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import give, next_commands, plain_table
 from fairtrial.cli._output import Output, with_chart_output
-from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
 from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
@@ -71,6 +71,7 @@ def _show(console: Console, out: Output, found: CostPerformance) -> None:
     console.print()
     for line in _lines(found):
         console.print(line, markup=False)
+    console.print(judged_line(found.frontier.judged.metric, found.frontier.judged.direction), markup=False)
     show_cautions(console, found.cautions)
     if found.gathered.study:
         show_next(console, next_commands(out, found.gathered.study)[:1])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._pieces import show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
@@ -249,6 +249,7 @@ def _document(launched: Launched) -> dict[str, Any]:
         "synthetic": launched.synthetic,
         "metric": launched.metric,
         "direction": launched.direction,
+        "direction_source": launched.direction_source,
         "runs": [_run_row(run, launched.metric) for run in launched.runs],
         "made": list(launched.made),
         "missing": list(launched.missing),
@@ -276,14 +277,14 @@ def _show(console: Console, launched: Launched) -> None:
     for arm in launched.arms:
         table.add_row(arm.variant, _counts(arm), shown_value(arm.mean), shown_value(arm.sd), shown_time(arm.wall_s))
     console.print(table)
+    if launched.metric and launched.direction:
+        console.print(judged_line(launched.metric, launched.direction), markup=False)
     for gap in launched.differences:
-        better = gap.above if launched.direction == "max" else gap.below
+        count = {"max": gap.above, "min": gap.below}.get(launched.direction or "")
+        better = "" if count is None else f"; better in {count} of {gap.pairs}"
         spread = "" if gap.sd is None else f", sd {shown_value(gap.sd)}"
         over = f"on average over {counted(gap.pairs, 'paired seed')}{spread}"
-        console.print(
-            f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}; "
-            f"better in {better} of {gap.pairs}.", markup=False,
-        )  # fmt: skip
+        console.print(f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}{better}.", markup=False)
     for run in launched.bad:
         console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False)
         if run.metadata.get("hint"):

@@ -9,7 +9,7 @@ import click
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._pieces import show_cautions
+from fairtrial.cli._pieces import judged_line, show_cautions
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
 from fairtrial.core.words import shown_change, shown_hours, shown_money
 
@@ -75,6 +75,7 @@ def _show(console: Console, found: Advice) -> None:
     _show_alternatives(console, found, chosen)
     fits = ", ".join(f"{each.card.name} ({_mark(each)}{shown_money(each.cost.value)})" for each in advice.fits_on)
     console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
+    console.print(judged_line(advice.judged.metric, advice.judged.direction), markup=False)
     show_cautions(console, found.cautions)
 
 

@@ -135,8 +135,23 @@ NEVER_JUDGED = Caution(
 )
 METRIC_NOT_LOGGED = Caution(
     "metric not logged",
-    "No run logged the metric {wanted}; the table shows {shown} instead.",
-    "Name a metric that is logged; 'fairtrial runs show' lists them.",
+    "{count} completed run(s) did not log {metric}; they are not in the means: {which}.",
+    "Look at what they logged with 'fairtrial runs show'.",
+)
+DIRECTION_UNKNOWN = Caution(
+    "direction unknown",
+    "Nothing says whether a high or a low {metric} is better, so no variant is called better.",
+    "Give --direction max or --direction min.",
+)
+DIRECTION_AGAINST_NAME = Caution(
+    "direction against the name",
+    "For {metric} {better} counts as better, because that {who}; its name suggests the opposite.",
+    "If that is not meant, give {flag} {other}.",
+)
+DIRECTIONS_DIFFER = Caution(
+    "recorded directions differ",
+    "Some runs recorded the opposite direction for {metric}; all are judged by: {better}.",
+    "Record the same direction in every run of a study.",
 )
 NOT_FINITE = Caution(
     "not finite",
@@ -369,6 +384,11 @@ NOT_STEADY = Caution(
     "not steady",
     "{steps} steps were too few to become steady and be measured: the figures have no intervals, or none that hold.",
     "Take more steps with --max-batches.",
+)
+SHORT_TRAINING = Caution(
+    "short training",
+    "{taken} of the {asked} steps that were asked for were taken: the training has {steps}.",
+    "Train longer with --steps, or leave it out.",
 )
 NEAR_TIMER = Caution(
     "near the timer",

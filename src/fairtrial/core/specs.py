@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import content_hash
+from fairtrial.core.directions import settle
 from fairtrial.core.paths import ADHOC_STUDY, run_id
 
 FIXED_SEEDS = (1072, 2043, 3014, 4085, 5156, 6227, 7298, 8369, 9440, 10511, 11582, 12653, 13724, 14795, 15866)
@@ -41,10 +42,14 @@ def split_and_quantity(metric: str) -> tuple[str | None, str]:
 
 @dataclass(frozen=True)
 class Metric:
-    """A quantity and which way is good. `split_quantity` is its full name: `eval_accuracy`."""
+    """A quantity and which way is good, by default by its name. `split_quantity` is its full name: `eval_accuracy`."""
 
     quantity: str
-    direction: str = "max"
+    direction: str = ""
+
+    def __post_init__(self) -> None:
+        settled = settle(self.quantity, stated=self.direction or None)
+        object.__setattr__(self, "direction", settled.known(f'Give it: Metric("{self.quantity}", "max") or "min".'))
 
     def on(self, split: str) -> str:
         return f"{split}_{self.quantity}"

@@ -37,16 +37,3 @@ class Trace:
         """The random streams that the run asked for; None where nobody recorded them."""
         streams = self.facts.get("streams")
         return frozenset(streams) if streams else None
-
-
-_LOWER = ("loss", "error", "perplexity", "ppl", "mse", "mae", "rmse", "nll", "bpc", "wer", "cer", "fid", "regret")
-_TIMES = ("time", "seconds", "latency", "s", "ms")
-
-
-def likely_direction(metric: str) -> str:
-    """Which way is good, by the metric's name, where nobody said: losses, errors and times are to be small."""
-    name = metric.lower().replace("/", "_").replace("-", "_").replace(".", "_")
-    words = name.split("_")
-    rate = "per" in words or words[-2:-1] == ["steps"]  # tokens_per_s is a speed, not a time
-    small = bool(set(words) & set(_LOWER)) or words[-1].endswith(("loss", "error")) or words[-1] in _TIMES
-    return "min" if small and not rate else "max"

@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.core.directions import GIVE_ARGUMENT, settle
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.decide.cost import CostModel, Priced
 from fairtrial.decide.pareto import Array, dominator, draw_means, hypervolume, membership, on_frontier
-from fairtrial.decide.points import CostPoint, Reading
+from fairtrial.decide.points import CostPoint, Reading, levelled
 
 DIRECTIONS = {"cost": "min", "accuracy": "max", "hours": "min", "memory": "min"}
 BOUNDED = ("accuracy", "precision", "recall", "f1", "auc", "iou", "dice", "success_rate", "win_rate")
@@ -25,18 +26,22 @@ FULL = re.compile(r"full\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Judged:
-    """What is being optimized: the metric with its direction, and the objectives of the frontier."""
+    """What is being optimized: the metric with its direction (by default, by its name), and the objectives."""
 
     metric: str = "accuracy"
-    direction: str = "max"
+    direction: str = ""
     objectives: Sequence[str] = ("cost", "accuracy")
 
     def __post_init__(self) -> None:
         problems = [unknown("objective", name, DIRECTIONS) for name in self.objectives if name not in DIRECTIONS]
         if len(set(self.objectives)) < max(2, len(self.objectives)):
             problems.append("a frontier needs two different objectives or more")
-        if self.direction not in ("max", "min"):
+        if self.direction not in ("", "max", "min"):
             problems.append(f"direction: must be one of max or min, not {self.direction!r}")
+        elif not problems:
+            object.__setattr__(
+                self, "direction", settle(self.metric, stated=self.direction or None).known(GIVE_ARGUMENT)
+            )
         if problems:
             raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Objectives: {', '.join(DIRECTIONS)}.")
 
@@ -61,12 +66,13 @@ def reading_of(priced: Priced, objective: str) -> Reading:
 
 
 def gains_of(points: Sequence[Priced], judged: Judged) -> Array:
-    signs = [judged.sign(name) for name in judged.objectives]
-    rows = [
-        [sign * reading_of(point, name).value for sign, name in zip(signs, judged.objectives, strict=True)]
-        for point in points
-    ]
-    return np.array(rows).reshape(len(points), len(signs))
+    """One row per point, one column per objective, signed so that more is better; round-off makes no difference."""
+    columns = []
+    for name in judged.objectives:
+        readings = [reading_of(point, name) for point in points]
+        level = levelled([reading.value for reading in readings], [reading.size for reading in readings])
+        columns.append([judged.sign(name) * value for value in level])
+    return np.array(columns, dtype=float).reshape(len(judged.objectives), len(points)).T
 
 
 @dataclass(frozen=True)
@@ -117,18 +123,17 @@ class Frontier:
         paid = [point for point in self.usable if point.cost.value > 0]
         if not self.judged.bounded or not paid:
             return None
-        return max(paid, key=lambda point: point.quality.value / point.cost.value)
+        ratios = [point.quality.value / point.cost.value for point in paid]
+        level = levelled(ratios, [abs(ratio) for ratio in ratios])
+        return paid[level.index(max(level))]
 
     @cached_property
     def steps(self) -> list[Step]:
         """Along the frontier of cost and metric, from the cheapest."""
         plain = gains_of(self.usable, Judged(self.judged.metric, self.judged.direction))
-        line = [point for point, member in zip(self.usable, on_frontier(plain), strict=True) if member]
-        sign = self.judged.sign("accuracy")
-        found = [
-            Step(a.name, b.name, sign * (b.quality.value - a.quality.value), b.cost.value - a.cost.value)
-            for a, b in pairwise(line)
-        ]
+        members = zip(self.usable, plain.tolist(), on_frontier(plain), strict=True)
+        line = [(point.name, gain, -negative_cost) for point, (negative_cost, gain), member in members if member]
+        found = [Step(a, b, gain - before, cost - paid) for (a, before, paid), (b, gain, cost) in pairwise(line)]
         return [step for step in found if step.cost > 0]
 
     @property
@@ -177,7 +182,9 @@ def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | Non
     if not any(known):
         return [None] * len(priced)
     signs = np.array([judged.sign(name) for name in judged.objectives])
-    shares = membership(draw_means(readings) * signs)
+    exact = np.array([[reading.value for reading in row] for row in readings])
+    even = gains_of(priced, judged) * signs - exact  # round-off must not decide between what does not vary
+    shares = membership((draw_means(readings) + even) * signs)
     return [float(share) if sure else None for share, sure in zip(shares, known, strict=True)]
 
 

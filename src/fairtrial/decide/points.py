@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 STILL = 1e-12
 """Values that differ by less than this, relative to their size, differ by rounding."""
+TIE = 1e-9
+"""Means that differ by no more than this, relative to the numbers that they come from, are equal in a ranking."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,32 @@ class Reading:
         error = math.sqrt(spread / (self.n - 1) / self.n)
         return error if error > STILL * max(map(abs, self.by_seed.values())) else None
 
+    @property
+    def size(self) -> float:
+        """How large the numbers are that the mean comes from: rounding is relative to them, not to the mean."""
+        return max(map(abs, self.by_seed.values()), default=abs(self.value))
+
     def scaled(self, factor: float) -> Reading:
         return Reading(self.value * factor, {seed: each * factor for seed, each in self.by_seed.items()})
+
+
+def levelled(values: Sequence[float], sizes: Sequence[float]) -> list[float]:
+    """The same values, where those that differ only by rounding are one and the same: the lowest of them.
+
+    Neighbours in order are equal if they differ by at most `TIE` times the larger of their sizes, and equality carries
+    on from neighbour to neighbour: it does not depend on the order of the points or on the sign of the values, and no
+    point can be equal to two others that are unequal. Values without such a neighbour stay what they are, bit for bit.
+    """
+    largest: dict[float, float] = {}
+    for value, size in zip(values, sizes, strict=True):
+        largest[value] = max(size, largest.get(value, 0.0))
+    lowest: dict[float, float] = {}
+    before: float | None = None
+    for value in sorted(largest):
+        equal = before is not None and value - before <= TIE * max(largest[value], largest[before])
+        lowest[value] = lowest[before] if equal and before is not None else value
+        before = value
+    return [lowest.get(value, value) for value in values]
 
 
 Given = float | Iterable[float] | Mapping[str, float]

@@ -26,7 +26,7 @@ from fairtrial.decide.choice import (
 )
 from fairtrial.decide.cost import CostModel, Priced
 from fairtrial.decide.frontier import Judged, price_points
-from fairtrial.decide.points import CostPoint, Reading
+from fairtrial.decide.points import CostPoint, Reading, levelled
 from fairtrial.decide.prices import Card
 from fairtrial.decide.rationale import explain
 
@@ -40,12 +40,13 @@ def recommend(
     constraints.check(judged)
     priced = [each for card in cards or [model.card] for each in price_points(points, model.on(card), judged)]
     candidates = [Candidate(each, _checks(each, constraints, judged)) for each in priced]
-    chosen = _best([each for each in candidates if each.feasible], objective, judged)
+    rank = _rank(candidates, objective, judged)
+    chosen = _best([each for each in candidates if each.feasible], rank)
     found = Recommendation(candidates, chosen, objective, constraints, judged, model)
     if chosen is None:
         found = replace(found, relaxations=_relaxations(candidates, judged))
     else:
-        found = replace(found, binding=_bindings(candidates, chosen, objective, judged))
+        found = replace(found, binding=_bindings(candidates, chosen, rank))
     return replace(found, rationale=explain(found))
 
 
@@ -88,29 +89,38 @@ BY_MERIT = 4
 """So many places of a rank are about merit; names come after them."""
 
 
-def _rank(objective: str, judged: Judged) -> Callable[[Candidate], tuple[Any, ...]]:
-    """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted."""
+def _rank(
+    candidates: Sequence[Candidate], objective: str, judged: Judged
+) -> Callable[[Candidate], tuple[Any, ...]]:  # fmt: skip
+    """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted.
+
+    What differs by rounding alone is left open: see `levelled`.
+    """
     sign = judged.sign("accuracy")
-
-    def rank(candidate: Candidate) -> tuple[Any, ...]:
-        priced = candidate.priced
-        quality, cost, hours = -sign * priced.quality.value, priced.cost.value, priced.hours.value
-        worth = -math.inf if cost == 0 else -priced.quality.value / cost
-        first = {"accuracy": quality, "cost": cost, "time": hours, "value": worth}[objective]
-        return first, quality, cost, hours, priced.name, priced.card.name
-
-    return rank
-
-
-def _best(candidates: Sequence[Candidate], objective: str, judged: Judged) -> Candidate | None:
-    return min(candidates, key=_rank(objective, judged), default=None)
+    priced = [candidate.priced for candidate in candidates]
+    columns = [[each.quality for each in priced], [each.cost for each in priced], [each.hours for each in priced]]
+    level = [levelled([r.value for r in column], [r.size for r in column]) for column in columns]
+    worth = [-math.inf if not c.value else -q.value / c.value for q, c in zip(columns[0], columns[1], strict=True)]
+    even = levelled(worth, [abs(each) if math.isfinite(each) else 0.0 for each in worth])
+    ranks = {}
+    for place, candidate in enumerate(candidates):
+        quality, cost, hours = -sign * level[0][place], level[1][place], level[2][place]
+        first = {"accuracy": quality, "cost": cost, "time": hours, "value": even[place]}[objective]
+        ranks[id(candidate)] = (first, quality, cost, hours, priced[place].name, priced[place].card.name)
+    return lambda candidate: ranks[id(candidate)]
 
 
-def _bindings(candidates: Sequence[Candidate], chosen: Candidate, objective: str, judged: Judged) -> list[Binding]:
-    found, rank = [], _rank(objective, judged)
+def _best(candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any, ...]]) -> Candidate | None:
+    return min(candidates, key=rank, default=None)
+
+
+def _bindings(
+    candidates: Sequence[Candidate], chosen: Candidate, rank: Callable[[Candidate], tuple[Any, ...]]
+) -> list[Binding]:  # fmt: skip
+    found = []
     for check in chosen.checks:
         free = [each for each in candidates if each.meets_others(check.constraint)]
-        instead = _best(free, objective, judged)
+        instead = _best(free, rank)
         if instead is not None and rank(instead)[:BY_MERIT] < rank(chosen)[:BY_MERIT]:
             found.append(Binding(check.constraint, instead.check(check.constraint).limit, instead.priced))
     return found

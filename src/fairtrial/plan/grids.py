@@ -18,6 +18,8 @@ from fairtrial.core.registry import LoadedRecipe
 from fairtrial.plan.cells import name_of, resolve
 
 MOST_VALUES = 10_000
+HALVINGS = 10
+"""So many times a step past the end of a grid is halved before the end counts as the limit of what is possible."""
 FORMS = "1:8:0.5 (from, to, by), 1,2,4 (a list) or log:1e-4:1e-1:7 (from, to, how many)"
 
 
@@ -159,17 +161,36 @@ def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
 def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: Point, axis: Axis) -> bool:
     """Whether the values of an axis could go on past the end that this point is at.
 
-    The best of a range at the limit of what is possible says nothing about the range.
+    They can if any value up to one step further is valid: the whole step, or a half, a quarter … of it; of a whole
+    number also the next one. The best of a range at the very limit of what is possible says nothing about the range.
     """
     tried = sorted(number for value in axis.values if (number := _number(value)) is not None)
     here = _number(point.values[axis.name])
     if len(tried) < len(axis.values) or len(tried) < 2 or here not in (tried[0], tried[-1]):
         return False
     neighbour = tried[1] if here == tried[0] else tried[-2]
-    further = here * here / neighbour if axis.log else 2 * here - neighbour
-    further = round(further) if isinstance(point.values[axis.name], int) else further
+    return any(
+        _is_valid(recipe, {**fixed, **point.values, axis.name: further})
+        for further in _further(here, neighbour, axis.log, whole=isinstance(point.values[axis.name], int))
+    )
+
+
+def _further(here: float, neighbour: float, log: bool, *, whole: bool) -> list[float]:
+    """Values past the end of a grid, from one step further down to a thousandth of it."""
+    parts = [0.5**halvings for halvings in range(HALVINGS + 1)]
+    if log and neighbour > 0 and here > 0:
+        found = [here * (here / neighbour) ** part for part in parts]
+    else:
+        found = [here + (here - neighbour) * part for part in parts]
+    if not whole:
+        return [value for value in found if value != here]
+    numbers = [round(value) for value in found] + [round(here) + (1 if here > neighbour else -1)]
+    return [number for number in dict.fromkeys(numbers) if number != here]
+
+
+def _is_valid(recipe: LoadedRecipe, values: Mapping[str, Any]) -> bool:
     try:
-        resolve(recipe, {**fixed, **point.values, axis.name: further}, where="")
+        resolve(recipe, values, where="")
     except InvalidOptions:
         return False
     return True

@@ -21,6 +21,7 @@ import orjson
 
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC
+from fairtrial.core.directions import settle
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import RunPaths
@@ -298,7 +299,13 @@ class Recorder:
             return False
         if incumbent is None:
             return True
-        return bool(value > incumbent if self.metadata["best_metric_mode"] == "max" else value < incumbent)
+        return bool(value > incumbent if self._best_mode == "max" else value < incumbent)
+
+    @property
+    def _best_mode(self) -> str:
+        """As recorded; a run that recorded none is judged by the name of its best metric."""
+        mode, name = self.metadata["best_metric_mode"], self.metadata["best_metric_name"]
+        return "max" if name is None else settle(name, recorded=[mode] if mode else []).known()
 
     def _keep_best(self, step: int, value: float, state: Mapping[str, Any]) -> None:
         """Announce the new best, put the file in place, then confirm: a kill between leaves one of the two."""
@@ -322,7 +329,7 @@ class Recorder:
     @property
     def _top(self) -> TopCheckpoints:
         most = int(self.metadata["options"].get("keep_best") or 1)
-        return TopCheckpoints(self.paths, most, self.metadata["best_metric_mode"] or "max", self.event)
+        return TopCheckpoints(self.paths, most, self._best_mode, self.event)
 
     def _decide(self) -> None:
         """This attempt starts over, unless someone else who writes this run has already decided."""

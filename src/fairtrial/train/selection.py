@@ -2,29 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+from fairtrial.core.directions import Direction, settle
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
-from fairtrial.core.specs import Metric
+from fairtrial.core.specs import Metric, split_and_quantity
 from fairtrial.core.training import Trainable
 
 
-def judgement(recipe: LoadedRecipe, options: Options) -> dict[str, Any]:
-    """What the run is judged by, and what selects its best checkpoint."""
+def judgement(recipe: LoadedRecipe, options: Options, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What the run is judged by, and what selects its best checkpoint.
+
+    `before` is the metadata of an earlier attempt, whose direction is kept where none is stated now.
+    """
     metric = recipe.metric
-    selecting = getattr(options, "best_metric", None) or (metric.on("eval") if metric else None)
-    if bounded(recipe, options):
-        selecting = bound_name(str(selecting))
-    mode = getattr(options, "best_mode", None) or (metric.direction if metric else "max")
+    best = selection(recipe, options, before)
     return {
         "metric": metric.on("report") if metric else None,
         "direction": metric.direction if metric else None,
-        "best_metric_name": selecting,
-        "best_metric_mode": mode if selecting else None,
+        "best_metric_name": best.metric if best else None,
+        "best_metric_mode": best.known(GIVE_MODE) if best else None,
     }
+
+
+GIVE_MODE = "Give --best-mode max or --best-mode min."
+
+
+def selection(recipe: LoadedRecipe, options: Options, before: Mapping[str, Any] | None = None) -> Direction | None:
+    """The metric that selects the best checkpoint, and which way is good for it; None where nothing selects."""
+    own = recipe.metric
+    chosen = getattr(options, "best_metric", None) or (own.on("eval") if own else None)
+    if chosen is None:
+        return None
+    name = bound_name(chosen) if bounded(recipe, options) else chosen
+    recorded = before["best_metric_mode"] if before and before["best_metric_name"] == name else None
+    same = own is not None and split_and_quantity(chosen)[1] == own.quantity
+    return settle(
+        name, stated=getattr(options, "best_mode", None), recorded=[recorded] if recorded else [],
+        recipe=own.direction if own and same else None,
+    )  # fmt: skip
 
 
 def bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:

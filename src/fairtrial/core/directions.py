@@ -1,0 +1,278 @@
+"""Which way is good? One rule for runs, best checkpoints, launches, sweeps, analyses and tables from elsewhere.
+
+    stated    a flag, an argument, or `direction:` in a study file
+    recorded  what the study or its runs wrote down when they were made
+    recipe    the recipe's own metric; the same quantity on another split counts
+    name      the words in the metric's name, by the table below
+    refused   otherwise, with the flag to give
+
+How a name is read:
+
+ 1. The part after the last slash speaks first: `losses/reward` is a reward. The parts before it are read only where it
+    says nothing.
+ 2. A name is split into words at everything that is not a letter or a digit, at camelCase, and at digits where the
+    word is unknown with them.
+ 3. `X per Y` is judged by X; where X says nothing and Y is a time, a cost or a memory, more of it is better. A count
+    directly followed by a unit of time is a speed: `steps/s`.
+ 4. `X to Y` is judged by X alone, and a count is then to be small: `steps_to_score`. With `at`, `by`, `for`, `in`,
+    `of`, `on`, `under`, `until`, `when` and `with`, what stands before them speaks first.
+ 5. Of several words the last one decides: `reward_loss` is a loss. Weak words (`score`) count only where no other word
+    does: `fid_score` is to be small.
+ 6. `reduction`, `drop`, `free` … turn what stands before them around, `negative`, `neg` … what stands behind them:
+    `loss_reduction`, `neg_mean_squared_error`.
+ 7. A measure of spread (`reward_std`) says nothing, because either way may be good.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from fairtrial.core.cautions import DIRECTION_AGAINST_NAME, DIRECTIONS_DIFFER
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import FilledCaution
+
+Better = Literal["max", "min"]
+
+HIGHER: Mapping[str, str] = {
+    "rewards": "reward rewards return returns profit revenue sharpe",
+    "classification": "accuracy acc top1 top5 precision recall sensitivity specificity f1 fscore auc auroc auprc aupr "
+    "ap roc map tpr tnr mcc kappa elbo likelihood",
+    "text and images": "bleu rouge meteor chrf comet cider bertscore iou miou dice jaccard psnr ssim snr sdr",
+    "retrieval": "ndcg mrr hits",
+    "regression": "r2 pearson spearman kendall",
+    "success": "win wins winrate success successes solved pass passed elo progress",
+    "speed": "throughput speed speedup fps qps tps sps mfu utilization",
+    "change for the better": "improvement improvements gain gains",
+}
+"""Words for quantities of which more is better, by kind."""
+
+LOWER: Mapping[str, str] = {
+    "losses": "loss losses error errors err perplexity ppl nll nelbo bpc bpb bpd ce bce xent crossentropy logloss "
+    "hinge",
+    "regression": "mse mae rmse mape smape msle rmsle nmse nrmse residual residuals",
+    "text and speech": "wer cer ter eer",
+    "distances": "kl kld jsd divergence distance dist wasserstein emd chamfer hausdorff fid kid lpips brier ece gap "
+    "regret discrepancy",
+    "failures": "failure failures failed fail false fpr fnr collision collisions violation violations crash crashes "
+    "timeout timeouts mistakes misses toxicity drawdown",
+    "time": "time times duration elapsed latency delay wait lag staleness wall walltime runtime overhead seconds "
+    "second sec secs minute minutes hour hours ms s us ns",
+    "memory": "memory ram vram",
+    "cost": "cost costs price usd dollar dollars energy joules emissions",
+}
+"""Words for quantities of which less is better, by kind."""
+
+WEAK = "score scores points performance quality rating similarity"
+"""Higher is better, unless another word of the name has a direction: `brier_score` is to be small."""
+PHRASES: Mapping[str, Better] = {
+    "explained variance": "max", "exact match": "max", "win loss": "max", "true positive": "max",
+    "true negative": "max",
+    "false positive": "min", "false negative": "min", "cross entropy": "min", "bits per byte": "min",
+    "bits per character": "min", "bits per char": "min", "bits per dim": "min", "bits per token": "min",
+}  # fmt: skip
+"""Words that mean something together."""
+SPREAD = "std stddev stdev sd var variance stderr sem iqr"
+"""Measures of spread, of which nobody can say by the name whether less is better."""
+TURNS_WHAT_IS_BEFORE = "reduction reductions decrease drop decline free saved savings avoided"
+TURNS_WHAT_FOLLOWS = "negative neg negated minus inverse inv"
+COUNTS = "steps tokens samples frames episodes examples images iterations it iters updates batches games items requests"
+COUNTS_TO = f"{COUNTS} epochs trials evaluations evals"
+"""What may be counted on the way to something."""
+
+_UNITS = frozenset(["seconds", "second", "sec", "secs", "minute", "minutes", "hour", "hours", "ms", "s", "us", "ns"])
+_COMPOUNDS = ("accuracy", "reward", "loss", "error", "perplexity", "regret", "latency", "score")
+"""Endings that tell the direction of words written as one: `valloss`."""
+_BEFORE_CONTEXT = frozenset(["at", "by", "for", "in", "of", "on", "under", "until", "when", "with"])
+_CHUNK = re.compile(r"[^\W_]+")
+_PIECE = re.compile(r"[A-Z]+(?=[A-Z][a-z])\d*|[A-Z]?[a-z]+\d*|[A-Z]+\d*|\d+|[^\W_]")
+_LONGEST_NAME = 1000
+"""Names beyond this are not read: no person wrote them."""
+
+
+def _table() -> dict[str, Better]:
+    words: dict[str, Better] = {}
+    tables: tuple[tuple[Mapping[str, str], Better], ...] = ((HIGHER, "max"), (LOWER, "min"))
+    for table, better in tables:
+        words |= dict.fromkeys(" ".join(table.values()).split(), better)
+    return words
+
+
+WORDS = _table()
+_WEAK, _SPREAD, _COUNTS, _COUNTS_TO = (frozenset(text.split()) for text in (WEAK, SPREAD, COUNTS, COUNTS_TO))
+_TURNS_BEFORE, _TURNS_AFTER = frozenset(TURNS_WHAT_IS_BEFORE.split()), frozenset(TURNS_WHAT_FOLLOWS.split())
+_PHRASES: dict[tuple[str, ...], Better] = {tuple(phrase.split()): better for phrase, better in PHRASES.items()}
+_KNOWN = frozenset(WORDS) | _WEAK | _SPREAD
+
+
+def direction_by_name(metric: str) -> Better | None:
+    """Which way is good, as far as the metric's name says; None where it says nothing."""
+    if len(metric) > _LONGEST_NAME:
+        return None
+    parts = metric.split("/")
+    for first in range(len(parts) - 1, -1, -1):
+        words = words_of("/".join(parts[first:]))
+        bare_unit = first > 0 and len(words) == 1 and words[0] in _UNITS  # `tokens/s` is read as a whole
+        found = None if bare_unit else _read(words)
+        if found is not None:
+            return found
+    return None
+
+
+def words_of(metric: str) -> list[str]:
+    """The words of a name in lower case: `evalTop1Acc` has `eval`, `top1` and `acc`."""
+    found: list[str] = []
+    for chunk in _CHUNK.findall(metric):
+        whole = _as_known(chunk)
+        found += [whole] if whole else [_as_known(piece) or piece.lower() for piece in _PIECE.findall(chunk)]
+    return found
+
+
+def _as_known(text: str) -> str | None:
+    """The word of the table that this is, with or without the digits at its end; `mAP50` is `map`."""
+    lower = text.lower()
+    return next((word for word in (lower, lower.rstrip("0123456789")) if word in _KNOWN), None)
+
+
+def _read(words: Sequence[str]) -> Better | None:
+    if "per" in words and not any(phrase[1] == "per" and _holds(words, phrase) for phrase in _PHRASES):
+        cut = words.index("per")
+        top, below = _read(words[:cut]), words[cut + 1 :]
+        # An amount per second or per dollar; without an amount, nothing is known.
+        return top or ("max" if words[:cut] and _read(["_", *below]) == "min" else None)
+    if "to" in words[1:]:
+        head = words[: words.index("to", 1)]
+        return "min" if head[-1] in _COUNTS_TO else _read(head)
+    for place, word in enumerate(words):
+        if word in _BEFORE_CONTEXT and place > 0:
+            return _read(words[:place]) or _read(words[place + 1 :])
+    return _decide(words)
+
+
+def _holds(words: Sequence[str], phrase: tuple[str, ...]) -> bool:
+    return any(tuple(words[at : at + len(phrase)]) == phrase for at in range(len(words)))
+
+
+def _decide(words: Sequence[str]) -> Better | None:
+    """The last word with a direction, turned around where another word turns it; weak words where there is no other."""
+    if len(words) > 1 and words[-1] in _UNITS and words[-2] in _COUNTS:
+        return "max"
+    found: Better | None = None
+    weak = False
+    turned = False
+    at = 0
+    while at < len(words):
+        phrase = next((each for each in _PHRASES if tuple(words[at : at + len(each)]) == each), None)
+        word = words[at]
+        here = _PHRASES[phrase] if phrase else _direction_of(word, first=at == 0)
+        if word in _SPREAD and not phrase:
+            return None
+        if word in _TURNS_AFTER and not phrase and at + 1 < len(words):
+            turned = not turned
+        elif word in _TURNS_BEFORE:
+            found = _turned(found)
+        elif word in _WEAK:
+            weak = True
+        elif here:
+            found = here
+        at += len(phrase) if phrase else 1
+    if found is None and weak:
+        found = "max"
+    return _turned(found) if turned else found
+
+
+def _direction_of(word: str, *, first: bool) -> Better | None:
+    if first and word in ("s", "us"):  # units only behind what they measure
+        return None
+    if word in WORDS:
+        return WORDS[word]
+    ending = next((each for each in _COMPOUNDS if word.endswith(each) and word not in _KNOWN), None)
+    return None if ending is None else WORDS.get(ending, "max")
+
+
+def _turned(better: Better | None) -> Better | None:
+    return None if better is None else "min" if better == "max" else "max"
+
+
+GIVE_FLAG = "Give --direction max or --direction min."
+GIVE_ARGUMENT = "Give direction='max' or direction='min'."
+
+
+@dataclass(frozen=True)
+class Direction:
+    """Which way is good for a metric, and who said so. `better` is None where nothing says it."""
+
+    metric: str
+    better: Better | None
+    source: str | None
+    """`stated`, `recorded`, `recipe` or `name`."""
+    problem: str | None = None
+    """Why it is not known."""
+    others: Sequence[str] = ()
+    """Directions that were recorded and do not count."""
+
+    def known(self, hint: str = GIVE_FLAG) -> Better:
+        """`max` or `min`, or an error that names the flag to give."""
+        if self.better is None:
+            raise UserError(self.problem or f"nothing says whether a high or a low {self.metric} is better", hint=hint)
+        return self.better
+
+    @property
+    def text(self) -> str:
+        return better_words(self.better)
+
+    def cautions(self, flag: str = "--direction") -> list[FilledCaution]:
+        """What a reader must know: the metric's name, or some of the runs, say the opposite."""
+        if self.better is None:
+            return []
+        told: list[FilledCaution] = []
+        by_name, good = direction_by_name(self.metric), "higher" if self.better == "max" else "lower"
+        if self.source != "name" and by_name not in (None, self.better):
+            told.append(
+                DIRECTION_AGAINST_NAME.fill(
+                    metric=self.metric, better=good, who=_WHO[self.source or ""], flag=flag, other=_turned(self.better)
+                )
+            )  # fmt: skip
+        if set(self.others) - {self.better}:
+            told.append(DIRECTIONS_DIFFER.fill(metric=self.metric, better=self.text))
+        return told
+
+
+_WHO = {"stated": "was stated", "recorded": "was recorded", "recipe": "is the recipe's own"}
+
+
+def better_words(better: str | None) -> str:
+    return {"max": "higher is better", "min": "lower is better"}.get(better or "", "direction unknown")
+
+
+def settle(
+    metric: str, *, stated: str | None = None, recorded: Iterable[str] = (), recipe: str | None = None,
+    hinted: str | None = None,
+) -> Direction:  # fmt: skip
+    """The rule. `recorded` and `recipe` are directions of the same quantity; `hinted` decides where all else is silent.
+
+    Runs that recorded both directions decide nothing: only a person can say which of them is right.
+    """
+    seen = list(dict.fromkeys(recorded))
+    if stated is not None:
+        return Direction(metric, checked(stated), "stated", others=seen)
+    if len(seen) > 1:
+        return Direction(metric, None, None, f"some runs recorded that a high {metric} is better, others a low one")
+    if seen:
+        return Direction(metric, checked(seen[0]), "recorded")
+    if recipe is not None:
+        return Direction(metric, checked(recipe), "recipe")
+    by_name = direction_by_name(metric)
+    if by_name is not None:
+        return Direction(metric, by_name, "name")
+    return Direction(metric, None, None) if hinted is None else Direction(metric, checked(hinted), "recorded")
+
+
+def checked(given: Any, name: str = "direction") -> Better:
+    if given == "max":
+        return "max"
+    if given == "min":
+        return "min"
+    raise UserError(f"{name} must be 'max' or 'min', not {given!r}")
