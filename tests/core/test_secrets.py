@@ -53,6 +53,7 @@ CREDENTIALS = {
     "curl -H bearer abcdef0123456789abcd": "authorization-header",
     'password = "hunter2"': "named-secret",
     "password: hunter2": "named-secret",
+    'password = "hunter2key"': "named-secret",
     '"api_key": "correct-horse"': "named-secret",
     "WANDB_API_KEY=0123456789abcdef0123456789abcdef01234567": "named-secret",
     "aws_secret_access_key = wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY1": "named-secret",
@@ -85,6 +86,7 @@ HARMLESS = [
     "local-run hf_transfer npm_config AKIAshort sk-learn sk-image-0.22.0",
     "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
     "-----BEGIN PUBLIC KEY-----\nMCow\n-----END PUBLIC KEY-----",
+    "token=entity_mask2_token access_key = 'aws_access_key_id'",
     "secret_santa=1 secretary=abc12345 credentialed: abc12345",
 ]
 

@@ -114,6 +114,24 @@ def test_a_run_is_resumed_only_with_its_secret(cli: Cli, tmp_path: Path, program
     assert seen(tmp_path)[1] == TOKEN + "2"
 
 
+def test_a_run_that_an_older_version_began_with_its_secret_goes_on(
+    cli: Cli, tmp_path: Path, program: str, store: Store
+) -> None:
+    """That version recorded the value, so that its fingerprint rests on it."""
+    from fairtrial.core.specs import RunSpec
+
+    assert launch(cli, program, "--hub-token", TOKEN).code == 0
+    paths = store.paths.run("s", "default.seed1072")
+    old = orjson.loads(paths.metadata.read_bytes().replace(b"{env:FAIRTRIAL_SECRET_HUB_TOKEN}", TOKEN.encode()))
+    spec = RunSpec("command", old["options"], old["identity"], 1072)
+    paths.metadata.write_bytes(orjson.dumps({**old, "status": "interrupted", "fingerprint": spec.fingerprint}))
+    (tmp_path / "seen.json").unlink()
+    again = launch(cli, program, "--hub-token", TOKEN)
+    assert again.code == 0, again.err
+    assert seen(tmp_path)[1] == TOKEN
+    assert orjson.loads(paths.metadata.read_bytes())["fingerprint"] == spec.fingerprint
+
+
 def test_a_value_from_the_environment_is_filled_in_the_job_and_never_recorded(
     cli: Cli, tmp_path: Path, program: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -40,6 +40,7 @@ from fairtrial.report.documents import as_json
 from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
 from fairtrial.research.citation import cff
 from fairtrial.research.crate import CratedRun, crate_document
+from fairtrial.research.credentials import refuse_credentials
 from fairtrial.research.journal import COMMAND, added_files, read_journal
 from fairtrial.research.keys import load_signer
 from fairtrial.research.manifest import Excluded, Manifest
@@ -71,6 +72,8 @@ class BundleTerms:
     charts: bool = True
     store: Place = None
     force: bool = False
+    allow: Sequence[str] = ()
+    """Files of the bundle, or `kind:KIND`, that may hold what looks like a credential."""
     tell: Callable[[str], None] = lambda _: None
     watch: Watch = quiet
 
@@ -150,6 +153,7 @@ def bundle(
         stale = _fill(stage, project, store, runs, terms)
         found = _summary(stage, runs, _describe(stage, project, runs), stale)
         _refuse_unpackable(stage)
+        refuse_credentials(stage.sources, terms.allow, terms.tell)
         _tell(found, terms)
         if dry_run:
             return found

@@ -18,7 +18,7 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
-from fairtrial.core.secrets import PREFIX, redacted_names, references, require_variables
+from fairtrial.core.secrets import PREFIX, redacted_names, references, require_variables, reveal
 from fairtrial.core.specs import Need, RunSpec
 from fairtrial.core.words import counted
 from fairtrial.job import Request, revealed
@@ -120,6 +120,7 @@ class _Preparation:
             needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
             existing = self.store.look_at(spec.study, spec.run_id)
             judgement(recipe, options, existing.metadata if existing else None)  # refused now, not by every single job
+            spec = _as_recorded(spec, existing)
             request = self._request(spec, recipe, needs)
             key = recipe.stack_key(options)
             self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
@@ -129,6 +130,14 @@ class _Preparation:
         source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
         where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
         return Request(spec, self.store.address, {**self.environment, **source}, where)
+
+
+def _as_recorded(spec: RunSpec, existing: Run | None) -> RunSpec:
+    """A run that was begun when secrets were still recorded goes on as it is: its options differ in nothing else."""
+    if existing is None or existing.metadata["fingerprint"] == spec.fingerprint or not redacted_names(spec.options):
+        return spec
+    known, own = existing.metadata["options"], reveal(spec.options)
+    return replace(spec, options=known, identity=existing.metadata["identity"]) if known == own else spec
 
 
 def _need_spec(need: Need) -> RunSpec:

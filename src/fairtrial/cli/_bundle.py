@@ -27,6 +27,12 @@ _BUNDLE_OPTIONS = (
     click.option("--study", "studies", multiple=True, metavar="NAME", help="Only this study; repeat it for more."),
     click.option("--checkpoints", is_flag=True, help="Include best.pt of every run."),
     click.option("--charts/--no-charts", default=True, help="Draw the charts of every analysis.  [default: charts]"),
+    click.option(
+        "--allow",
+        multiple=True,
+        metavar="FILE|kind:KIND",
+        help="Pack it although it looks like a credential: a file of the bundle, or a kind; repeat it for more.",
+    ),
 )
 
 
@@ -47,7 +53,7 @@ def with_content(function: Any) -> Any:
 @with_own_output
 def bundle_command(
     out: Output, artifact: str | None, zipped: bool, output: str | None, studies: Sequence[str], checkpoints: bool,
-    charts: bool, force: bool, dry_run: bool,
+    charts: bool, allow: Sequence[str], force: bool, dry_run: bool,
 ) -> None:  # fmt: skip
     """Bundle runs, plans, environment, registrations, report and charts, so that others can check every number.
 
@@ -58,8 +64,8 @@ def bundle_command(
 
     with _progress(out, "packing") as watch:
         terms = BundleTerms(
-            studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, force=force, tell=out.say,
-            watch=watch,
+            studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, force=force, allow=allow,
+            tell=out.say, watch=watch,
         )  # fmt: skip
         found = bundle(artifact, zipped=zipped, output=output, dry_run=dry_run, terms=terms)
     rows = [{"path": found.path, "files": found.files, "bytes": found.bytes, "packed_bytes": found.packed_bytes}]
@@ -104,13 +110,15 @@ def _show_checks(console: Console, found: CheckedBundle) -> None:
 @with_own_output
 def export_command(
     out: Output, artifact: str | None, kind: str, output: str | None, studies: Sequence[str], checkpoints: bool,
-    charts: bool,
+    charts: bool, allow: Sequence[str],
 ) -> None:  # fmt: skip
     """Write the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
     from fairtrial.api.bundle import BundleTerms
     from fairtrial.api.export import export
 
-    terms = BundleTerms(studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, tell=out.say)
+    terms = BundleTerms(
+        studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, allow=allow, tell=out.say
+    )
     path = export(artifact, to=kind, output=output, terms=terms)
     document = {"path": str(path)}
     out.give(document, [document], lambda console: console.print(f"Wrote {path}", markup=False))

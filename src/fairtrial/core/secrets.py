@@ -44,13 +44,18 @@ _EDGE = r"(?<![A-Za-z0-9])"
 _QUOTE = r"\\?[\"']"
 _SIGN = r"[A-Za-z0-9/+_=-]"
 _END = r"(?![A-Za-z0-9(.\[])"
-_ANY = r"(?![A-Z_]+(?:[\s\"'\\,;)]|$))(?!(?i:none|null|true|false)\b)[^\s\"'\\{}<>$*/~.()\[\],;-][^\s\"'\\{}<>$*]{3,}"
+_NO_NAME = r"(?!(?i:(?:[a-z0-9]+[_.-])+(?:token|key|key_?id|secret|password))(?![A-Za-z0-9_.-]))"
+"""`token=entity2_token` names another thing that has a token."""
+_ANY = (
+    _NO_NAME
+    + r"(?![A-Z_]+(?:[\s\"'\\,;)]|$))(?!(?i:none|null|true|false)\b)[^\s\"'\\{}<>$*/~.()\[\],;-][^\s\"'\\{}<>$*]{3,}"
+)
 """A value whose name says that it is secret; paths, placeholders and words such as PASSWORD are none."""
 
 
 def _mixed(least: int) -> str:
     """Letters and digits together, at least so many; not a path."""
-    return rf"(?![/~.])(?={_SIGN}*[0-9])(?={_SIGN}*[A-Za-z]){_SIGN}{{{least},}}"
+    return rf"{_NO_NAME}(?![/~.])(?={_SIGN}*[0-9])(?={_SIGN}*[A-Za-z]){_SIGN}{{{least},}}"
 
 
 @dataclass(frozen=True)
