@@ -12,7 +12,17 @@ import pytest
 
 from tests.power_loss.recording import Recording, Sync
 from tests.power_loss.states import crash_states
-from tests.power_loss.workloads import WORKLOADS, campaign, recorded
+from tests.power_loss.workloads import (
+    WORKLOADS,
+    begun,
+    campaign,
+    finish_run,
+    outcome_of,
+    recorded,
+    run_paths,
+    train,
+    undisturbed,
+)
 
 STRIDES = {
     "run": 9, "take-over": 40, "return to an earlier best": 1000, "run without hard links": 1000,
@@ -38,6 +48,23 @@ def test_columns_and_series_are_whole_after_a_power_cut() -> None:
                 if state.how == "everything":
                     whole.setdefault(name, set()).add(content)
     assert len(contents) >= 3 and contents == whole
+
+
+def test_a_hole_in_lines_that_were_not_synced_is_taken_out_and_kept(tmp_path: Path) -> None:
+    """A block of lines after the last checkpoint did not reach the disk, and a later one did."""
+    recorder = begun(run_paths(tmp_path))
+    train(recorder, lambda *_: None, until=4)
+    synced = recorder.paths.metrics.stat().st_size
+    for step in range(5, 200):
+        recorder.log(step, loss=1.0, other=2.0)
+    recorder.close()
+    whole = recorder.paths.metrics.read_bytes()
+    hole = whole[:synced] + bytes(1024) + whole[synced + 1024 :]
+    recorder.paths.metrics.write_bytes(hole)
+    finish_run(tmp_path)
+    assert outcome_of(tmp_path) == undisturbed()
+    [aside] = recorder.paths.root.glob("metrics.jsonl.lost-*")
+    assert aside.read_bytes() == hole[synced:]
 
 
 def test_the_recording_is_complete(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import Entry
-from fairtrial.record.series import read_series
+from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
@@ -223,6 +223,8 @@ def check_run(root: Path, told: Told) -> None:
     if run is not None and run.status is Status.COMPLETED:
         assert outcome_of(root) == undisturbed(), "the run says it is completed, with other results"
     assert not last_of(told, "ended") or (run is not None and run.status is Status.COMPLETED), "the end is lost"
+    if last_of(told, "ended"):
+        assert read_lines(paths.events).rows[-1]["event"] == "run_ended", "the last event is lost"
     assert run is not None or last_of(told, "begun") is None, "the run is lost"
     if run is not None and (found := run.metadata["best_checkpoint_step"]) is not None:
         kept = read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
