@@ -16,6 +16,7 @@ from benchmarks import (
     cluster_skypilot,
     cluster_slurm,
     comparing,
+    defects,
     kill_lines,
     lab,
     language,
@@ -23,6 +24,7 @@ from benchmarks import (
     listing,
     logging_calls,
     memory,
+    mutations,
     playing,
     power_loss,
     reinforcement,
@@ -73,4 +75,6 @@ BENCHMARKS = {
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
     "power_loss": Benchmark(power_loss.TITLE, power_loss.measure, step=10, slow=True),
+    "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
+    "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
 }

@@ -13,7 +13,7 @@ from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CellConflict, StoreError
 from fairtrial.core.specs import RunSpec
 from fairtrial.record.atomic import replace_bytes, store_errors
-from fairtrial.record.index import Row
+from fairtrial.record.index import Row, all_rows
 from fairtrial.record.store import Store
 
 
@@ -48,6 +48,20 @@ def _write(path: Path, plan: Mapping[str, Any]) -> None:
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:
+    """What a study was meant to be, with the seeds of all runs that are there.
+
+    Two stores that were merged by copying have one `study.json`, that of the one side: the run directories are the
+    truth, so a seed that any of its variants has counts as planned for all of them.
+    """
+    plan = _read_plan(store, study)
+    if plan is None:
+        return None
+    variants = plan.get("variants", {})
+    made = sorted(row["seed"] for row in all_rows(store, study) if row["attempt"] == 1 and row["variant"] in variants)
+    return {**plan, "seeds": list(dict.fromkeys([*plan.get("seeds", []), *made]))}
+
+
+def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
     path = store.paths.study_plan(study)
     try:
         plan = orjson.loads(path.read_bytes())
