@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -16,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import ProjectPaths, RunPaths, SharedPaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.record.bulk import read_study
-from fairtrial.record.cache import StoreCache, damaged_entries
+from fairtrial.record.cache import StoreCache
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.index import list_rows
@@ -31,10 +33,11 @@ from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import Entry
-from fairtrial.record.series import read_series
+from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.upload import Manifest
 from tests.power_loss.recording import Recording
 from tests.power_loss.states import State, crash_states
 
@@ -223,6 +226,8 @@ def check_run(root: Path, told: Told) -> None:
     if run is not None and run.status is Status.COMPLETED:
         assert outcome_of(root) == undisturbed(), "the run says it is completed, with other results"
     assert not last_of(told, "ended") or (run is not None and run.status is Status.COMPLETED), "the end is lost"
+    if last_of(told, "ended"):
+        assert read_lines(paths.events).rows[-1]["event"] == "run_ended", "the last event is lost"
     assert run is not None or last_of(told, "begun") is None, "the run is lost"
     if run is not None and (found := run.metadata["best_checkpoint_step"]) is not None:
         kept = read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
@@ -248,6 +253,26 @@ def take_over(root: Path, tell: Tell) -> None:
     frozen._claim.let_go()  # type: ignore[union-attr]
 
 
+def archive_and_repeat(root: Path, tell: Tell) -> None:
+    """A run is archived, and another one takes its name."""
+    store = Store(root / "store")
+    store.archive(run_paths(root))
+    tell("archived", True)
+    finish_run(root, tell)
+
+
+def check_archive(root: Path, told: Told) -> None:
+    archived = list((root / "store" / "s" / ".archive").glob("v.seed1.*"))
+    here = load_run(run_paths(root))
+    found = [load_run(RunPaths(path)) for path in archived]
+    whole = [run for run in found if run is not None and run.status is Status.COMPLETED]
+    if last_of(told, "archived"):
+        assert whole, "the archived run is lost"
+    else:
+        assert whole or (here is not None and here.status is Status.COMPLETED), "the run is in neither place"
+    check_run(root, [what for what in told if what[0] != "archived"])
+
+
 # The cache.
 
 KEY = {"name": "numbers"}
@@ -266,6 +291,8 @@ def fill_cache(root: Path, tell: Tell) -> None:
 
 
 def check_cache(root: Path, told: Told) -> None:
+    from fairtrial.record.cache import damaged_entries
+
     makings: list[int] = []
 
     def counted(folder: Path) -> dict[str, Any]:
@@ -459,6 +486,9 @@ class Server:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = objects
 
+    def read(self, name: str) -> bytes:
+        return self.objects[name]
+
     def list(self) -> dict[str, Entry]:
         return {name: Entry(len(data), f"tag-{hash(data)}", None) for name, data in self.objects.items()}
 
@@ -483,25 +513,66 @@ def shared_run(until: int) -> dict[str, bytes]:
         }  # fmt: skip
 
 
-def _bring(root: Path, until: int) -> None:
-    server, paths, names = Server(shared_run(until)), run_paths(root), SharedPaths("s", "v.seed1")
+TOKEN = 3
+NAMES = SharedPaths("s", "v.seed1")
+
+
+@functools.cache
+def live_run(lines: int) -> dict[str, bytes]:
+    """The objects of the same run while it is being made: so many of its lines have arrived."""
+    plain = {name.removeprefix("s/v.seed1/"): content for name, content in shared_run(STEPS).items()}
+    grown = {name: b"".join(plain.pop(name).splitlines(keepends=True)[:lines]) for name in GROWING}
+    metadata = plain.pop("metadata.json").replace(b'"completed"', b'"running"')
+    files = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "token": TOKEN}
+        for name, content in plain.items() if name != "metrics.parquet"
+    }  # fmt: skip
+    manifest = Manifest(TOKEN, metadata.decode(), {name: len(content) for name, content in grown.items()}, files)
+    blobs = {NAMES.blob(TOKEN, facts["sha256"]): plain[name] for name, facts in files.items()}  # type: ignore[arg-type]
+    segments = {NAMES.segment(TOKEN, name, 0): content for name, content in grown.items()}
+    return {NAMES.manifest(TOKEN): manifest.to_bytes(), **blobs, **segments}
+
+
+GROWING = ("metrics.jsonl", "events.jsonl")
+
+
+def _bring(root: Path, objects: dict[str, bytes]) -> None:
+    server, paths = Server(objects), run_paths(root)
     before = read_tracking(paths)
-    stand = Stand(names, paths, server.list(), None, "plain", before or Tracking(), before)
+    source = str(TOKEN) if NAMES.manifest(TOKEN) in objects else "plain"
+    stand = Stand(NAMES, paths, server.list(), None, source, before or Tracking(), before)
     assert not bring(server, [stand], everything).moved  # type: ignore[arg-type]
 
 
-def bring_twice(root: Path, tell: Tell) -> None:
+def bring_plain(root: Path, tell: Tell) -> None:
     for until in (4, STEPS):
-        _bring(root, until)
+        _bring(root, shared_run(until))
         tell("brought", until)
 
 
 def check_mirror(root: Path, told: Told) -> None:
     """What is believed to be here is not brought again, so it must be here."""
-    _bring(root, STEPS)
+    _bring(root, shared_run(STEPS))
     here = run_paths(root).root
     for name, content in shared_run(STEPS).items():
         assert (here / name.removeprefix("s/v.seed1/")).read_bytes() == content, f"{name} is not what the server has"
+
+
+def bring_live(root: Path, tell: Tell) -> None:
+    for lines in (5, 9, 14):
+        _bring(root, live_run(lines))
+        tell("brought", lines)
+
+
+def check_live_mirror(root: Path, told: Told) -> None:
+    _bring(root, live_run(14))
+    paths = run_paths(root)
+    manifest = Manifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)])
+    assert paths.metadata.read_bytes() == manifest.metadata.encode(), "the metadata are not those of the server"
+    for name in GROWING:
+        assert (paths.root / name).read_bytes() == live_run(14)[NAMES.segment(TOKEN, name, 0)], f"{name} is wrong"
+    for name, facts in manifest.files.items():
+        assert file_hash(paths.root / name) == facts["sha256"], f"{name} is not what the server has"
 
 
 def make_shared_run(root: Path, tell: Tell) -> None:
@@ -531,12 +602,14 @@ WORKLOADS = {
     "take-over": Workload(take_over, check_run),
     "return to an earlier best": Workload(return_to_best, check_run),
     "run without hard links": Workload(run_with_copies, check_run),
+    "archive": Workload(archive_and_repeat, check_archive, finish_run),
     "cache": Workload(fill_cache, check_cache),
     "cache of an earlier version": Workload(upgrade_cache, check_cache, earlier_cache),
     "damaged cache": Workload(upgrade_cache, check_replaced_cache, damaged_cache),
     "index and series": Workload(list_and_add, check_lists, made_runs),
     "plans and looks": Workload(plan_and_look, check_plans),
     "registrations": Workload(register_twice, check_registrations, project_folder),
-    "mirror": Workload(bring_twice, check_mirror),
+    "mirror": Workload(bring_plain, check_mirror),
+    "mirror of a run that is being made": Workload(bring_live, check_live_mirror),
     "shared run": Workload(make_shared_run, check_shared_run),
 }

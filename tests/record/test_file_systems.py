@@ -165,9 +165,18 @@ def test_folders_that_cannot_be_synced_are_no_error(store: Store, monkeypatch: p
 
     monkeypatch.setattr(os, "fsync", only_files)
     assert make(store, "fake", **FAKE).status is Status.COMPLETED
-    monkeypatch.setattr(os, "fsync", _failing(errno.EIO))
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
-        make(store, "fake", variant="w", **FAKE)
+
+
+def test_other_errors_of_a_sync_are_errors(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairtrial.core.durable import sync_path
+
+    store.root.mkdir()
+    file = store.root / "file"
+    file.touch()
+    for path, code in ((store.root, errno.EIO), (file, errno.EINVAL)):
+        monkeypatch.setattr(os, "fsync", _failing(code))
+        with pytest.raises(OSError, match=os.strerror(code)):
+            sync_path(path)
 
 
 def test_the_store_is_asked_once_and_quickly(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

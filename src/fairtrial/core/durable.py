@@ -69,7 +69,6 @@ def set_lost_tail_aside(path: Path) -> Path | None:
             os.fsync(kept.fileno())
         sync_path(path.parent)  # what is cut off below must be there under its new name
         file.truncate(start)
-        os.fsync(file.fileno())
     return aside
 
 

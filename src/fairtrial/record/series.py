@@ -76,7 +76,6 @@ def drop_torn_line(path: Path) -> bool:
         if whole == len(content):
             return False
         file.truncate(whole)
-        os.fsync(file.fileno())
     return True
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairtrial.core.durable import make_folder
+from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import StoreError, UserError, nearest
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.places import Place, is_url, mirror_folder, store_address
@@ -276,8 +276,9 @@ def _holds_a_run(paths: RunPaths) -> bool:
 
 def _move(source: Path, target: Path) -> None:
     with store_errors(target):
-        target.parent.mkdir(exist_ok=True)
+        make_folder(target.parent)
         source.rename(target)
+        sync_path(target.parent)  # before another run takes the name of this one
 
 
 def _folders(path: Path) -> Iterator[os.DirEntry[str]]:
