@@ -196,11 +196,14 @@ def metadata_with(study: str, run: str) -> str:
     return json.dumps({"status": "running", "study": study, "run_id": run})
 
 
-@pytest.mark.parametrize("link", ["links", "links/v.seed1", "links/v.seed1/checkpoints", "links/v.seed1/log.txt"])
+@pytest.mark.parametrize(
+    "link",
+    ["links", "links/v.seed1", "links/v.seed1/checkpoints", "links/v.seed1/log.txt", "links/v.seed1/.taking-over"],
+)
 def test_a_link_in_the_mirror_is_not_followed(url: str, there: Store, cli: Cli, tmp_path: Path, link: str) -> None:
     run = live_run("links/v.seed1", more={f"links/v.seed1/.live/00000001/files/{SHA256}": CONTENT})
     plan = {"links/study.json": b'{"study": "links", "seeds": [], "variants": {}}'}
-    target = tmp_path / "outside" / ("canary" if link.endswith(".txt") else "target0")
+    target = tmp_path / "outside" / {"log.txt": "canary", ".taking-over": "new"}.get(Path(link).name, "target0")
     attack(url, there.root, [Hostile(run.name, "", "", {**run.objects, **plan}, {link: target})])
     before = surroundings(tmp_path)
     answer = cli("runs", "sync", "--store", url, "--checkpoints")

@@ -10,7 +10,7 @@ import pytest
 
 from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of
 from fairtrial.core.untrusted import UntrustedDocument, collisions, why_names_unsafe, why_unsafe
-from fairtrial.record import mirror
+from fairtrial.record import leases, mirror
 from fairtrial.record.kept import KEPT, kept_checkpoints
 from fairtrial.record.leases import parse_link, top_token
 from fairtrial.record.pulse import read_pulse
@@ -183,3 +183,9 @@ def test_names_that_cannot_share_a_folder() -> None:
     assert why_unsafe("LAUNCH.log", reserved={"launch.log"}) == "is reserved"
     assert collisions(["a/", "a/b", "a/B/", "c/d", "c/"]) == ["a/B/"]
     assert collisions(["a/", "A/"]) == ["A/"] and collisions(["a", "a/"]) == ["a/"]
+
+
+def test_a_lease_is_never_longer_than_others_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(leases.LEASE_VARIABLE, "1e12")
+    claim = {**CLAIM, "lease_s": leases.lease_seconds()}
+    assert parse_link(json.dumps(claim).encode(), 2).lease_s == leases.LONGEST_LEASE_S
