@@ -30,6 +30,8 @@ from fairtrial.record.tracking import Tracking
 LEASE_VARIABLE = "FAIRTRIAL_LEASE"
 LEASE_S = 120.0
 """A claim without a sign of life for so long may be taken over."""
+LONGEST_LEASE_S = 30 * 86400.0
+"""A claim that names a longer time is refused: nobody could ever take it over."""
 BEATS = 8
 """Signs of life within that time."""
 SOON_S, LONGEST_WAIT_S = 0.2, 2.0
@@ -38,7 +40,7 @@ Objects = Mapping[str, Entry]
 
 
 def lease_seconds() -> float:
-    return float(os.environ.get(LEASE_VARIABLE) or LEASE_S)
+    return min(float(os.environ.get(LEASE_VARIABLE) or LEASE_S), LONGEST_LEASE_S)
 
 
 @dataclass(frozen=True)

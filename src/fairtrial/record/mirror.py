@@ -233,13 +233,11 @@ def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusal
             with refusals.of(stand.names.root):
                 refuse_large(stand.names, stand.objects, [name], LARGEST_DOCUMENT_BYTES)
                 live[name] = stand
-    for name, content in remote.read_many(list(live)).items():
-        stand = live[name]
-        with refusals.of(stand.names.root):
-            stand.manifest = Manifest.from_bytes(content, int(stand.source or 0))
-        if stand.manifest is None:
-            del live[name]
-    return list(live.values())
+    contents = remote.read_many(list(live))
+    for name, content in contents.items():
+        with refusals.of(live[name].names.root):
+            live[name].manifest = Manifest.from_bytes(content, int(live[name].source or 0))
+    return [stand for name, stand in live.items() if stand.manifest or name not in contents]
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from fairtrial.core.untrusted import UntrustedDocument, parse_json_fast, why_names_unsafe
+from fairtrial.record.leases import LONGEST_LEASE_S
 
 METADATA = "metadata.json"
 MOST_FILES = 100_000
@@ -20,7 +21,6 @@ LARGEST_FILE = 5 << 40
 LARGEST_RUN = 16 << 40
 LARGEST_SERIES = 16 << 30
 """A file that grows line by line: a hundred million logged points."""
-LONGEST_LEASE_S = 30 * 86400.0
 
 Token = Annotated[int, Field(ge=1, le=999_999_999)]
 Size = Annotated[int, Field(ge=0, le=LARGEST_FILE)]

@@ -221,7 +221,10 @@ def _tell_refused(remote: Remote, refused: Sequence[tuple[str, str]]) -> None:
 def _run_paths(store: Store, names: SharedPaths) -> RunPaths:
     """Where a run of the store goes in the mirror; the names of its study and of itself come from outside."""
     study = path_inside(store.root, names.study, what="study")
-    return RunPaths(path_inside(study, names.run, what="run", reserved=RESERVED_IN_STUDY))
+    paths = RunPaths(path_inside(study, names.run, what="run", reserved=RESERVED_IN_STUDY))
+    for own in (paths.lock, paths.taking_over, paths.tracking):  # opened before any other file of the run
+        path_inside(paths.root, own.name, what="run")
+    return paths
 
 
 def _shown(names: SharedPaths) -> str:

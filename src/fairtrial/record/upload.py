@@ -93,7 +93,7 @@ class Manifest:
         files = {name: facts.model_dump() for name, facts in told.files.items()}
         if later := [name for name, facts in files.items() if facts["token"] > token]:
             raise UntrustedDocument(f"{where}: {later[0]!r} belongs to a claim that came later", hint=DAMAGED)
-        return cls(told.token, told.metadata, dict(told.appended), files)
+        return cls(told.token, told.metadata, {str(name): length for name, length in told.appended.items()}, files)
 
     @classmethod
     def read(cls, remote: Remote, names: SharedPaths, objects: Mapping[str, Entry], token: int) -> Manifest:

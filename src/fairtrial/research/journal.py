@@ -108,7 +108,8 @@ def _is_whole(entry: Any) -> bool:
         return False
     if entry.get("kind") == FILE:
         return isinstance(entry.get("path"), str) and isinstance(entry.get("sha256", 0), str | None)
-    words, at = entry.get("command"), entry.get("at")
+    words: Any = entry.get("command")
+    at: Any = entry.get("at")
     told = isinstance(words, list) and all(isinstance(word, str) for word in words)
     told = told and isinstance(entry.get("folder", "."), str) and type(at) in (int, float) and 0 <= at < LAST_MOMENT
     return entry.get("kind") == COMMAND and told
