@@ -227,11 +227,16 @@ def export_runs(
                 }  # fmt: skip
 
 
-def query(sql: str, *, store: Place = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value)."""
+def query(
+    sql: str, *, store: Place = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
+
+    Damaged runs have no metrics: `damaged` is given the name of each and the reason.
+    """
     from fairtrial.record.sql import run_query
 
-    return run_query(_existing(store), sql)
+    return run_query(_existing(store), sql, damaged)
 
 
 def remove_runs(

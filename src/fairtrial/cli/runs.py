@@ -330,14 +330,20 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
 @command.command("sql")
 @click.argument("query")
 @with_output
-def sql_command(out: Output, query: str) -> None:
-    """Ask the store in SQL: tables `runs` and `metrics`.
+def sql_command(out: Output, query: str) -> int:
+    """Ask the store in SQL: tables `runs` and `metrics`. Ends with 4 if a damaged run has no metrics.
 
     Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
     """
     from fairtrial.api.runs import query as ask
 
-    columns, found = ask(query, store=out.store)
+    names: list[str] = []
+
+    def tell(name: str, reason: str) -> None:
+        names.append(name)
+        out.say(f"{name} is damaged and has no metrics here: {reason}")
+
+    columns, found = ask(query, store=out.store, damaged=tell)
     rows = [dict(zip(columns, row, strict=True)) for row in found]
 
     def show(console: Console) -> None:
@@ -349,7 +355,8 @@ def sql_command(out: Output, query: str) -> None:
             table.add_row(*(Text(shown_value(value)) for value in row))
         console.print(table)
 
-    out.give({"columns": columns, "rows": rows}, rows, show)
+    out.give({"columns": columns, "rows": rows, "damaged": names}, rows, show)
+    return EXIT_RUNS if names else EXIT_OK
 
 
 @command.command("rm")
