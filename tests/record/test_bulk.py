@@ -55,8 +55,11 @@ def test_new_changed_and_removed_runs_are_noticed(filled: Store) -> None:
     content(filled)
     make(filled, "fake", seed=5, steps=20)
     shutil.rmtree(filled.paths.run("s", "v.seed1").root)
-    lines = filled.paths.run("s", "v.seed2").metrics
-    lines.write_bytes(lines.read_bytes() + b'{"step":99,"_time":1.0,"train_loss":7.0}\n')
+    changed = filled.paths.run("s", "v.seed2")
+    metadata = json.loads(changed.metadata.read_text())
+    del metadata["series"]  # as in runs of earlier versions: in others, such a change is damage
+    changed.metadata.write_text(json.dumps(metadata))
+    changed.metrics.write_bytes(changed.metrics.read_bytes() + b'{"step":99,"_time":1.0,"train_loss":7.0}\n')
     found = {each.run.id: each for each in read_study(filled, "s")}
     assert sorted(found) == ["v.seed2", "v.seed3", "v.seed4", "v.seed5"]
     assert found["v.seed2"].series["train_loss"][1][-1] == 7.0

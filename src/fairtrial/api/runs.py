@@ -13,8 +13,9 @@ from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.places import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
+from fairtrial.record.lines import end_of_lines, events_named, is_torn, line_blocks, reversed_lines
 from fairtrial.record.metadata import load_run
-from fairtrial.record.series import REWIND, read_lines, read_series, unspell
+from fairtrial.record.series import Brief, metric_row, open_series, series_in_brief, unspell
 from fairtrial.record.store import Store, open_store
 
 Row = Mapping[str, Any]
@@ -113,22 +114,22 @@ class Shown:
 
 def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
     run = _existing(store).find(reference)
-    brief = {name: _brief(steps, values) for name, (steps, values) in sorted(read_series(run.paths).items())}
-    again = [row for row in read_lines(run.paths.events).rows if row["event"] == EVALUATION]
-    return Shown(run, brief, log_tail(run, lines), read_lines(run.paths.metrics).torn, again)
+    brief = {name: _brief(found) for name, found in sorted(series_in_brief(run.paths, run.metadata).items())}
+    again = [row for row in events_named(run.paths.events, EVALUATION) if _is_evaluation(row)]
+    return Shown(run, brief, log_tail(run, lines), is_torn(run.paths.metrics), again)
 
 
-def _brief(steps: Any, values: Any) -> dict[str, float | int | None]:
-    import numpy
+def _is_evaluation(row: Mapping[str, Any]) -> bool:
+    """Whether an event has what is shown of it; a damaged line, or one of an old script's own, may not."""
+    return (
+        isinstance(row.get("metrics"), dict) and type(row.get("step")) is int and {"checkpoint", "fresh"} <= row.keys()
+    )
 
-    finite = values[numpy.isfinite(values)]
+
+def _brief(found: Brief) -> dict[str, float | int | None]:
     return {
-        "points": len(values),
-        "last_step": int(steps[-1]),
-        "last": float(values[-1]),
-        "min": float(finite.min()) if len(finite) else None,
-        "max": float(finite.max()) if len(finite) else None,
-    }
+        "points": found.points, "last_step": found.last_step, "last": found.last, "min": found.low, "max": found.high,
+    }  # fmt: skip
 
 
 def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -151,45 +152,65 @@ def log_tail(run: Run, lines: int) -> list[str]:
     return text.splitlines()[-lines:] if lines else []
 
 
+def last_log_lines(reference: str, *, store: Place = None, lines: int = 10) -> list[str]:
+    return log_tail(_existing(store).find(reference), lines)
+
+
 def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
     """The metric lines of a run as they arrive, until it ends."""
     run = _existing(store).find(reference)
-    rows = _metric_rows(run)
-    seen = max(0, len(rows) - lines)
+    newest = _newest_rows(run, lines)
+    reached = newest[0][0] if newest else _end(run)
     place = Store.at(store)
     while True:
         place.pull(run.study)
         current = load_run(run.paths)  # before the lines: what is logged in between is still shown
-        rows = _metric_rows(run)
-        yield from rows[seen:]
-        seen = len(rows)
+        reached = min(reached, _end(run))  # a file that was replaced may be shorter
+        for offset, block in line_blocks(run.paths.metrics, reached):
+            reached = offset + len(block)
+            yield from (row for line in block.split(b"\n") if (row := metric_row(run.paths.metrics, line)))
         if current is None or current.status is not Status.RUNNING:
             return
         time.sleep(poll_s)
 
 
 def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> list[Row]:
-    return _metric_rows(_existing(store).find(reference))[-lines:] if lines else []
+    """The newest metric lines, read from the end of the file."""
+    return [row for _, row in _newest_rows(_existing(store).find(reference), lines)]
 
 
-def _metric_rows(run: Run) -> list[Row]:
-    return [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
+def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
+    """The last so many metric lines with the offsets at which they begin, the oldest first."""
+    found: list[tuple[int, Row]] = []
+    if lines:
+        for offset, line in reversed_lines(run.paths.metrics):
+            if row := metric_row(run.paths.metrics, line):
+                found.append((offset, row))
+                if len(found) == lines:
+                    break
+    return found[::-1]
+
+
+def _end(run: Run) -> int:
+    """Where the next line will begin."""
+    return end_of_lines(run.paths.metrics) if run.paths.metrics.exists() else 0
 
 
 def export_runs(references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = ()) -> Iterator[Row]:
-    """Every value of the chosen runs, one row each: what other tools read."""
+    """Every value of the chosen runs, one row each, block by block: what other tools read."""
     for run in sorted(_existing(store).match(references), key=lambda run: run.name):
-        series = read_series(run.paths)
-        missing = [name for name in metrics if name not in series]
-        if missing:
-            raise UserError(f"run {run.name}: {unknown('metric', missing[0], series)}")
-        for name in metrics or sorted(series):
-            for step, value in zip(*series[name], strict=True):
-                yield {
-                    "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id,
-                    "attempt": run.attempt, "status": run.status.value,
-                    "step": int(step), "metric": name, "value": float(value),
-                }  # fmt: skip
+        about = {
+            "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
+            "status": run.status.value,
+        }  # fmt: skip
+        with open_series(run.paths, run.metadata) as series:
+            missing = [name for name in metrics if name not in series.names]
+            if missing:
+                raise UserError(f"run {run.name}: {unknown('metric', missing[0], series.names)}")
+            for name in metrics or sorted(series.names):
+                for block in series.blocks(name):
+                    for step, value in zip(*block, strict=True):
+                        yield {**about, "step": step, "metric": name, "value": value}
 
 
 def query(sql: str, *, store: Place = None) -> tuple[list[str], list[tuple[Any, ...]]]:

@@ -224,7 +224,7 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
             click.echo(_metric_line(row))
         return
     if log:
-        tail = list(api.show_run(run, store=out.store, lines=lines).log_tail)
+        tail = api.last_log_lines(run, store=out.store, lines=lines)
         rows = [{"line": line} for line in tail]
         out.give({"log": tail}, rows, lambda console: _print_lines(console, tail))
         return
@@ -288,7 +288,8 @@ def _print_lines(console: Console, lines: Iterable[str]) -> None:
 def _metric_line(row: Mapping[str, Any]) -> str:
     values = "  ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
                        for name, value in row.items() if name not in ("step", "_time"))  # fmt: skip
-    return f"{row['step']:>8}  {row['_time']:>9.2f} s  {values}"
+    seconds = " " * 11 if row["_time"] is None else f"{row['_time']:>9.2f} s"
+    return f"{row['step']:>8}  {seconds}  {values}"
 
 
 @command.command("export")
@@ -301,9 +302,8 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
 
     from fairtrial.api.runs import export_runs
 
-    rows = list(export_runs(runs, store=out.store, metrics=metrics))
     target = replace(out, format="csv") if out.format == "text" else out
-    target.give({"rows": rows}, rows, lambda _: None)
+    target.give_rows("rows", export_runs(runs, store=out.store, metrics=metrics))
 
 
 @command.command("sql")

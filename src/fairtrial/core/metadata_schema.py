@@ -118,6 +118,14 @@ class Telemetry(_Part):
     last_error: str | None = Field(description="Why a request of the last attempt failed, the last time one did.")
 
 
+class SeriesExtent(_Part):
+    """The whole lines of `metrics.jsonl` at one moment."""
+
+    lines: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    sha256: Sha256 = Field(description="Of these bytes.")
+
+
 class Metadata(_Part):
     """One run: what it was meant to be, how it stands, where it happened and what it used."""
 
@@ -153,3 +161,6 @@ class Metadata(_Part):
     resources: Resources
     cautions: list[FilledCaution]
     telemetry: Telemetry | None = Field(None, description="Not there where events were not sent (--otlp).")
+    series: SeriesExtent | None = Field(
+        None, description="`metrics.jsonl` when the run ended. Not there before, and in runs of earlier versions."
+    )
