@@ -13,7 +13,7 @@ import orjson
 from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.record.atomic import Sync, replace_bytes
-from fairtrial.record.series import drop_torn_line
+from fairtrial.record.lines import drop_torn_line
 from fairtrial.record.store import Store
 
 Seeds = Mapping[str, Sequence[str]]

@@ -95,16 +95,6 @@ def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync =
     replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE), sync=sync)
 
 
-def reseal(paths: RunPaths, name: str) -> None:
-    """Note that one file was made anew. The seals of all others stay: what is wrong with them must not be hidden."""
-    metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
-    seal = seals_of(paths).get(name)
-    if SEALED in metadata and seal is not None:
-        metadata[SEALED] = {**metadata[SEALED], name: seal}
-        content = {**metadata, CHECKSUM: checksum_of(metadata)}
-        replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE))
-
-
 def checksum_of(document: Mapping[str, Any]) -> str:
     """CRC-32 of all keys but the checksum itself: it finds every flipped bit, and survives another layout of the file.
 
@@ -215,6 +205,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
                               and type(data["sha256"]) is str and _is_sha256(data["sha256"]) is not None))
         and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
         and (SEALED not in metadata or _are_seals(metadata[SEALED]))
+        and ("series" not in metadata or _is_extent(metadata["series"]))
     )  # fmt: skip
 
 
@@ -234,6 +225,14 @@ def _are_seals(value: Any) -> bool:
         type(each) is dict and each.keys() == {"bytes", "crc32"} and type(each["bytes"]) is int and each["bytes"] >= 0
         and type(each["crc32"]) is str and _is_crc(each["crc32"]) is not None
         for each in value.values()
+    )  # fmt: skip
+
+
+def _is_extent(value: Any) -> bool:
+    return (
+        type(value) is dict and value.keys() == {"lines", "bytes", "sha256"}
+        and type(value["lines"]) is int and value["lines"] >= 0 and type(value["bytes"]) is int and value["bytes"] >= 0
+        and type(value["sha256"]) is str and _is_sha256(value["sha256"]) is not None
     )  # fmt: skip
 
 
