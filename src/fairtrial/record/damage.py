@@ -27,7 +27,7 @@ from fairtrial.record.bulk import is_whole_copy
 from fairtrial.record.cache import damaged_entries
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import is_whole_index
-from fairtrial.record.lines import iter_rows
+from fairtrial.record.lines import drop_torn_line, is_torn, iter_rows
 from fairtrial.record.looks import why_looks_damaged
 from fairtrial.record.metadata import (
     DamagedRun,
@@ -261,12 +261,22 @@ def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[
     except (StoreError, OSError) as error:
         yield Damage(paths.events, str(error), repair=hint)
         return
+    if metadata is not None and metadata["status"] != "running" and is_torn(paths.events):
+        yield Damage(
+            paths.events, f"{paths.events} ends with a line that was cut off", repair="take that line away",
+            mend=lambda quarantine: _drop_torn(paths.events, quarantine),
+        )  # fmt: skip
     for path, sha256 in sorted(saved.items()):
         if not path.is_file():
             if path != paths.last and not _is_elsewhere(paths, path):
                 yield Damage(path, f"{path} is missing; events.jsonl says that it was saved", repair=_REPEAT)
         elif file_hash(path) != sha256:
             yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
+
+
+def _drop_torn(path: Path, quarantine: Quarantine) -> None:
+    quarantine.keep(path)
+    drop_torn_line(path)
 
 
 def _follow(paths: RunPaths, row: Mapping[str, Any], saved: dict[Path, str]) -> None:
