@@ -154,7 +154,7 @@ _TEXT, _MAYBE_MAP = frozenset({str}), frozenset({dict, type(None)})
 _USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
     {
         **dict.fromkeys(("run_id", "study", "variant", "recipe", "fingerprint", "status"), _TEXT),
-        **dict.fromkeys(("seed", "attempt"), frozenset({int})),
+        **dict.fromkeys(("schema", "seed", "attempt"), frozenset({int})),
         **dict.fromkeys(("recipe_file", "reason", "hint", "metric", "direction", "best_metric_name"), _MAYBE_TEXT),
         **dict.fromkeys(("best_metric_mode", "best_checkpoint_path", "best_checkpoint_sha256"), _MAYBE_TEXT),
         **dict.fromkeys(("options", "identity", "final", "lineage", "environment", "timings", "resources"),
@@ -191,7 +191,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
     timings, lineage, data = metadata["timings"], metadata["lineage"], metadata["data"]
     sha256, versions = metadata["best_checkpoint_sha256"], metadata["environment"].get("versions")
     return (
-        metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
+        metadata["schema"] == METADATA_SCHEMA and metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
         and 1 <= metadata["attempt"] <= _MOST and -_MOST <= (metadata["best_checkpoint_step"] or 0) <= _MOST
         and metadata["direction"] in _DIRECTIONS and metadata["best_metric_mode"] in _DIRECTIONS
         and _is_sha256(metadata["fingerprint"]) is not None and (sha256 is None or _is_sha256(sha256) is not None)
@@ -248,7 +248,7 @@ def _refuse_other_shapes(metadata: Mapping[str, Any], where: str) -> None:
     from fairtrial.core.metadata_schema import Metadata
 
     problems = shape_problems(Metadata, metadata)
-    if metadata["status"] not in STATUSES:
+    if type(metadata["status"]) is str and metadata["status"] not in STATUSES:
         problems.insert(0, f"its status is {metadata['status']!r}")
     if problems:
         told = [f"{where} does not describe a run: {each}" for each in problems[:5]]
