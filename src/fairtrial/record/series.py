@@ -707,9 +707,10 @@ class Columns:
     def _kept_group(self, number: int) -> Block:
         """Metrics share groups, so the last one is kept."""
         if self._last is None or self._last[0] != number:
+            found = self._group(number)
             steps, values = array("q"), array("d")
-            for into, found in zip((steps, values), self._group(number), strict=True):
-                into.frombytes(memoryview(found).cast("B"))
+            steps.frombytes(memoryview(found[0]).cast("B"))
+            values.frombytes(memoryview(found[1]).cast("B"))
             self._last = number, (steps, values)
         return self._last[1]
 
@@ -795,7 +796,7 @@ def column_in_memory(chunk: Any, kind: Any) -> numpy.ndarray[Any, Any]:
 class SeriesProblem(str):
     """What is wrong with the series of a run, as a sentence. `repairable`: `write_columns` makes it right again."""
 
-    __slots__ = ("repairable",)
+    repairable: bool
 
     def __new__(cls, text: str, *, repairable: bool = False) -> SeriesProblem:
         problem = super().__new__(cls, text)
