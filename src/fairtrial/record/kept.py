@@ -35,7 +35,7 @@ def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
         if type(step) is not int:
             raise StoreError(f"{paths.events} has the event {row['event']} with the step {step!r}", hint=DAMAGED)
         if row["event"] == KEPT:
-            if type(value) not in (int, float) or type(sha256) is not str:
+            if not isinstance(value, int | float) or not isinstance(sha256, str):
                 raise StoreError(f"{paths.events} has the event {KEPT} without its value or hash", hint=DAMAGED)
             found[step] = Kept(step, value, sha256, top_path(paths, step))
         elif row["event"] == DROPPED:

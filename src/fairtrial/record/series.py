@@ -393,7 +393,7 @@ def _finite_range(values: array[float]) -> tuple[float | None, float | None]:
 def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> Iterator[SeriesBlocks]:
     """The series of a run for whoever wants one block after the other: from the columns, or from the lines."""
     recorded = _recorded(paths, metadata)
-    columns = _usable_columns(paths, recorded, memory_map=True)
+    columns = _usable_columns(paths, recorded, in_blocks=True)
     if columns is not None and columns.is_whole():
         yield columns
         return
@@ -405,7 +405,7 @@ def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> I
 def series_in_brief(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> dict[str, Brief]:
     """Every series in brief: from the header of the columns, which has its own checksum, or from all lines."""
     recorded = _recorded(paths, metadata)
-    columns = _usable_columns(paths, recorded, memory_map=True)
+    columns = _usable_columns(paths, recorded, in_blocks=True)
     if columns is not None and columns.has_header:
         return columns.briefs()
     with Spill() as spill:
@@ -592,13 +592,13 @@ DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError, MemoryE
 class Columns:
     """The columnar copy of a run. Raises one of DAMAGE where the file is damaged."""
 
-    def __init__(self, paths: RunPaths, *, memory_map: bool = False) -> None:
+    def __init__(self, paths: RunPaths, *, in_blocks: bool = False) -> None:
         import pyarrow
         import pyarrow.parquet
 
         # The file is small: read at once and decoded in this thread, a thousand of them take a third of the time.
-        if memory_map:
-            source = pyarrow.memory_map(str(paths.columns))
+        if in_blocks:
+            source = pyarrow.OSFile(str(paths.columns))  # not mapped: what is mapped counts as memory of the process
         else:
             with open(paths.columns, "rb") as file:  # noqa: PTH123 — as above, a thousand times
                 source = pyarrow.BufferReader(pyarrow.py_buffer(file.read()))
@@ -707,9 +707,10 @@ class Columns:
     def _kept_group(self, number: int) -> Block:
         """Metrics share groups, so the last one is kept."""
         if self._last is None or self._last[0] != number:
+            found = self._group(number)
             steps, values = array("q"), array("d")
-            for into, found in zip((steps, values), self._group(number), strict=True):
-                into.frombytes(memoryview(found).cast("B"))
+            steps.frombytes(memoryview(found[0]).cast("B"))
+            values.frombytes(memoryview(found[1]).cast("B"))
             self._last = number, (steps, values)
         return self._last[1]
 
@@ -728,16 +729,16 @@ def _checked_header(content: bytes, facts: Any) -> dict[str, Any]:
     return header
 
 
-def _columns_or_none(paths: RunPaths, *, memory_map: bool = False) -> Columns | None:
+def _columns_or_none(paths: RunPaths, *, in_blocks: bool = False) -> Columns | None:
     try:
-        return Columns(paths, memory_map=memory_map)
+        return Columns(paths, in_blocks=in_blocks)
     except (ImportError, *DAMAGE):  # none, or a damaged one; the lines are the truth
         return None
 
 
-def _usable_columns(paths: RunPaths, recorded: _Recorded, *, memory_map: bool = False) -> Columns | None:
+def _usable_columns(paths: RunPaths, recorded: _Recorded, *, in_blocks: bool = False) -> Columns | None:
     """The columnar copy, or None where it was not made of the lines as they are now."""
-    columns = _columns_or_none(paths, memory_map=memory_map)
+    columns = _columns_or_none(paths, in_blocks=in_blocks)
     if columns is None or columns.lines_bytes != _size(paths.metrics):
         return None
     if recorded.extent is not None and columns.extent not in (None, recorded.extent):
@@ -795,7 +796,7 @@ def column_in_memory(chunk: Any, kind: Any) -> numpy.ndarray[Any, Any]:
 class SeriesProblem(str):
     """What is wrong with the series of a run, as a sentence. `repairable`: `write_columns` makes it right again."""
 
-    __slots__ = ("repairable",)
+    repairable: bool
 
     def __new__(cls, text: str, *, repairable: bool = False) -> SeriesProblem:
         problem = super().__new__(cls, text)
@@ -844,7 +845,7 @@ def _problem_of_bases(paths: RunPaths) -> str | None:
 
 def _problem_of_columns(paths: RunPaths, seen: Survey) -> str | None:
     try:
-        columns = Columns(paths, memory_map=True)
+        columns = Columns(paths, in_blocks=True)
     except ImportError:
         return None
     except DAMAGE:

@@ -86,6 +86,7 @@ class Spill:
         self._codes: dict[str, int] = {}
         self._buffers: dict[str, _Buffer] = {}
         self._buffered = 0
+        self._sorted: dict[str, Block] = {}  # in the end, if all of it is in memory
         self._parts: list[_Part] = []
         self._taken_back: list[tuple[int, int]] = []  # after how many parts, and from which step on
         self._file: IO[bytes] | None = None
@@ -127,8 +128,10 @@ class Spill:
         """Nothing more is added. If anything was written to the file, the rest goes there too."""
         if self._parts:
             self._write_part()
-        for name in self._buffers:
+        for name, buffer in self._buffers.items():
             self._codes.setdefault(name, len(self._codes))
+            self._sorted[name] = buffer.sorted()
+        self._buffers.clear()
 
     @property
     def names(self) -> list[str]:
@@ -138,8 +141,8 @@ class Spill:
     def blocks(self, name: str) -> Iterator[Block]:
         """The points of a metric in the order of steps."""
         if not self._parts:
-            if name in self._buffers:
-                yield self._buffers[name].sorted()
+            if name in self._sorted:
+                yield self._sorted[name]
             return
         pieces = self._pieces(self._codes[name])
         in_order = all(before.last < after.first for before, after in itertools.pairwise(pieces))
