@@ -16,6 +16,7 @@ from benchmarks import (
     cluster_skypilot,
     cluster_slurm,
     comparing,
+    damaged_runs,
     defects,
     kill_lines,
     lab,
@@ -77,4 +78,5 @@ BENCHMARKS = {
     "power_loss": Benchmark(power_loss.TITLE, power_loss.measure, step=10, slow=True),
     "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
     "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
+    "damaged_runs": Benchmark(damaged_runs.TITLE, damaged_runs.measure, step=10),
 }

@@ -78,7 +78,7 @@ def _only_declared_events(monkeypatch: pytest.MonkeyPatch) -> None:
 
     Scripts, programs that join a run and recipes from a file are a person's: they may write events of their own.
     """
-    write = Recorder.event
+    write = Recorder.write_event
 
     def checked(self: Recorder, event: str, **fields: Any) -> None:
         is_ours = self.metadata["recipe"] not in ("script", "command") and self.metadata["recipe_file"] is None
@@ -86,7 +86,7 @@ def _only_declared_events(monkeypatch: pytest.MonkeyPatch) -> None:
             check_event({"schema": 1, "event": event, "at": 0.0, **fields})
         write(self, event, **fields)
 
-    monkeypatch.setattr(Recorder, "event", checked)
+    monkeypatch.setattr(Recorder, "write_event", checked)
 
 
 @pytest.fixture

@@ -179,7 +179,7 @@ def test_the_writer_refuses_an_undeclared_event_in_tests(store: Store) -> None:
     with pytest.raises(UserError, match="did you mean 'evaluated'"):
         recorder.event("evaluate", step=1)
     with pytest.raises(UserError, match="'rewound' is not as declared"):
-        recorder.event("rewound", stepp=1)
+        recorder.write_event("rewound", stepp=1)
     assert recorder.paths.events.read_bytes() == before
     recorder.close()
 
@@ -196,7 +196,9 @@ def _speaks(function: ast.expr) -> bool:
     if not isinstance(function, ast.Attribute):
         return False
     owner = ast.unparse(function.value)
-    return function.attr in ("event", "_event") or (function.attr == "tell" and owner.endswith(("setting", "_setting")))
+    return function.attr in ("event", "_event", "write_event") or (
+        function.attr == "tell" and owner.endswith(("setting", "_setting"))
+    )
 
 
 def _names(node: ast.expr) -> list[str]:

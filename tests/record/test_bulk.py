@@ -56,12 +56,16 @@ def test_new_changed_and_removed_runs_are_noticed(filled: Store) -> None:
     content(filled)
     make(filled, "fake", seed=5, steps=20)
     shutil.rmtree(filled.paths.run("s", "v.seed1").root)
-    lines = filled.paths.run("s", "v.seed2").metrics
-    lines.write_bytes(lines.read_bytes() + b'{"step":99,"_time":1.0,"train_loss":7.0}\n')
+    changed = filled.paths.run("s", "v.seed2")
+    metadata = json.loads(changed.metadata.read_text())
+    del metadata["series"], metadata["checksum"]  # as in runs of earlier versions, which have the last values alone
+    changed.metadata.write_text(json.dumps(metadata))
+    changed.metrics.write_bytes(changed.metrics.read_bytes() + b'{"step":99,"_time":1.0,"train_loss":7.0}\n')
     found = {each.run.id: each for each in read_study(filled, "s")}
     assert sorted(found) == ["v.seed2", "v.seed3", "v.seed4", "v.seed5"]
-    changed = found["v.seed2"]  # a line was added to a run that had ended
-    assert changed.run.status is Status.DAMAGED and "bytes" in (changed.run.reason or "") and not changed.series
+    added = found["v.seed2"]  # a line was added to a run that had ended
+    assert added.run.status is Status.DAMAGED and "ends with train_loss 7" in (added.run.reason or "")
+    assert not added.series
 
 
 def test_a_run_that_was_killed_is_never_taken_from_the_copy(filled: Store) -> None:

@@ -299,10 +299,8 @@ def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: 
 
 
 def _as_bundled(run: Run) -> dict[str, Any]:
-    """Metadata as they are true of the bundled files: events are scrubbed, and the columnar copy is left out."""
-    metadata = {key: value for key, value in run.metadata.items() if key != SEALED}
-    seal = (run.metadata.get(SEALED) or {}).get(run.paths.metrics.name)
-    return {**metadata, SEALED: {run.paths.metrics.name: seal}} if seal else metadata
+    """Metadata as they are true of the bundled files: events are scrubbed, so that they are not those of the seal."""
+    return {key: value for key, value in run.metadata.items() if key != SEALED}
 
 
 def _others(paths: RunPaths) -> list[Path]:

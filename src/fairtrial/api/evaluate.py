@@ -209,7 +209,7 @@ def _write_down(found: Evaluation) -> None:
     told = {name: value for name, value in found.to_dict().items() if name not in ("run", "cautions")}
     recorder = Recorder.attach(found.run.paths)
     try:
-        recorder.event(EVALUATION, **told)
+        recorder.write_event(EVALUATION, **told)
     finally:
         recorder.close()
     Store.at(found.run.path.parent.parent).push_events(found.run.study, found.run.id)

@@ -14,10 +14,11 @@ from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once
 from fairtrial.core.places import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
-from fairtrial.record.metadata import HINT, DamagedRun, load_run_or_damage
-from fairtrial.record.recorded import read_events, why_not_metrics, with_series
+from fairtrial.record.lines import end_of_lines, events_named, is_torn, line_blocks, reversed_lines
+from fairtrial.record.metadata import HINT, DamagedRun, found_damaged, load_run_or_damage
+from fairtrial.record.recorded import why_not_event, why_other_lines
 from fairtrial.record.seals import why_broken
-from fairtrial.record.series import REWIND, read_lines, unspell
+from fairtrial.record.series import Brief, metric_row, open_series, series_in_brief, unspell
 from fairtrial.record.store import Store, open_store
 
 Row = Mapping[str, Any]
@@ -120,30 +121,38 @@ class Shown:
 
 def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
     """A run in full. Of a damaged one: what can be believed, and the reason."""
-    run, series = with_series(_existing(store).find(reference))
+    run = _existing(store).find(reference)
+    brief: dict[str, Any] = {}
+    if run.status is not Status.DAMAGED:
+        try:
+            brief = {name: _brief(found) for name, found in sorted(series_in_brief(run.paths, run.metadata).items())}
+        except StoreError as error:
+            run = found_damaged(run, error)
     damage = [run.reason or ""] if run.status is Status.DAMAGED else []
-    brief = {name: _brief(steps, values) for name, (steps, values) in sorted(series.items()) if len(steps)}
-    again: list[Mapping[str, Any]] = []
-    try:
-        events = [] if (why := why_broken(run.paths.events, run.metadata)) else read_events(run.paths)
-        again = [row for row in events if row["event"] == EVALUATION]
-    except StoreError as error:
-        why = error.message
-    torn = not damage and read_lines(run.paths.metrics).torn
+    again, why = _evaluations(run)
+    torn = not damage and is_torn(run.paths.metrics)
     return Shown(run, brief, log_tail(run, lines), torn, again, [*damage, *([why] if why else [])])
 
 
-def _brief(steps: Any, values: Any) -> dict[str, float | int | None]:
-    import numpy
+def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
+    """What `evaluate` found of a run; none, and the reason, where its events are not those that were recorded."""
+    if why := why_broken(run.paths.events, run.metadata, most=MOST_VERIFIED_BYTES):
+        return [], why
+    found = []
+    try:
+        for row in events_named(run.paths.events, EVALUATION):
+            if why := why_not_event(row):
+                return [], f"a line of {run.paths.events} {why}"
+            found.append(row)
+    except StoreError as error:
+        return [], error.message
+    return found, None
 
-    finite = values[numpy.isfinite(values)]
+
+def _brief(found: Brief) -> dict[str, float | int | None]:
     return {
-        "points": len(values),
-        "last_step": int(steps[-1]),
-        "last": float(values[-1]),
-        "min": float(finite.min()) if len(finite) else None,
-        "max": float(finite.max()) if len(finite) else None,
-    }
+        "points": found.points, "last_step": found.last_step, "last": found.last, "min": found.low, "max": found.high,
+    }  # fmt: skip
 
 
 def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -166,73 +175,104 @@ def log_tail(run: Run, lines: int) -> list[str]:
     return text.splitlines()[-lines:] if lines else []
 
 
+def last_log_lines(reference: str, *, store: Place = None, lines: int = 10) -> list[str]:
+    return log_tail(_existing(store).find(reference), lines)
+
+
 def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
     """The metric lines of a run as they arrive, until it ends."""
     run = _existing(store).find(reference)
-    rows = _metric_rows(run)
-    seen = max(0, len(rows) - lines)
+    newest = _newest_rows(run, lines)
+    reached = newest[0][0] if newest else _end(run)
     place = Store.at(store)
     while True:
         place.pull(run.study)
         current = load_run_or_damage(run.paths)  # before the lines: what is logged in between is still shown
-        rows = _metric_rows(run)
-        yield from rows[seen:]
-        seen = len(rows)
+        reached = min(reached, _end(run))  # a file that was replaced may be shorter
+        for offset, block in line_blocks(run.paths.metrics, reached):
+            reached = offset + len(block)
+            yield from (row for line in block.split(b"\n") if (row := metric_row(run.paths.metrics, line)))
         if current is None or current.status is not Status.RUNNING:
             return
         time.sleep(poll_s)
 
 
 def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> list[Row]:
-    return _metric_rows(_existing(store).find(reference))[-lines:] if lines else []
+    """The newest metric lines, read from the end of the file."""
+    return [row for _, row in _newest_rows(_existing(store).find(reference), lines)]
 
 
-def _metric_rows(run: Run) -> list[Row]:
-    """The lines of metrics. Raises a StoreError where they are not those that the run wrote."""
+def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
+    """The last so many metric lines with the offsets at which they begin, the oldest first.
+
+    Raises a StoreError where they are not those that the run wrote.
+    """
     if run.status is Status.DAMAGED:
-        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"])
-    if why := why_broken(run.paths.metrics, run.metadata, most=MOST_VERIFIED_BYTES):
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"] or HINT)
+    if why := why_other_lines(run.paths, run.metadata, most=MOST_VERIFIED_BYTES):
         raise DamagedRun(f"run {run.name} is damaged: {why}", hint=HINT)
-    rows = [row for row in read_lines(run.paths.metrics).rows if REWIND not in row]
-    if any(type(row.get("step")) is not int or type(row.get("_time")) not in (int, float) for row in rows):
-        raise DamagedRun(f"{run.paths.metrics} {why_not_metrics(run.paths.metrics)}", hint=HINT)
-    return rows
+    found: list[tuple[int, Row]] = []
+    if lines:
+        for offset, line in reversed_lines(run.paths.metrics):
+            if row := metric_row(run.paths.metrics, line):
+                found.append((offset, row))
+                if len(found) == lines:
+                    break
+    return found[::-1]
+
+
+def _end(run: Run) -> int:
+    """Where the next line will begin."""
+    return end_of_lines(run.paths.metrics) if run.paths.metrics.exists() else 0
 
 
 def export_runs(
     references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = (),
     damaged: Callable[[str, str], None] = lambda _name, _reason: None,
 ) -> Iterator[Row]:  # fmt: skip
-    """Every value of the chosen runs, one row each: what other tools read.
+    """Every value of the chosen runs, one row each, block by block: what other tools read.
 
     A damaged run is one row, with that status and without a metric; `damaged` is given its name and the reason.
     """
-    for found in sorted(_existing(store).match(references), key=lambda run: run.name):
-        run, series = with_series(found)
-        if run.status is Status.DAMAGED:
-            damaged(run.name, run.reason or "")
-            yield {
-                "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
-                "status": run.status.value, "step": None, "metric": None, "value": None,
-            }  # fmt: skip
-            continue
-        missing = [name for name in metrics if name not in series]
+    for run in sorted(_existing(store).match(references), key=lambda run: run.name):
+        try:
+            if run.status is Status.DAMAGED:
+                raise DamagedRun(run.reason or "")
+            yield from _exported(run, metrics)
+        except StoreError as error:
+            damaged(run.name, error.message)
+            yield {**_about(run), "status": Status.DAMAGED.value, "step": None, "metric": None, "value": None}
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return {
+        "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
+        "status": run.status.value,
+    }  # fmt: skip
+
+
+def _exported(run: Run, metrics: Sequence[str]) -> Iterator[Row]:
+    about = _about(run)
+    with open_series(run.paths, run.metadata) as series:
+        missing = [name for name in metrics if name not in series.names]
         if missing:
-            raise UserError(f"run {run.name}: {unknown('metric', missing[0], series)}")
-        for name in metrics or sorted(series):
-            for step, value in zip(*series[name], strict=True):
-                yield {
-                    "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id,
-                    "attempt": run.attempt, "status": run.status.value,
-                    "step": int(step), "metric": name, "value": float(value),
-                }  # fmt: skip
+            raise UserError(f"run {run.name}: {unknown('metric', missing[0], series.names)}")
+        for name in metrics or sorted(series.names):
+            for block in series.blocks(name):
+                for step, value in zip(*block, strict=True):
+                    yield {**about, "step": step, "metric": name, "value": value}
 
 
-def query(sql: str, *, store: Place = None) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value)."""
+def query(
+    sql: str, *, store: Place = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
+
+    Damaged runs have no metrics: `damaged` is given the name of each and the reason.
+    """
     from fairtrial.record.sql import run_query
 
-    return run_query(_existing(store), sql)
+    return run_query(_existing(store), sql, damaged)
 
 
 def remove_runs(

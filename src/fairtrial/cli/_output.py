@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,18 @@ from fairtrial.core.terminal import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+
+MOST_NOTED_ROWS = 10_000
+"""A longer table is not written down with the command that made it."""
+COPIED_AT_ONCE = 1 << 16
+
+
+def _noted(rows: Iterable[Mapping[str, Any]], kept: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for row in rows:
+        if len(kept) <= MOST_NOTED_ROWS:
+            kept.append(row)
+        yield row
 
 
 @dataclass(frozen=True)
@@ -77,6 +89,31 @@ class Output:
         from fairtrial.report.documents import render
 
         self._write(render(self.format, document, rows))
+
+    def give_rows(self, key: str, rows: Iterable[Mapping[str, Any]]) -> None:
+        """A table of any length in a machine-readable format, in little memory.
+
+        It goes to a temporary file first: what fails on the way leaves no half of a result behind.
+        """
+        import shutil
+        import tempfile
+
+        from fairtrial.report.documents import render_rows
+
+        kept: list[Mapping[str, Any]] = []
+        with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
+            text.writelines(render_rows(self.format, key, _noted(rows, kept)))
+            text.seek(0)
+            context = click.get_current_context(silent=True)
+            if context is not None and isinstance(context.obj, dict) and len(kept) <= MOST_NOTED_ROWS:
+                context.obj["result"] = {key: kept}  # a project may keep it
+            if self.path is None:
+                for piece in iter(lambda: text.read(COPIED_AT_ONCE), ""):
+                    click.echo(piece, nl=False)
+                return
+            with self._open() as file:
+                shutil.copyfileobj(text, file, COPIED_AT_ONCE)
+        self.say(f"Wrote {self.path}")
 
     def _give_text(self, show: Callable[[Console], None]) -> None:
         if self.path is None:

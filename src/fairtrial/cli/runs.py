@@ -236,7 +236,7 @@ def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> 
             click.echo(visible(_metric_line(row)))
         return
     if log:
-        tail = list(api.show_run(run, store=out.store, lines=lines).log_tail)
+        tail = api.last_log_lines(run, store=out.store, lines=lines)
         rows = [{"line": line} for line in tail]
         out.give({"log": tail}, rows, lambda console: _print_lines(console, tail))
         return
@@ -300,7 +300,8 @@ def _print_lines(console: Console, lines: Iterable[str]) -> None:
 def _metric_line(row: Mapping[str, Any]) -> str:
     values = "  ".join(f"{name} {value:.6g}" if isinstance(value, float) else f"{name} {value}"
                        for name, value in row.items() if name not in ("step", "_time"))  # fmt: skip
-    return f"{row['step']:>8}  {row['_time']:>9.2f} s  {values}"
+    seconds = " " * 11 if row["_time"] is None else f"{row['_time']:>9.2f} s"
+    return f"{row['step']:>8}  {seconds}  {values}"
 
 
 @command.command("export")
@@ -322,23 +323,28 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
         names.append(name)
         out.say(f"{name} is damaged and has no values here: {reason}")
 
-    rows = list(export_runs(runs, store=out.store, metrics=metrics, damaged=tell))
     target = replace(out, format="csv") if out.format == "text" else out
-    target.give({"rows": rows, "damaged": names}, rows, lambda _: None)
+    target.give_rows("rows", export_runs(runs, store=out.store, metrics=metrics, damaged=tell))
     return EXIT_RUNS if names else EXIT_OK
 
 
 @command.command("sql")
 @click.argument("query")
 @with_output
-def sql_command(out: Output, query: str) -> None:
-    """Ask the store in SQL: tables `runs` and `metrics`.
+def sql_command(out: Output, query: str) -> int:
+    """Ask the store in SQL: tables `runs` and `metrics`. Ends with 4 if a damaged run has no metrics.
 
     Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
     """
     from fairtrial.api.runs import query as ask
 
-    columns, found = ask(query, store=out.store)
+    names: list[str] = []
+
+    def tell(name: str, reason: str) -> None:
+        names.append(name)
+        out.say(f"{name} is damaged and has no metrics here: {reason}")
+
+    columns, found = ask(query, store=out.store, damaged=tell)
     rows = [dict(zip(columns, row, strict=True)) for row in found]
 
     def show(console: Console) -> None:
@@ -350,7 +356,8 @@ def sql_command(out: Output, query: str) -> None:
             table.add_row(*(Text(shown_value(value)) for value in row))
         console.print(table)
 
-    out.give({"columns": columns, "rows": rows}, rows, show)
+    out.give({"columns": columns, "rows": rows, "damaged": names}, rows, show)
+    return EXIT_RUNS if names else EXIT_OK
 
 
 @command.command("rm")

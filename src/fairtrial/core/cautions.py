@@ -112,6 +112,11 @@ TORN_LINE = Caution(
     "The last line of {file} was cut off when the run was killed; it was ignored.",
     "Nothing to do: no completed line is lost, and a resumed run writes it again.",
 )
+SERIES_DAMAGED = Caution(
+    "damaged series",
+    "While the run was interrupted its metrics were damaged ({problem}); it went on from {where}.",
+    "Nothing to do: what was damaged was trained and logged again. Check the disk if you did not change the file.",
+)
 FEW_SEEDS = Caution(
     "few seeds",
     "{n} seeds per variant: means of so few runs move a lot.",

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.core.metadata_schema import Sha256, Spelled, WrittenStatus
+from fairtrial.core.metadata_schema import SeriesExtent, Sha256, Spelled, WrittenStatus
 from fairtrial.core.training import Split
 
 Step = Annotated[int, Field(ge=1)]
@@ -88,6 +88,7 @@ class CheckpointSaved(Event):
     event: Literal["checkpoint_saved"]
     step: int
     sha256: Sha256
+    series: SeriesExtent | None = Field(None, description="The lines of metrics that it builds on.")
 
 
 class CheckpointRefused(Event):

@@ -127,6 +127,14 @@ class Seal(_Part):
     crc32: str = Field(pattern="^[0-9a-f]{8}$")
 
 
+class SeriesExtent(_Part):
+    """The whole lines of `metrics.jsonl` at one moment."""
+
+    lines: int = Field(ge=0)
+    bytes: int = Field(ge=0)
+    sha256: Sha256 = Field(description="Of these bytes.")
+
+
 class Metadata(_Part):
     """One run: what it was meant to be, how it stands, where it happened and what it used."""
 
@@ -169,4 +177,7 @@ class Metadata(_Part):
         None,
         description="CRC-32 of all other keys; a file that does not have it was written before there was one.",
         pattern="^[0-9a-f]{8}$",
+    )
+    series: SeriesExtent | None = Field(
+        None, description="`metrics.jsonl` when the run ended. Not there before, and in runs of earlier versions."
     )

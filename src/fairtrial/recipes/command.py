@@ -304,9 +304,7 @@ class MetricsFile:
                 )
             if not step.is_integer():
                 raise UserError(f"row {self.rows} of {self.path} has the step {step}", hint="Steps are whole numbers.")
-            if "step" in values:  # each line has its own
-                values["program_step"] = values.pop("step")
-            journal.log(int(step), values)
+            journal.log(int(step), _with_free_names(values))
 
     def _new_rows(self, ended: bool) -> Iterator[dict[str, Any]]:
         if not self.path.exists():
@@ -335,6 +333,19 @@ class MetricsFile:
         if not isinstance(row, dict):
             raise UserError(f"row {self.rows + 1} of {self.path} is not a JSON object: {line[:60]!r}")
         yield row
+
+
+OWN_NAMES = {"step": "program_step", "_time": "program_time"}
+"""What each recorded line has of its own. A program's column of that name is recorded under another."""
+
+
+def _with_free_names(values: dict[str, float]) -> dict[str, float]:
+    for name, other in OWN_NAMES.items():
+        if name in values:
+            while other in values:
+                other = f"program_{other}"
+            values[other] = values.pop(name)
+    return values
 
 
 def _as_number(value: Any) -> float | None:

@@ -7,6 +7,7 @@ its lines the size, that they had when it was put there; anything else is read a
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +23,10 @@ from fairtrial.core.runs import Run, Status
 from fairtrial.record.atomic import Sync, replace_file
 from fairtrial.record.metadata import load_run_or_damage
 from fairtrial.record.recorded import with_series
-from fairtrial.record.series import Series, column_in_memory
+from fairtrial.record.series import Series, checksum, column_in_memory
 from fairtrial.record.store import Store
 
-SCHEMA = 1
+SCHEMA = 2
 HEADER = b"fairtrial.runs"
 MOST_POINTS = 20_000_000
 """Beyond this a copy of the series would take more room than it saves time."""
@@ -93,12 +94,16 @@ def _load(path: Path) -> _Columns:
     empty = np.empty(0, np.int64), np.empty(0, np.float64)
     try:
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
-        header = orjson.loads((table.schema.metadata or {})[HEADER])
+        told, _, content = (table.schema.metadata or {})[HEADER].partition(b" ")
+        columns = (table.column(place).combine_chunks() for place in (0, 1))
+        steps, values = map(column_in_memory, columns, (np.int64, np.float64))
+        if told != _checksum(content, steps, values):
+            return {}, *empty
+        header = orjson.loads(content)
         if header["schema"] != SCHEMA:
             return {}, *empty
         kept = {name: _Kept(tuple(stamp), metadata, places) for name, stamp, metadata, places in header["runs"]}
-        steps, values = (table.column(place).combine_chunks() for place in (0, 1))
-        return kept, column_in_memory(steps, np.int64), column_in_memory(values, np.float64)
+        return kept, steps, values
     except (OSError, ValueError, KeyError, TypeError):
         return {}, *empty
 
@@ -106,6 +111,10 @@ def _load(path: Path) -> _Columns:
 def is_whole_copy(path: Path) -> bool:
     """Whether the copy of a study's series can be used."""
     return bool(_load(path)[0])
+
+
+def _checksum(content: bytes, steps: Any, values: Any) -> bytes:
+    return b"%08x" % zlib.crc32(content, checksum(steps, values))
 
 
 def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
@@ -121,11 +130,13 @@ def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]
         runs.append((name, stamp, found[name].run.metadata, places))
     if not at or at > MOST_POINTS:
         return
+    numbers = np.concatenate(steps), np.concatenate(values)
     columns = [
-        pyarrow.Array.from_buffers(kind, at, [None, pyarrow.py_buffer(np.concatenate(parts))])
-        for kind, parts in ((pyarrow.int64(), steps), (pyarrow.float64(), values))
+        pyarrow.Array.from_buffers(kind, at, [None, pyarrow.py_buffer(part)])
+        for kind, part in zip((pyarrow.int64(), pyarrow.float64()), numbers, strict=True)
     ]
-    header = {HEADER: orjson.dumps({"schema": SCHEMA, "runs": runs})}
+    content = orjson.dumps({"schema": SCHEMA, "runs": runs})
+    header = {HEADER: _checksum(content, *numbers) + b" " + content}
     batch = pyarrow.RecordBatch.from_arrays(columns, names=["step", "value"]).replace_schema_metadata(header)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -21,25 +21,24 @@ import orjson
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import ARCHIVE, RunPaths
-from fairtrial.core.runs import Status
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
 from fairtrial.record.bulk import is_whole_copy
 from fairtrial.record.cache import damaged_entries
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import is_whole_index
+from fairtrial.record.lines import drop_torn_line, is_torn, iter_rows
 from fairtrial.record.looks import why_looks_damaged
 from fairtrial.record.metadata import (
     DamagedRun,
     load_metadata,
     parse_metadata,
-    reseal,
     why_misplaced,
 )
 from fairtrial.record.profiles import profile_names, profile_snapshots, read_profile
-from fairtrial.record.recorded import MALFORMED, contradiction, lines_alone, why_not_event, why_not_metrics
+from fairtrial.record.recorded import contradiction, why_not_event, why_other_lines
 from fairtrial.record.seals import why_broken
-from fairtrial.record.series import read_lines, read_series, write_columns
+from fairtrial.record.series import SeriesProblem, read_series, verify_series, write_columns
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 
@@ -200,7 +199,7 @@ def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Dam
 
 def _contradicted(paths: RunPaths, metadata: Mapping[str, Any]) -> bool:
     """Whether the other files of a run are not those that these metadata were written for."""
-    return bool(why_broken(paths.metrics, metadata) or why_broken(paths.events, metadata))
+    return bool(why_other_lines(paths, metadata) or why_broken(paths.events, metadata))
 
 
 def _restore(path: Path, content: bytes, quarantine: Quarantine) -> None:
@@ -210,56 +209,34 @@ def _restore(path: Path, content: bytes, quarantine: Quarantine) -> None:
 
 def _of_series(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
     """Lines first: they are the truth. The columnar copy can be made again from lines that are whole."""
-    why = why_broken(paths.metrics, metadata)
-    if why is None:
-        try:
-            why = contradiction(metadata, read_series(lines_alone(paths)))
-            why = why and f"{paths.metrics} {why}"
-        except StoreError as error:
-            why = error.message
-        except MALFORMED:
-            why = f"{paths.metrics} {why_not_metrics(paths.metrics)}"
-    if why is not None:
-        rest = "; metrics.parquet still has the values" if _columns_match(paths, metadata) else ""
-        yield Damage(paths.metrics, why, repair=f"bring it back from a backup, or run it again with --replace{rest}")
+    problem = verify_series(paths, metadata)
+    if problem is None:
+        problem = _contradiction(paths, metadata)
+    if problem is None:
         return
-    ended = metadata["status"] not in (Status.RUNNING, Status.INTERRUPTED)
-    missing = ended and bool(metadata["final"]) and not paths.columns.exists() and "sealed" in metadata
-    why = f"{paths.columns} is missing" if missing else _why_other_columns(paths, metadata)
-    if why is not None:
+    if problem.repairable:
         yield Damage(
-            paths.columns, why, repair="make it again from metrics.jsonl",
+            paths.columns, str(problem), repair="make it again from metrics.jsonl",
             mend=lambda quarantine: _remake_columns(paths, quarantine),
         )  # fmt: skip
+        return
+    yield Damage(paths.metrics, str(problem), repair="bring it back from a backup, or run it again with --replace")
 
 
-def _columns_match(paths: RunPaths, metadata: Mapping[str, Any]) -> bool:
-    return paths.columns.exists() and "sealed" in metadata and why_broken(paths.columns, metadata) is None
-
-
-def _why_other_columns(paths: RunPaths, metadata: Mapping[str, Any]) -> str | None:
-    """Why the columnar copy does not have the values of the lines."""
-    if not paths.columns.exists():
+def _contradiction(paths: RunPaths, metadata: Mapping[str, Any]) -> SeriesProblem | None:
+    """The same for runs of earlier versions, which recorded the last value of every metric and no hash."""
+    if metadata.get("series") is not None:
         return None
-    if why := why_broken(paths.columns, metadata):
-        return why
     try:
-        copied, lines = read_series(paths), read_series(lines_alone(paths))
-    except (FairtrialError, *MALFORMED) as error:
-        return f"{paths.columns} cannot be read: {error}"
-    import numpy
-
-    same = copied.keys() == lines.keys() and all(
-        numpy.array_equal(copied[name][0], lines[name][0]) and numpy.array_equal(copied[name][1], lines[name][1], True)
-        for name in lines
-    )
-    return None if same else f"{paths.columns} does not have the values of metrics.jsonl"
+        why = contradiction(metadata, read_series(paths, metadata))
+    except (StoreError, OSError) as error:
+        return SeriesProblem(str(error))
+    return SeriesProblem(f"{paths.metrics} {why}") if why else None
 
 
 def _remake_columns(paths: RunPaths, quarantine: Quarantine) -> None:
     quarantine.keep(paths.columns)
     write_columns(paths)
-    reseal(paths, paths.columns.name)
 
 
 def _of_best(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
@@ -276,8 +253,7 @@ def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[
         return
     saved: dict[Path, str] = {}
     try:
-        lines = read_lines(paths.events)
-        for number, row in enumerate(lines.rows, 1):
+        for number, row in enumerate(iter_rows(paths.events), 1):
             if why := why_not_event(row):
                 yield Damage(paths.events, f"line {number} {why}", repair=hint)
                 return
@@ -285,12 +261,22 @@ def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[
     except (StoreError, OSError) as error:
         yield Damage(paths.events, str(error), repair=hint)
         return
+    if metadata is not None and metadata["status"] != "running" and is_torn(paths.events):
+        yield Damage(
+            paths.events, f"{paths.events} ends with a line that was cut off", repair="take that line away",
+            mend=lambda quarantine: _drop_torn(paths.events, quarantine),
+        )  # fmt: skip
     for path, sha256 in sorted(saved.items()):
         if not path.is_file():
             if path != paths.last and not _is_elsewhere(paths, path):
                 yield Damage(path, f"{path} is missing; events.jsonl says that it was saved", repair=_REPEAT)
         elif file_hash(path) != sha256:
             yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
+
+
+def _drop_torn(path: Path, quarantine: Quarantine) -> None:
+    quarantine.keep(path)
+    drop_torn_line(path)
 
 
 def _follow(paths: RunPaths, row: Mapping[str, Any], saved: dict[Path, str]) -> None:

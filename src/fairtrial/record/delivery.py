@@ -115,7 +115,7 @@ class Spool:
         """What came of it, for `metadata.json`."""
         with self.recorder.paths.events.open("rb") as file:
             file.seek(self._done.offset)
-            left = file.read().count(b"\n")
+            left = sum(block.count(b"\n") for block in iter(lambda: file.read(MOST_BYTES), b""))
         return {
             "endpoint": self.receiver, "sent": self._done.lines - self._done.rejected,
             "dropped": left + self._done.rejected, "retries": self._retries, "last_error": self._last_error,

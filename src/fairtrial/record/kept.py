@@ -8,11 +8,13 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.untrusted import DAMAGED
 from fairtrial.record.checkpoints import write_checkpoint
-from fairtrial.record.recorded import read_events
+from fairtrial.record.lines import events_named
 
-KEPT, DROPPED = "top_kept", "top_dropped"
+KEPT, DROPPED, REWOUND = "top_kept", "top_dropped", "rewound"
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,18 @@ class Kept:
 def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
     """Those that are there, the best first; of equals the earlier."""
     found: dict[int, Kept] = {}
-    for row in read_events(paths):
-        if row["event"] in (KEPT, DROPPED) and type(row.get("step")) is not int:
-            continue  # others may have written the events, and the number becomes a part of a path
+    for row in events_named(paths.events, KEPT, DROPPED, REWOUND):
+        step, value, sha256 = row.get("step"), row.get("value"), row.get("sha256")
+        if type(step) is not int:
+            raise StoreError(f"{paths.events} has the event {row['event']} with the step {step!r}", hint=DAMAGED)
         if row["event"] == KEPT:
-            found[row["step"]] = Kept(row["step"], row["value"], row["sha256"], paths.top(row["step"]))
+            if not isinstance(value, int | float) or not isinstance(sha256, str):
+                raise StoreError(f"{paths.events} has the event {KEPT} without its value or hash", hint=DAMAGED)
+            found[step] = Kept(step, value, sha256, paths.top(step))
         elif row["event"] == DROPPED:
-            found.pop(row["step"], None)
-        elif row["event"] == "rewound":  # what came after the step that a resume goes back to belongs to nobody
-            found = {step: kept for step, kept in found.items() if step <= row["step"]}
+            found.pop(step, None)
+        else:  # what came after the step that a resume goes back to belongs to nobody
+            found = {each: kept for each, kept in found.items() if each <= step}
     sign = -1 if mode == "max" else 1
     return sorted(
         (kept for kept in found.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)

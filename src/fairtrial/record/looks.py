@@ -14,7 +14,7 @@ from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.core.private_files import open_to_append
 from fairtrial.record.atomic import Sync, replace_bytes
-from fairtrial.record.series import drop_torn_line
+from fairtrial.record.lines import drop_torn_line
 from fairtrial.record.store import Store
 
 Seeds = Mapping[str, Sequence[str]]

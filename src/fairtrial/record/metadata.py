@@ -95,16 +95,6 @@ def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync =
     replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE), sync=sync)
 
 
-def reseal(paths: RunPaths, name: str) -> None:
-    """Note that one file was made anew. The seals of all others stay: what is wrong with them must not be hidden."""
-    metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
-    seal = seals_of(paths).get(name)
-    if SEALED in metadata and seal is not None:
-        metadata[SEALED] = {**metadata[SEALED], name: seal}
-        content = {**metadata, CHECKSUM: checksum_of(metadata)}
-        replace_bytes(paths.metadata, orjson.dumps(content, option=_AS_FILE))
-
-
 def checksum_of(document: Mapping[str, Any]) -> str:
     """CRC-32 of all keys but the checksum itself: it finds every flipped bit, and survives another layout of the file.
 
@@ -164,7 +154,7 @@ _TEXT, _MAYBE_MAP = frozenset({str}), frozenset({dict, type(None)})
 _USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
     {
         **dict.fromkeys(("run_id", "study", "variant", "recipe", "fingerprint", "status"), _TEXT),
-        **dict.fromkeys(("seed", "attempt"), frozenset({int})),
+        **dict.fromkeys(("schema", "seed", "attempt"), frozenset({int})),
         **dict.fromkeys(("recipe_file", "reason", "hint", "metric", "direction", "best_metric_name"), _MAYBE_TEXT),
         **dict.fromkeys(("best_metric_mode", "best_checkpoint_path", "best_checkpoint_sha256"), _MAYBE_TEXT),
         **dict.fromkeys(("options", "identity", "final", "lineage", "environment", "timings", "resources"),
@@ -201,7 +191,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
     timings, lineage, data = metadata["timings"], metadata["lineage"], metadata["data"]
     sha256, versions = metadata["best_checkpoint_sha256"], metadata["environment"].get("versions")
     return (
-        metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
+        metadata["schema"] == METADATA_SCHEMA and metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
         and 1 <= metadata["attempt"] <= _MOST and -_MOST <= (metadata["best_checkpoint_step"] or 0) <= _MOST
         and metadata["direction"] in _DIRECTIONS and metadata["best_metric_mode"] in _DIRECTIONS
         and _is_sha256(metadata["fingerprint"]) is not None and (sha256 is None or _is_sha256(sha256) is not None)
@@ -215,6 +205,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
                               and type(data["sha256"]) is str and _is_sha256(data["sha256"]) is not None))
         and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
         and (SEALED not in metadata or _are_seals(metadata[SEALED]))
+        and ("series" not in metadata or _is_extent(metadata["series"]))
     )  # fmt: skip
 
 
@@ -237,6 +228,14 @@ def _are_seals(value: Any) -> bool:
     )  # fmt: skip
 
 
+def _is_extent(value: Any) -> bool:
+    return (
+        type(value) is dict and value.keys() == {"lines", "bytes", "sha256"}
+        and type(value["lines"]) is int and value["lines"] >= 0 and type(value["bytes"]) is int and value["bytes"] >= 0
+        and type(value["sha256"]) is str and _is_sha256(value["sha256"]) is not None
+    )  # fmt: skip
+
+
 def _is_caution(value: Any) -> bool:
     return (
         type(value) is dict and value.keys() == {"code", "text", "remedy"}
@@ -249,7 +248,7 @@ def _refuse_other_shapes(metadata: Mapping[str, Any], where: str) -> None:
     from fairtrial.core.metadata_schema import Metadata
 
     problems = shape_problems(Metadata, metadata)
-    if metadata["status"] not in STATUSES:
+    if type(metadata["status"]) is str and metadata["status"] not in STATUSES:
         problems.insert(0, f"its status is {metadata['status']!r}")
     if problems:
         told = [f"{where} does not describe a run: {each}" for each in problems[:5]]

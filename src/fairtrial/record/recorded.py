@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from math import isnan
-from pathlib import Path
 from types import NoneType
 from typing import Any
 
@@ -13,27 +11,9 @@ from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.untrusted import DAMAGED
+from fairtrial.record.lines import iter_rows
 from fairtrial.record.metadata import found_damaged
-from fairtrial.record.seals import why_broken
-from fairtrial.record.series import Series, read_lines, read_series, unspell
-
-MOST_STEP = (1 << 63) - 1
-MALFORMED = (AttributeError, KeyError, OverflowError, TypeError, ValueError)
-"""What reading lines of another shape raises."""
-
-
-@dataclass(frozen=True)
-class _LinesAlone(RunPaths):
-    """A run whose columnar copy is not to be believed: readers look for it where there is none."""
-
-    @property
-    def columns(self) -> Path:
-        return self.root / ".no-columns"
-
-
-def lines_alone(paths: RunPaths) -> RunPaths:
-    """The same run for those who want to read its lines and nothing that was made from them."""
-    return _LinesAlone(paths.root)
+from fairtrial.record.series import Series, read_series, unspell
 
 
 def with_series(run: Run) -> tuple[Run, Series]:
@@ -48,18 +28,30 @@ def with_series(run: Run) -> tuple[Run, Series]:
 
 def recorded_series(run: Run) -> Series:
     """Metric → (steps, values). Raises a StoreError where the files are not those that the run ended with."""
-    paths: RunPaths = run.paths
-    if why := why_broken(paths.metrics, run.metadata):
-        raise StoreError(why, hint=DAMAGED)
-    if why_broken(paths.columns, run.metadata):
-        paths = lines_alone(paths)  # a copy of the lines, which are the truth
-    try:
-        series = read_series(paths)
-    except MALFORMED:
-        raise StoreError(f"{run.paths.metrics} {why_not_metrics(run.paths.metrics)}", hint=DAMAGED) from None
-    if why := contradiction(run.metadata, series):
+    series = read_series(run.paths, run.metadata)
+    if run.metadata.get("series") is None and (why := contradiction(run.metadata, series)):
         raise StoreError(f"{run.paths.metrics} {why}", hint=DAMAGED)
     return series
+
+
+def why_other_lines(paths: RunPaths, metadata: Mapping[str, Any], *, most: int | None = None) -> str | None:
+    """Why `metrics.jsonl` is not the file that the run ended with; None where it is, or nothing is known about it.
+
+    Beyond `most` bytes only the length is compared: whoever shows the end of a file does not read all of it.
+    """
+    then = metadata.get("series")
+    if not then or metadata["status"] == Status.RUNNING:
+        return None
+    from fairtrial.core.canonical import file_hash  # not for those who only list runs
+
+    try:
+        size = paths.metrics.stat().st_size
+        if size != then["bytes"]:
+            return f"{paths.metrics} has {size:,} bytes; it had {then['bytes']:,} when the run ended"
+        same = (most is not None and size > most) or file_hash(paths.metrics) == then["sha256"]
+    except OSError as error:
+        return f"{paths.metrics} cannot be read: {error.strerror}"
+    return None if same else f"{paths.metrics} was changed after the run ended"
 
 
 def contradiction(metadata: Mapping[str, Any], series: Series) -> str | None:
@@ -78,23 +70,6 @@ def contradiction(metadata: Mapping[str, Any], series: Series) -> str | None:
     return None
 
 
-def why_not_metrics(path: Path) -> str:
-    """Which line of a file of metrics is not one."""
-    for number, row in enumerate(read_lines(path).rows, 1):
-        if not isinstance(row, dict):
-            return f"is damaged: line {number} is not an object"
-        if "step" in row and not _is_step(row["step"]):
-            return f"is damaged: line {number} has the step {row['step']!r}"
-        for name, value in row.items():
-            if name != "step" and type(value) not in (int, float) and value not in ("NaN", "Infinity", "-Infinity"):
-                return f"is damaged: line {number} has {name} {value!r}, which is not a number"
-    return "is damaged: a line has no step"
-
-
-def _is_step(value: Any) -> bool:
-    return type(value) is int and -MOST_STEP <= value <= MOST_STEP
-
-
 _STEP = {"step": (int,)}
 _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
     "run_started": {"at": (int, float)}, "run_resumed": {"at": (int, float)}, "rewound": _STEP, "top_dropped": _STEP,
@@ -108,10 +83,11 @@ _FIELDS: Mapping[str, Mapping[str, tuple[type, ...]]] = {
 
 def read_events(paths: RunPaths) -> list[dict[str, Any]]:
     """Every whole line of `events.jsonl`. Raises a StoreError that names the line that is not an event."""
-    rows = read_lines(paths.events).rows
-    for number, row in enumerate(rows, 1):
+    rows = []
+    for number, row in enumerate(iter_rows(paths.events), 1):
         if why := why_not_event(row):
             raise StoreError(f"line {number} of {paths.events} {why}", hint=DAMAGED)
+        rows.append(row)
     return rows
 
 

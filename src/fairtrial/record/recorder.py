@@ -20,10 +20,10 @@ from typing import Any, Self, SupportsFloat
 import orjson
 
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC
+from fairtrial.core.cautions import NEVER_JUDGED, OTHER_BEST_METRIC, SERIES_DAMAGED
 from fairtrial.core.directions import settle
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
-from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.errors import FairtrialError, StoreError, UserError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
@@ -32,11 +32,31 @@ from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.kept import TopCheckpoints
+from fairtrial.record.lines import drop_torn_line, events_named, newest_event_named
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
-from fairtrial.record.recorded import read_events
-from fairtrial.record.series import RESERVED, REWIND, drop_torn_line, spell, write_columns
+from fairtrial.record.series import (
+    FROM_THE_BEGINNING,
+    MOST_STEP,
+    RESERVED,
+    Extent,
+    GrowingHash,
+    Rewind,
+    check_base,
+    spell,
+    write_columns,
+)
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+CONTROL_EVENTS = frozenset(
+    {
+        "run_started", "run_resumed", "run_ended", "rewound", "torn_line_dropped", "checkpoint_saved",
+        "checkpoint_refused", "best_changed", "top_kept", "top_dropped", "evaluation",
+    }
+)  # fmt: skip
+"""What resuming and reading rest on: only the recorder writes these."""
+EVENT_KEYS = ("schema", "event", "at")
+"""What each line of `events.jsonl` has of its own."""
 
 HELD = "held-best-"
 State = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -56,6 +76,7 @@ class Recorder:
         self.step, self.saved = 0, 0
         self._clock = clock
         self._pid = os.getpid()
+        self._metrics_hash = GrowingHash(paths.metrics)
         self._undecided = begun  # an earlier attempt is there: it is resumed, or what it logged no longer counts
         with store_errors(paths.root):  # before a torn line is cut off: what is a link is neither cut nor written
             self._metrics_file = os.open(paths.metrics, _APPEND, 0o644)
@@ -80,9 +101,9 @@ class Recorder:
         write_metadata(paths, metadata, sync=Sync.FOLDER)  # with it the names of the lock and of the lines
         for folder in (paths.root.parent, paths.root.parent.parent):
             sync_path(folder)  # the names of the run and of its study
-        recorder.event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
+        recorder.write_event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
         if recorder._torn:
-            recorder.event("torn_line_dropped")
+            recorder.write_event("torn_line_dropped")
         return recorder
 
     @classmethod
@@ -97,8 +118,7 @@ class Recorder:
         fence = Fence(paths.lock)
         if token is not None and token_of(paths) != token:
             raise ClaimLost("the run of this program was given to another process, which goes on with it")
-        begun = paths.metrics.exists() and paths.metrics.stat().st_size > 0
-        return cls(paths, metadata, None, clock, begun=begun, fence=fence)
+        return cls(paths, metadata, None, clock, begun=True, fence=fence)
 
     # What a trainer calls.
 
@@ -113,7 +133,7 @@ class Recorder:
             if type(value) is not float:
                 value = _number(name, value)
             line[name] = value if isfinite(value) else spell(value)
-        if len(line) != len(values) + 2 or type(step) is not int:
+        if len(line) != len(values) + 2 or type(step) is not int or not -MOST_STEP <= step <= MOST_STEP:
             line["step"] = step = _checked_step(step, values)
         self.step = step
         self._append(self._metrics_file, _line(line))
@@ -136,7 +156,7 @@ class Recorder:
 
     def _judge(self, step: int, metrics: Mapping[str, SupportsFloat], state: State | None) -> bool:
         self.log(step, metrics)
-        self.event("evaluated", step=step, metrics={name: spell(float(v)) for name, v in metrics.items()})
+        self.write_event("evaluated", step=step, metrics={name: spell(float(v)) for name, v in metrics.items()})
         self._awaiting_state = None
         name = self.metadata["best_metric_name"]
         if name is None or name not in metrics:
@@ -153,7 +173,11 @@ class Recorder:
         return True
 
     def save(self, step: int, state: Mapping[str, Any]) -> None:
-        """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it."""
+        """Save a checkpoint: `step-N.pt`, and `last.pt` as another name of it.
+
+        It says which lines of metrics it builds on: how many, and their hash. They are hashed here, not when they are
+        logged.
+        """
         if self._undecided:
             self._decide()
         if self._awaiting_state and self._awaiting_state[0] == step:
@@ -164,31 +188,61 @@ class Recorder:
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
         self._fence.check()
         best = self._hold_best(step)
-        sha256 = write_checkpoint(path, step, state, best=best, **self._spent())
-        self.event("checkpoint_saved", step=step, sha256=sha256)
+        series = self._metrics_hash.extent().to_dict()
+        sha256 = write_checkpoint(path, step, state, best=best, series=series, **self._spent())
+        self.write_event("checkpoint_saved", step=step, sha256=sha256, series=series)
         os.fsync(self._events_file)
         link_file(path, self.paths.last)
         self.saved = step
         self._let_go_of_older_best(step)
 
     def resume(self) -> Checkpoint | None:
-        """The newest checkpoint whose content is the one that was recorded, or None to start afresh."""
+        """The newest checkpoint that can be gone on from, or None to start afresh.
+
+        Its content must be the one that was recorded, and the lines of metrics that it builds on must still be there:
+        a run that goes on behind lines that were cut off would end with steps missing. One that has no such record,
+        as in runs of earlier versions, is taken as it is.
+        """
         saved = saved_checkpoints(self.paths)
+        series_damaged: str | None = None
         for step in sorted(saved, reverse=True):
             try:
                 checkpoint = read_checkpoint(self.paths.step(step), sha256=saved[step])
             except FairtrialError as error:
-                self.event("checkpoint_refused", step=step, reason=str(error))
+                self.write_event("checkpoint_refused", step=step, reason=str(error))
                 continue
+            extent = Extent.from_record(checkpoint.details.get("series"))
+            base = check_base(self.paths.metrics, step, extent) if extent else None
+            if base and base.problem:
+                self.write_event("checkpoint_refused", step=step, reason=base.problem)
+                series_damaged = series_damaged or base.problem
+                continue
+            damaged = series_damaged is not None or (base is not None and base.rest_is_damaged)
             link_file(self.paths.step(step), self.paths.last)  # a kill may have come between the two names
-            self._continue_from(checkpoint)
+            self._continue_from(checkpoint, kept_bytes=extent.bytes if extent and damaged else None)
+            self._caution_of_damage(series_damaged, f"step {step}")
             return checkpoint
         if self._undecided:
             self._decide()
+        self._caution_of_damage(series_damaged, "the beginning")
         return None
 
-    def event(self, event: str, **fields: Any) -> None:
-        """Append one line of telemetry."""
+    def _caution_of_damage(self, problem: str | None, where: str) -> None:
+        if problem is not None:
+            filled = SERIES_DAMAGED.fill(problem=problem, where=where)
+            self.update(cautions=[*self.metadata["cautions"], filled])
+
+    def event(self, event: str, /, **fields: Any) -> None:
+        """Append one line of telemetry: any name and any fields but those that recording itself rests on."""
+        if event in CONTROL_EVENTS:
+            raise UserError(f"'{event}' cannot name an event", hint="Resuming rests on it; choose another name.")
+        taken = [name for name in EVENT_KEYS if name in fields]
+        if taken:
+            raise UserError(f"'{taken[0]}' cannot name a field of an event", hint="Each line has its own.")
+        self.write_event(event, **fields)
+
+    def write_event(self, event: str, /, **fields: Any) -> None:
+        """The same for Fairtrial itself, which may write every event that `core/events.py` declares."""
         line = {"schema": EVENTS_SCHEMA, "event": event, "at": time.time(), **fields}
         self._append(self._events_file, _line(line))
 
@@ -240,10 +294,13 @@ class Recorder:
 
         With `hold` it is kept until `close`, for what can only be said about a run that has ended.
         """
-        self.event("run_ended", status=status.value, reason=reason)
+        if self._metrics_hash.is_cut_off():  # left as it is, it can go on from an earlier checkpoint
+            raise StoreError(f"{self.paths.metrics} was cut off while the run was being made", hint="Run it again.")
+        self.write_event("run_ended", status=status.value, reason=reason)
         os.fsync(self._metrics_file)  # a run that has ended is never made again: nothing of it may be missing
         os.fsync(self._events_file)
-        final = write_columns(self.paths)
+        written = write_columns(self.paths)
+        final = written.final
         chosen = self.metadata["best_metric_name"]
         if chosen is not None and chosen not in final and final and status is Status.COMPLETED:
             logged = ", ".join(sorted(final))
@@ -255,7 +312,10 @@ class Recorder:
             spent = dict.fromkeys(spent)
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
-        self.update(sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings)
+        self.update(
+            sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings,
+            series=written.extent.to_dict(),
+        )  # fmt: skip
         if not hold:
             self.close()
         run = load_run(self.paths)
@@ -324,18 +384,18 @@ class Recorder:
             os.replace(candidate, self.paths.best)  # noqa: PTH105
             sync_path(self.paths.checkpoints)  # before the metadata say that it is there
         self.update(**best, best_pending=None)  # where this is lost, the hash of the announced one tells
-        self.event("best_changed", step=step, metric=name, value=value, sha256=sha256)
+        self.write_event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     @property
     def _top(self) -> TopCheckpoints:
         most = int(self.metadata["options"].get("keep_best") or 1)
-        return TopCheckpoints(self.paths, most, self._best_mode, self.event)
+        return TopCheckpoints(self.paths, most, self._best_mode, self.write_event)
 
     def _decide(self) -> None:
         """This attempt starts over, unless someone else who writes this run has already decided."""
         self._undecided = False
         if not _was_decided(self.paths):
-            self._rewind(-1)
+            self._rewind(Rewind(FROM_THE_BEGINNING))
             self._forget_best()
             self._top.sweep()
 
@@ -372,15 +432,15 @@ class Recorder:
         link_file(held, self.paths.best)
         self.update(**best, best_pending=None)
 
-    def _rewind(self, step: int) -> None:
-        """From here on, what was logged and saved after `step` was another attempt's."""
-        self.event("rewound", step=step)
-        self._append(self._metrics_file, _line({REWIND: step}))
+    def _rewind(self, rewind: Rewind) -> None:
+        """From here on, what was logged and saved after that step was another attempt's."""
+        self.write_event("rewound", step=rewind.step)
+        self._append(self._metrics_file, _line(rewind.to_row()))
 
-    def _continue_from(self, checkpoint: Checkpoint) -> None:
+    def _continue_from(self, checkpoint: Checkpoint, kept_bytes: int | None) -> None:
         self._undecided = False
         self.step = self.saved = checkpoint.step
-        self._rewind(checkpoint.step)
+        self._rewind(Rewind(checkpoint.step, kept_bytes))
         self._return_to_best_of(checkpoint)
         self._top.sweep()
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
@@ -423,12 +483,8 @@ def _line(content: Mapping[str, Any]) -> bytes:
 
 def _was_decided(paths: RunPaths) -> bool:
     """Whether this attempt has already resumed or started over, or is the first one."""
-    for row in reversed(read_events(paths)):
-        if row["event"] in ("rewound", "run_started"):
-            return True
-        if row["event"] == "run_resumed":
-            return False
-    return False
+    newest = newest_event_named(paths.events, "rewound", "run_started", "run_resumed")
+    return newest is not None and newest["event"] != "run_resumed"
 
 
 def _sweep(paths: RunPaths) -> None:
@@ -441,11 +497,13 @@ def _sweep(paths: RunPaths) -> None:
 def saved_checkpoints(paths: RunPaths) -> dict[int, str]:
     """Step → hash of the checkpoints that belong to the run as it stands."""
     saved: dict[int, str] = {}
-    for row in read_events(paths):
-        if row["event"] == "checkpoint_saved" and type(row.get("step")) is int:  # it becomes a part of a path
-            saved[row["step"]] = row["sha256"]
-        elif row["event"] == "rewound":
-            saved = {step: sha256 for step, sha256 in saved.items() if step <= row["step"]}
+    for row in events_named(paths.events, "checkpoint_saved", "rewound"):
+        step, sha256 = row.get("step"), row.get("sha256")
+        if row["event"] == "rewound":
+            reached = step if type(step) is int else FROM_THE_BEGINNING  # a damaged line keeps nothing
+            saved = {each: known for each, known in saved.items() if each <= reached}
+        elif type(step) is int and isinstance(sha256, str):
+            saved[step] = sha256
     return saved
 
 
@@ -484,6 +542,9 @@ def _checked_step(step: Any, values: Mapping[str, Any]) -> int:
     if taken:
         raise UserError(f"'{taken[0]}' cannot name a metric", hint="Each line has its own step and _time.")
     try:
-        return index(step)
+        whole = index(step)
     except TypeError:
         raise UserError(f"a step must be a whole number, not {step!r}") from None
+    if not -MOST_STEP <= whole <= MOST_STEP:
+        raise UserError(f"the step {whole} has more than 64 bits")
+    return whole

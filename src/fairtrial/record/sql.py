@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -22,14 +23,23 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def run_query(store: Store, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Column names and rows. The query sees the store and nothing else: no files, no network."""
+def run_query(
+    store: Store, sql: str, damaged: Callable[[str, str], None] = lambda _name, _reason: None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Column names and rows. The query sees the store and nothing else: no files, no network.
+
+    A damaged run is a row of `runs` with that status, and has no rows in `metrics`; where the query is about metrics,
+    `damaged` is given its name and the reason.
+    """
     import duckdb
 
     rows = list_rows(store)
     series: list[Series] = []
     if "metrics" in sql.lower():
         rows, series = _with_series(store, rows)
+        for row in rows:
+            if row["status"] == Status.DAMAGED:
+                damaged(f"{row['study']}/{row['run']}", str(row["reason"]))
     with duckdb.connect() as connection:
         connection.register("runs", _runs_table(rows))
         if "metrics" in sql.lower():

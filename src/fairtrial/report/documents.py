@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +75,45 @@ def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:
     if kind == "json":
         return as_json(document)
     return {"csv": as_csv, "markdown": as_markdown, "latex": as_latex}[kind](rows)
+
+
+ROWS_AT_ONCE = 1_000
+_FRAMES = {"csv": (1, 0), "markdown": (2, 0), "latex": (4, 2)}
+"""How many lines stand before and behind the rows of a table."""
+
+
+def render_rows(kind: str, key: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """The same text as `render` makes of `{key: rows}`, piece by piece. All rows have the same columns."""
+    if kind == "json":
+        yield from _json_pieces(key, rows)
+        return
+    before, behind = _FRAMES[kind]
+    end = ""
+    for number, batch in enumerate(_batches(iter(rows))):
+        lines = render(kind, {}, batch).split("\n")  # what follows the last line end is empty
+        cut = len(lines) - 1 - behind
+        yield "\n".join([*lines[before if number else 0 : cut], ""])
+        end = "\n".join(lines[cut:])
+    yield end
+
+
+def _batches(rows: Iterator[Mapping[str, Any]]) -> Iterator[Rows]:
+    """At least one, which may be empty."""
+    batch = list(islice(rows, ROWS_AT_ONCE))
+    yield batch
+    while len(batch) == ROWS_AT_ONCE and (batch := list(islice(rows, ROWS_AT_ONCE))):
+        yield batch
+
+
+def _json_pieces(key: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    empty = as_json({key: []})
+    head, _, tail = empty.rpartition("[]")
+    begun = False
+    for row in rows:
+        content = orjson.dumps(row, option=orjson.OPT_INDENT_2, default=str).decode().replace("\n", "\n    ")
+        yield f",\n    {content}" if begun else f"{head}[\n    {content}"
+        begun = True
+    yield f"\n  ]{tail}" if begun else empty
 
 
 def _columns(rows: Rows) -> list[str]:
