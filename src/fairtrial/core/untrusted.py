@@ -186,6 +186,20 @@ def parse_json_fast(content: bytes, *, where: str, hint: str | None = DAMAGED) -
         raise UntrustedDocument(f"{where} is not JSON", hint=hint) from None
 
 
+def parse_json_line(line: bytes, *, where: str) -> Any:
+    """One line of a file of JSON lines. As strict as `parse_json` about equal keys, and fast for flat rows.
+
+    Each pair of a key and a value has a colon of its own: with as many colons as keys, no key stands there twice.
+    """
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:  # also NaN and Infinity, which Python writes and JSON does not have
+        return parse_json(line, where=where, hint=None, error=UserError)
+    if isinstance(value, dict) and line.count(b":") == len(value):
+        return value
+    return parse_json(line, where=where, hint=None, error=UserError)
+
+
 class _KeyTwice(Exception):
     pass
 
