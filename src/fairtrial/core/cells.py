@@ -18,6 +18,7 @@ _MISSING = frozenset({"", "na", "n/a", "<na>", "null", "none"})
 _PLAIN_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?", re.ASCII)
 _DECIMAL_COMMA = re.compile(r"[+-]?\d*,\d+(?:[eE][+-]?\d+)?", re.ASCII)
 _INDEX = re.compile(r"(?:Unnamed: \d+(?:_level_\d+)?(?:\.\d+)*)?", re.ASCII)
+_BEGINS_NUMBER = frozenset("0123456789+-.nNiI \t\r\n\v\f")
 _LONGEST_WHOLE = 40
 """Digits of a number that is still taken as a whole one; longer ones stay the text that they are."""
 
@@ -32,6 +33,8 @@ def is_missing(value: Any) -> bool:
 def number_in(value: Any) -> float | None:
     """The number that a cell holds, `nan` and `inf` included; None where it holds anything else."""
     if isinstance(value, str):
+        if value[:1] not in _BEGINS_NUMBER:  # most text, without the price of an exception
+            return None
         try:
             number = float(value)
         except ValueError:

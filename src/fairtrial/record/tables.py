@@ -13,10 +13,12 @@ import csv
 import io
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from fairtrial.core.cells import (
     csv_records,
@@ -38,9 +40,9 @@ MOST_BYTES = 256 << 20
 MOST_ARRAY_BYTES = 32 << 20
 """A JSON array is one document, which has to be parsed as a whole; lines are parsed one by one."""
 LONGEST_LINE_BYTES = 8 << 20
-MOST_LINES = 2_000_000
+MOST_LINES = 1_000_000
 MOST_COLUMNS = 5_000
-MOST_CELLS = 20_000_000
+MOST_CELLS = 10_000_000
 MOST_RUNS = 50_000
 MOST_VARIANTS = 500
 MOST_PROBLEMS = 5
@@ -159,6 +161,11 @@ class TableFile:
     def is_json(self) -> bool:
         return self.path.suffix.lower() in JSON_SUFFIXES
 
+    @property
+    def is_text(self) -> bool:
+        """Whether every cell is text, so that equal cells are the same cell: in JSON, 1 and true are equal."""
+        return not self.is_json
+
     def rows(self, wanted: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
         """The line of each row, counted from 1, and its cells in the order of the wanted columns."""
         if self.listed is not None:
@@ -170,41 +177,41 @@ class TableFile:
         else:
             places = [self.names.index(name) for name in wanted]
             most = max(places, default=0)
-            for number, cells in _csv_rows(self.content, self.delimiter, self.label):
+            for line, cells in _csv_rows(self.content, self.delimiter, self.label):
                 if len(cells) <= most:
-                    cells = [*cells, *[None] * (most + 1 - len(cells))]
-                yield number, [cells[place] for place in places]
+                    cells += [None] * (most + 1 - len(cells))
+                yield line, [cells[place] for place in places]
 
     def place(self, line: int) -> str:
         return f"{self.label}, {'row' if self.listed is not None else 'line'} {line}"
 
 
-def _csv_rows(content: bytes, delimiter: str, label: str) -> Iterator[tuple[int, list[Any]]]:
-    """Rows below the header. A row with more cells than it would shift its columns, so it is refused."""
-    width: int | None = None
-    for line, cells in _csv_lines(content, delimiter, label):
-        if width is None:
-            width = len(cells)
-            continue
-        if len(cells) > width and any(cells[width:]):
-            told = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
-            raise UserError(told, hint="Put cells that hold the separator in double quotes.")
-        yield line, cells
-
-
-def _csv_lines(content: bytes, delimiter: str, label: str) -> Iterator[tuple[int, list[Any]]]:
+def _csv_rows(content: bytes, delimiter: str, label: str, *, header: bool = False) -> Iterator[tuple[int, list[Any]]]:
+    """Rows below the header, or it alone. A row with more cells would shift its columns, so it is refused."""
+    width = 0
     with io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="") as text:
         try:
             for cells, is_whole, line in csv_records(text, delimiter):
                 if not is_whole:
                     raise UserError(f"{label}: a quoted cell does not end", hint="Check the double quotes.")
-                if cells:
+                if not cells:
+                    continue
+                if header:
                     yield line, cells
+                    return
+                if width == 0:
+                    width = len(cells)
+                    continue
+                if len(cells) > width and any(cells[width:]):
+                    told = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
+                    raise UserError(told, hint="Put cells that hold the separator in double quotes.")
+                yield line, cells
         except csv.Error as error:
             raise UserError(f"{label} is not a CSV file: {error}", hint="Check the double quotes.") from None
 
 
-def _json_rows(content: bytes, label: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def _json_rows(content: bytes, label: str, *, checked: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines. Once they are known to have no key twice, a faster parser will do."""
     start, number = 0, 0
     while start < len(content):
         end = content.find(b"\n", start)
@@ -216,10 +223,19 @@ def _json_rows(content: bytes, label: str) -> Iterator[tuple[int, dict[str, Any]
         line = content[start:end].strip()
         start = end + 1
         if line:
-            row = parse_json_line(line, where=f"{label}, line {number}")
+            row = _plain(line) if checked else None
+            if row is None:
+                row = parse_json_line(line, where=f"{label}, line {number}")
             if not isinstance(row, dict):
                 raise UserError(f"{label}, line {number} is not a JSON object")
             yield number, row
+
+
+def _plain(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
 
 
 class _Problems:
@@ -360,48 +376,67 @@ class _Reader:
     problems: _Problems
     prefix: str
     """Tells rows without a name apart where several files have a row of that line."""
+    attempts: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """The attempt that came first for a variant, task and seed."""
 
     def read(self) -> None:
         columns = self.file.columns
-        is_long = self.table.is_long
-        roles = [role for role, name in columns.items() if name and (is_long or role not in ("metric", "value"))]
-        values = [] if is_long else list(self.metrics)
-        wanted = [columns[role] or "" for role in roles] + values
+        ids = [role for role in ("variant", "task", "seed", "run") if columns[role]]
+        telling = [columns[role] or "" for role in ids]
+        if "attempt" in self.file.names:
+            telling.append("attempt")
+        others = [role for role in ("status", "step") if columns[role]]
+        others += ["metric", "value"] if self.table.is_long else []
+        values = [] if self.table.is_long else list(self.metrics)
         nameless = all(columns[role] is None for role in ("run", "seed", "step"))
-        has_attempts = "attempt" in self.file.names
-        if has_attempts:
-            wanted.append("attempt")
-        attempts: dict[tuple[str, ...], str] = {}
-        for line, cells in self.file.rows(wanted):
-            row = dict(zip(roles, cells, strict=False))
-            key = self._key(row, line, nameless)
-            if has_attempts and attempts.setdefault(key[:-1], id_text(cells[-1])) != id_text(cells[-1]):
-                continue  # another attempt is not another seed
-            run = self.runs.get(key)
-            if run is None:
-                run = self.runs[key] = _Gathered()
-                self._refuse_too_many()
-            if not is_missing(row.get("status")):
-                run.status = self._status(row["status"], line) or run.status
-            step = self._step(row, line)
-            if is_long:
-                metric = str(row["metric"]).strip()
-                if metric in self.metrics:
-                    self._take(run, key, metric, step, self._number(row["value"], columns["value"] or "", line))
-                continue
-            for metric, cell in zip(values, cells[len(roles) :], strict=False):
-                if columns["step"] is None or not is_missing(cell):
-                    self._take(run, key, metric, step, self._number(cell, metric, line))
+        first = len(telling) + len(others)
+        seen: dict[tuple[Any, ...], tuple[RunKey, _Gathered | None]] = {}
+        self.attempts.clear()
+        for line, cells in self.file.rows([*telling, *(columns[role] or "" for role in others), *values]):
+            told = tuple(cells[: len(telling)])
+            known = None if nameless else seen.get(told) if self.file.is_text else None
+            if known is None:
+                known = self._run(dict(zip([*ids, "attempt"], told, strict=False)), line, nameless=nameless)
+                if self.file.is_text and not nameless:
+                    seen[told] = known
+            key, run = known
+            if run is not None:
+                row = dict(zip(others, cells[len(telling) : first], strict=True))
+                self._read_row(run, key, row, zip(values, cells[first:], strict=True), line)
 
-    def _key(self, row: Mapping[str, Any], line: int, nameless: bool) -> RunKey:
-        """What tells runs apart; without a column for it every row is a run, known by its line."""
+    def _run(self, row: Mapping[str, Any], line: int, *, nameless: bool) -> tuple[RunKey, _Gathered | None]:
+        """The run that a row belongs to; None where it is another attempt at one, which is not another seed."""
         own = f"{self.prefix}line {line}" if nameless else self._id(row, "run", line, id_text)
-        return (
+        key = (
             self._id(row, "variant", line, _stripped),
             self._id(row, "task", line, id_text),
             self._id(row, "seed", line, seed_text),
             own,
         )
+        attempt = id_text(row.get("attempt"))
+        if self.attempts.setdefault(key[:-1], attempt) != attempt and not nameless:
+            return key, None
+        run = self.runs.get(key)
+        if run is None:
+            run = self.runs[key] = _Gathered()
+            self._refuse_too_many()
+        return key, run
+
+    def _read_row(
+        self, run: _Gathered, key: RunKey, row: Mapping[str, Any], values: Iterable[tuple[str, Any]], line: int
+    ) -> None:
+        if "status" in row and not is_missing(row["status"]):
+            run.status = self._status(row["status"], line) or run.status
+        has_steps = "step" in row
+        step = self._step(row["step"], line) if has_steps else 0.0
+        if "metric" in row:
+            metric = str(row["metric"]).strip()
+            if metric in self.metrics:
+                self._take(run, key, metric, step, self._number(row["value"], self.file.columns["value"] or "", line))
+            return
+        for metric, cell in values:
+            if not has_steps or not is_missing(cell):
+                self._take(run, key, metric, step, self._number(cell, metric, line))
 
     def _id(self, row: Mapping[str, Any], role: str, line: int, spelled: Any) -> str:
         value = row.get(role)
@@ -424,14 +459,12 @@ class _Reader:
             return None
         return status, None if status is Status.COMPLETED else text
 
-    def _step(self, row: Mapping[str, Any], line: int) -> float:
-        column = self.file.columns["step"]
-        if column is None:
-            return 0.0
-        step = self._number(row["step"], column, line)
-        if not math.isfinite(step):
+    def _step(self, cell: Any, line: int) -> float:
+        column = self.file.columns["step"] or ""
+        step = self._number(cell, column, line)
+        if not math.isfinite(step) and (is_missing(cell) or number_in(cell) is not None):
             told = f"{self.file.place(line)}: {column} is empty or not finite; every value needs its step"
-            self.problems.add(told) if is_missing(row["step"]) or number_in(row["step"]) is not None else None
+            self.problems.add(told)
         return step
 
     def _number(self, cell: Any, column: str, line: int) -> float:
@@ -621,17 +654,20 @@ def _refuse_too_long(path: Path, content: bytes) -> None:
         )
 
 
+def _first_line(content: bytes) -> bytes:
+    return content[:LONGEST_LINE_BYTES].lstrip(b"\r\n").replace(b"\r", b"\n").split(b"\n", 1)[0]
+
+
 def _delimiter(content: bytes) -> str:
-    head = content[:LONGEST_LINE_BYTES].lstrip().split(b"\n", 1)[0]
+    head = _first_line(content)
     counts = {mark: head.count(mark.encode()) for mark in DELIMITERS}
     return max(DELIMITERS, key=lambda mark: counts[mark])
 
 
 def _header(path: Path, content: bytes, delimiter: str) -> list[Any]:
-    end = content.find(b"\n")
-    if content.count(delimiter.encode(), 0, end if end >= 0 else len(content)) > MOST_COLUMNS:
+    if _first_line(content).count(delimiter.encode()) > MOST_COLUMNS:
         raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
-    _, cells = next(_csv_lines(content, delimiter, path.name), (0, []))
+    _, cells = next(_csv_rows(content, delimiter, path.name, header=True), (0, []))
     return cells
 
 
@@ -651,7 +687,7 @@ def _array(path: Path, content: bytes) -> list[dict[str, Any]]:
 def _json_names(path: Path, content: bytes, listed: Sequence[Mapping[str, Any]] | None) -> list[str]:
     """The keys of all rows, in the order in which they come. Spaces around a key would make two columns of one name."""
     names: dict[str, None] = {}
-    rows = enumerate(listed, 1) if listed is not None else _json_rows(content, path.name)
+    rows = enumerate(listed, 1) if listed is not None else _json_rows(content, path.name, checked=False)
     for _, row in rows:
         if not row.keys() <= names.keys():
             names.update(dict.fromkeys(row))
