@@ -8,11 +8,9 @@ calls `fairtrial.run()`, which joins this run.
 from __future__ import annotations
 
 import contextlib
-import csv
 import ctypes
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -33,6 +31,7 @@ from fairtrial.core.options import Options as BaseOptions
 from fairtrial.core.options import Role, option
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.training import Journal, Setting
+from fairtrial.recipes.metrics_file import MetricsFile
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
 REQUIRES = ()
@@ -137,7 +136,8 @@ def execute(options: Options, setting: Setting, journal: Journal) -> None:
     with _turn(path, setting.should_stop):
         journal.begin_training()
         _run(argv, folder, MetricsFile(path, options.step_column), setting, journal)
-        shutil.move(path, setting.run.root / f"program-{path.name}")
+        if path.exists():
+            shutil.move(path, setting.run.root / f"program-{path.name}")
 
 
 def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Setting, journal: Journal) -> None:
@@ -152,8 +152,8 @@ def _run(argv: list[str], folder: Path, metrics: MetricsFile | None, setting: Se
         raise Interrupted(f"{argv[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
         raise ProgramFailed(argv[0], process.returncode)
-    if metrics and not metrics.rows:
-        raise UserError(f"the program wrote no metrics to {metrics.path}", hint="Check --metrics.")
+    if metrics:
+        metrics.check()
 
 
 @contextlib.contextmanager
@@ -240,69 +240,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             except subprocess.TimeoutExpired:
                 continue
     process.wait()
-
-
-class MetricsFile:
-    """A file of metrics that another program is writing: JSONL, or CSV with a header."""
-
-    def __init__(self, path: Path, step_column: str) -> None:
-        self.path = path
-        self.step_column = step_column
-        self.rows = 0
-        self._offset = 0
-        self._header: list[str] | None = None
-        if path.is_dir():
-            raise UserError(f"{path} is a folder, not a file of metrics", hint="Check --metrics.")
-        if path.exists():  # what another run or a person left there must not be taken for this run's
-            path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
-
-    def copy_new(self, journal: Journal, *, ended: bool = False) -> None:
-        for row in self._new_rows(ended):
-            values = {name: number for name, value in row.items() if (number := _as_number(value)) is not None}
-            step = values.pop(self.step_column, None)
-            self.rows += 1
-            if step is None:
-                raise UserError(
-                    f"row {self.rows} of {self.path} has no '{self.step_column}'",
-                    hint=f"It has: {', '.join(row)}. Name the right one with --step-column.",
-                )
-            if not step.is_integer():
-                raise UserError(f"row {self.rows} of {self.path} has the step {step}", hint="Steps are whole numbers.")
-            if "step" in values:  # each line has its own
-                values["program_step"] = values.pop("step")
-            journal.log(int(step), values)
-
-    def _new_rows(self, ended: bool) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            content = file.read()
-        whole = len(content) if ended else content.rfind(b"\n") + 1
-        self._offset += whole
-        for line in content[:whole].decode("utf-8-sig", errors="replace").splitlines():
-            if line.strip():
-                yield from self._parse(line)
-
-    def _parse(self, line: str) -> Iterator[dict[str, Any]]:
-        if self.path.suffix == ".csv":
-            cells = next(csv.reader([line]))
-            if self._header is None:
-                self._header = cells
-            else:
-                yield dict(zip(self._header, cells, strict=False))
-            return
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            raise UserError(f"row {self.rows + 1} of {self.path} is not JSON: {line[:60]!r}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"row {self.rows + 1} of {self.path} is not a JSON object: {line[:60]!r}")
-        yield row
-
-
-def _as_number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
