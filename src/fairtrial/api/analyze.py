@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from fairtrial.api.context import account_of, fairness_of, in_context, shared_ca
 from fairtrial.api.gather import (
     Gathered,
     choose_arms,
+    files_of,
     from_file,
     from_pairs,
     from_runs,
@@ -49,12 +49,12 @@ def analyze(
     pairs: Sequence[Mapping[str, Any]] | None = None,
     control_run_ids: Sequence[str] = (),
     candidate_run_ids: Sequence[str] = (),
-    source: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     columns: Columns | None = None,
     question: Question | None = None,
     store: str | os.PathLike[str] | None = None,
 ) -> Analysis:
-    """Did the candidate do better than the control? On a study, chosen runs, pairs, or a file from elsewhere."""
+    """Did the candidate do better than the control? On a study, chosen runs, pairs, or files from elsewhere."""
     question = question or Question()
     names = [studies] if isinstance(studies, str) else list(studies)
     candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
@@ -67,7 +67,7 @@ def analyze(
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Give one source of runs.")
     if source is not None:
-        gathered = from_file(Path(source), columns or Columns(), question.wanted)
+        gathered = from_file(files_of(source), columns or Columns(), question.wanted)
     elif pairs is not None:
         gathered = from_pairs(place, pairs, question.wanted)
     elif control_run_ids or candidate_run_ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.cautions import DAMAGED_RUNS
+from fairtrial.core.cells import refuse_shape, seed_text
 from fairtrial.core.directions import GIVE_FLAG, Better, Direction, checked, settle
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import FilledCaution
@@ -43,6 +45,10 @@ class Gathered:
     damaged: Mapping[str, str] = field(default_factory=dict)
     """Run → why it is not scored: its files are not what was recorded."""
     paired_by_hand: bool = False
+    lacking: Sequence[str] = ()
+    """Roles that no column of the file has: `variant`, `step`."""
+    free_columns: Sequence[str] = ()
+    """Columns of the file without numbers and without a role."""
 
     @property
     def metric(self) -> str:
@@ -252,6 +258,9 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted)
         f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else" for i, pair in enumerate(pairs, 1)
         if not (isinstance(pair, Mapping) and {"control", "candidate"} <= set(pair) <= {"control", "candidate", "seed"})
     ]  # fmt: skip
+    problems = problems or [
+        f"pair {i}: seed {why}" for i, pair in enumerate(pairs, 1) if (why := refuse_shape(pair.get("seed", i)))
+    ]
     if problems or not pairs:
         told = problems or ["--pairs names no pair"]
         raise UserError(told[0], problems=told[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
@@ -278,7 +287,7 @@ def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequenc
     for number, (pair, first, second) in enumerate(zip(pairs, *sides.values(), strict=True), 1):
         seeds = first.run.seed, second.run.seed
         shared = seeds[0] if seeds[0] == seeds[1] else f"pair {number}"
-        labels.append(str(pair.get("seed", shared)))
+        labels.append(seed_text(pair.get("seed", shared)))
     return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
 
 
@@ -297,6 +306,12 @@ def choose_arms(gathered: Gathered, control: str | None, candidates: Sequence[st
     others = list(candidates) or [name for name in names if name != first]
     scored = [name for name in others if any(is_scored(trace) for trace in gathered.arms[name])]
     chosen = [first, *(scored or others)]
+    if len(chosen) < 2 and "variant" in gathered.lacking:
+        guess = f", such as {gathered.free_columns[0]}" if gathered.free_columns else ""
+        raise UserError(
+            f"{gathered.source} has no column that names the variant, so there is nothing to compare",
+            hint=f"Name the column that holds it{guess}, with --variant-column.",
+        )
     if len(chosen) < 2:
         raise UserError(
             f"{gathered.source} has one variant, {first}; a comparison needs two",
@@ -306,31 +321,46 @@ def choose_arms(gathered: Gathered, control: str | None, candidates: Sequence[st
     return replace(gathered, arms=arms), first
 
 
-def from_file(path: Path, columns: Columns, wanted: Wanted) -> Gathered:
-    """The rows of a CSV or JSONL file; variants in the order in which they first occur."""
-    table = read_table(path, columns)
+def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
+    """The files that a person named: one, or several."""
+    given = [source] if isinstance(source, str | os.PathLike) else list(source)
+    if not given:
+        raise UserError("no file was given to read results from")
+    return [Path(each) for each in given]
+
+
+def from_file(paths: Sequence[Path], columns: Columns, wanted: Wanted) -> Gathered:
+    """The rows of CSV or JSONL files together; variants in the order in which they first occur."""
+    table = read_table(paths, columns)
     metrics, stated = _file_metrics(table, wanted)
     traces = table.traces(metrics)
     if not traces:
-        raise UserError(f"{path.name} has no value of {metrics[0]}")
+        raise UserError(f"{table.label} has no value of {metrics[0]}")
     arms: dict[str, list[Trace]] = {}
     for trace in traces:
         arms.setdefault(trace.variant, []).append(trace)
     directions = {metric: settle(metric, stated=stated.get(metric)) for metric in metrics}
-    return Gathered(arms, directions, source=path.name)
+    lacking = [role for role in ("variant", "step") if table.columns[role] is None]
+    return Gathered(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
 
 
 def _file_metrics(table: Table, wanted: Wanted) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
     names, stated = wanted.among(known)
-    problems = [f"{table.path.name}: {unknown('metric', name, known)}" for name in names if name not in known]
+    problems = [f"{table.label}: {unknown('metric', name, known)}" for name in names if not table.known(name)]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
     if names:
         return names, stated
-    if len(known) != 1:
-        told = f"{table.path.name} has {len(known)} columns or names that may be metrics: {', '.join(known)}"
-        raise UserError(told if known else f"{table.path.name} has no column of numbers", hint="Choose with --metric.")
+    if not known:
+        why = table.why_none()
+        raise UserError(
+            f"{table.label} has no column of numbers" + (f" ({why})" if why else ""), hint="Choose with --metric."
+        )
+    if len(known) > 1:
+        shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
+        told = f"{table.label} has {len(known)} columns or names that may be metrics: {shown}"
+        raise UserError(told, hint="Choose with --metric.")
     return known, {known[0]: wanted.direction} if wanted.direction else {}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -29,6 +30,7 @@ def number_runs(
     completed = {
         name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in scored.items()
     }
+    _refuse_without_steps(gathered, rule)
     _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
     windows = windows_of(completed, rule)
     found: Numbers = {}
@@ -36,6 +38,17 @@ def number_runs(
         _refuse_repeated_seeds(name, [trace for trace, _ in each])
         found[name] = {label(trace): _number(trace, curve, rule, windows[name], direction) for trace, curve in each}
     return found, windows
+
+
+def _refuse_without_steps(gathered: Gathered, rule: SummaryRule) -> None:
+    """A time, an area, a slope or a window of steps means nothing where no column counts them."""
+    windowed = rule.window is not None or rule.percent is not None
+    if "step" in gathered.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
+        what = f"no {rule.type}" if rule.type != "last" else "no window of steps"
+        raise UserError(
+            f"{gathered.source} has no column that counts steps, so there is {what}",
+            hint="Name it with --step-column, or leave out --summary.",
+        )
 
 
 def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
@@ -53,7 +66,7 @@ def label(trace: Trace) -> str:
 
 def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
     seeds = [label(trace) for trace in traces]
-    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1}) if len(set(seeds)) < len(seeds) else []
+    twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
     if twice:
         raise UserError(
             f"{name} has seed {twice[0]} more than once: the same seed twice is not another run",

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import csv
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.cells import number_in, refuse_shape, seed_text, why_no_number
 from fairtrial.core.errors import UserError
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.decide.points import CostPoint
 from fairtrial.plan.study import read_data
+from fairtrial.record.tables import read_csv_rows
 
 NEEDED = ("name", "hours", "memory", "device")
 PER_SEED = ("accuracies", "values")
 """Columns with values per seed: the first of accuracy alone, the second of any metric."""
+MOST_PROBLEMS = 12
 NEAR = 0.005
 """A mean that is given beside its values may be rounded by so much of itself."""
 
@@ -29,20 +31,14 @@ def read_points(path: Path, metric: str, device: str | None) -> list[CostPoint]:
     reader = _RowReader(path.name, metric, device)
     points = [point for number, row in enumerate(rows, 1) if (point := reader.point(row, number))]
     if reader.problems:
-        raise UserError(reader.problems[0], problems=reader.problems[1:])
+        raise UserError(reader.problems[0], problems=reader.problems[1:MOST_PROBLEMS])
     return points
 
 
 def _rows(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
     if path.suffix.lower() == ".csv":
-        try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                return list(csv.DictReader(file))
-        except FileNotFoundError:
-            raise UserError(f"no file {path}") from None
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
-            raise UserError(f"cannot read {path}: {error}") from None
+        return list(read_csv_rows(path))
     content = read_data(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
     listed = content.get("points") if isinstance(content, dict) else content
     if not isinstance(listed, list) or not all(isinstance(row, dict) for row in listed):
@@ -81,9 +77,10 @@ class _RowReader:
 
     def _given(self, row: Mapping[str, Any], label: str) -> dict[str, Any]:
         """The cells of a row by their column, with the device that was named for all of them."""
-        if None in row:
-            self.problems.append(f"{label}: has more cells than the header")
-        given = {str(key): value for key, value in row.items() if key is not None}
+        given = {str(key): value for key, value in row.items()}
+        for word in ("name", "device"):
+            if (why := refuse_shape(given.get(word))) is not None:
+                self.problems.append(f"{label}: {word} {why}")
         if self.device and _filled(given.get("device")):
             self.problems.append(f"{label}: has a device of its own, {given['device']}; leave --device out")
         return {**given, "device": self.device} if self.device else given
@@ -115,13 +112,13 @@ class _RowReader:
         """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
         found = []
         for each in _listed(given):
-            try:
-                value = float(each)
-            except (TypeError, ValueError):
-                self.problems.append(f"{label}: {each!r} is not a number")
-                continue
-            if not math.isfinite(value):
-                self.problems.append(f"{label}: must be a finite number, not {each}")
+            value = number_in(each)
+            if value is None:
+                why = why_no_number(each)
+                plain = isinstance(each, str) and ";" not in why
+                self.problems.append(f"{label}: {each!r} is not a number" if plain else f"{label} {why}")
+            elif not math.isfinite(value):
+                self.problems.append(f"{label}: must be a finite number, not {str(each)[:40]}")
             elif least is not None and value < least:
                 self.problems.append(f"{label}: must be at least {least:g}, not {value:g}")
             else:
@@ -138,8 +135,11 @@ class _RowReader:
                 self.problems.append(f"{label}: {self.metric} is {told[0]:g}, but the mean of {column} is {mean:.4g}")
 
     def _seeds(self, given: Any, quality: Sequence[float], label: str) -> list[str] | None:
-        seeds = [str(each) for each in _listed(given)]
-        if not seeds:
+        listed = _listed(given)
+        problems = [f"{label}: a seed {why}" for each in listed if (why := refuse_shape(each))]
+        self.problems += problems
+        seeds = [seed_text(each) for each in listed]
+        if not seeds or problems:
             return None
         if len(seeds) != len(quality):
             self.problems.append(f"{label}: seeds must be as many as the values, {len(quality)}, not {len(seeds)}")
@@ -152,7 +152,9 @@ def _listed(given: Any) -> list[Any]:
     """What a cell holds: nothing, one thing, or several in a list or separated by spaces or semicolons."""
     if not _filled(given):
         return []
-    return given if isinstance(given, list) else str(given).replace(";", " ").split()
+    if isinstance(given, list | dict | bool):
+        return given if isinstance(given, list) else [given]
+    return str(given).replace(";", " ").split()
 
 
 def _filled(value: Any) -> bool:

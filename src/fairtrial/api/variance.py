@@ -7,14 +7,13 @@ import os
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
-from fairtrial.api.gather import Gathered, Wanted, damage_cautions, from_file, from_runs, is_scored
+from fairtrial.api.gather import Gathered, Wanted, damage_cautions, files_of, from_file, from_runs, is_scored
 from fairtrial.api.numbers import number_runs
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError, unknown
@@ -76,7 +75,7 @@ def variance(
     threshold_abs: float | None = None,
     level: float = 0.95,
     window: SummaryRule | None = None,
-    source: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
     columns: Columns | None = None,
     variant: str | None = None,
     seed: int = 0,
@@ -152,7 +151,7 @@ def _gather(
     if source is not None:
         if references:
             raise UserError("runs and --from cannot be combined")
-        gathered = from_file(Path(source), columns, wanted)
+        gathered = from_file(files_of(source), columns, wanted)
         if variant is not None:
             if variant not in gathered.arms:
                 raise UserError(f"{gathered.source}: {unknown('variant', variant, gathered.arms)}")

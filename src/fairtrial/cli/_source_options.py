@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
     from fairtrial.analyse.summaries import SummaryRule
     from fairtrial.record.tables import Columns
 
-ROLES = ("run", "seed", "variant", "step", "metric", "value", "task")
+ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
 TYPES = ("auc", "last", "best", "slope", "time_to")
 METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 
 _FILE_OPTIONS = (
-    click.option("--from", "source", metavar="FILE", help="Read results from a CSV or JSONL file, not from the store."),
+    click.option(
+        "--from", "source", multiple=True, metavar="FILE",
+        help="Read results from a CSV or JSONL file, not from the store; repeat it for more files.",
+    ),
     *(
         click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file that holds the {role}.")
-        for role in ROLES
+        for role in ROLES[:-1]
+    ),
+    click.option(
+        "--status-column", metavar="NAME", help="Column of the file that says how a run ended; none: no column does."
     ),
 )  # fmt: skip
 _WINDOW_OPTIONS = (
@@ -39,17 +45,17 @@ _WINDOW_OPTIONS = (
 
 
 def with_file(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Adds --from and the options that name its columns; the command gets `source` and `columns`."""
+    """Adds --from and the options that name its columns; the command gets `source` (files or None) and `columns`."""
 
     @functools.wraps(function)
-    def command(*arguments: Any, source: str | None, **options: Any) -> Any:
+    def command(*arguments: Any, source: Sequence[str], **options: Any) -> Any:
         from fairtrial.record.tables import Columns
 
         given = {role: options.pop(f"{role}_column") for role in ROLES}
-        if source is None and any(given.values()):
+        if not source and any(given.values()):
             raise UsageError("a column option needs --from FILE")
         columns: Columns = Columns(**given)
-        return function(*arguments, source=source, columns=columns, **options)
+        return function(*arguments, source=list(source) or None, columns=columns, **options)
 
     return _add(command, _FILE_OPTIONS)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ import click
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
-from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
+from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -100,7 +99,7 @@ FIELDS = {
 @with_chart_output
 def command(
     out: Output, *, studies: Sequence[str], control: str | None, candidate: Sequence[str], pairs: Sequence[str],
-    control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: str | None, columns: Any,
+    control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: Sequence[str] | None, columns: Any,
     required: str | None, csv_path: str | None, plots: str | None, plan: str | None, **asked: Any,
 ) -> int:  # fmt: skip
     """Say whether a candidate is better than the control, by how much, and how sure that is.
@@ -182,10 +181,12 @@ def _pairs(given: Sequence[str]) -> list[Mapping[str, Any]] | None:
     """One JSON list, or several objects."""
     if not given:
         return None
+    from fairtrial.core.untrusted import parse_json
+
     try:
-        parsed = [json.loads(text) for text in given]
-    except json.JSONDecodeError as error:
-        raise UsageError(f"--pairs is not JSON: {error}") from None
+        parsed = [parse_json(text.encode(errors="replace"), where="it", hint=None, error=UserError) for text in given]
+    except UserError as error:
+        raise UsageError(f"--pairs is not JSON: {error.message}") from None
     return parsed[0] if len(parsed) == 1 and isinstance(parsed[0], list) else parsed
 
 

@@ -33,8 +33,8 @@ NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slo
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random subsets.")
 @with_chart_output
 def command(
-    out: Output, *, runs: Sequence[str], source: str | None, columns: Any, variant: str | None, metric: str | None,
-    window: str | None, percent: float | None, percent_window: str | None, threshold: float | None,
+    out: Output, *, runs: Sequence[str], source: Sequence[str] | None, columns: Any, variant: str | None,
+    metric: str | None, window: str | None, percent: float | None, percent_window: str | None, threshold: float | None,
     threshold_abs: float | None, level: float, seed: int,
 ) -> None:  # fmt: skip
     """Say how noisy one variant is and how many seeds are enough.

@@ -208,6 +208,30 @@ def parse_json_fast(content: bytes, *, where: str, hint: str | None = DAMAGED) -
         raise UntrustedDocument(f"{where} is not JSON", hint=hint) from None
 
 
+def parse_json_line(line: bytes, *, where: str) -> Any:
+    """One line of a file of JSON lines. As strict as `parse_json` about equal keys, and fast for flat rows.
+
+    Each pair of a key and a value has a colon of its own. Where the line has no other colons than those and the ones
+    in its texts, no key stands there twice.
+    """
+    try:
+        value = orjson.loads(line)
+    except orjson.JSONDecodeError:  # also NaN and Infinity, which Python writes and JSON does not have
+        return parse_json(line, where=where, hint=None, error=UserError)
+    if isinstance(value, dict) and (line.count(b":") == len(value) or _colons(value, line) == line.count(b":")):
+        return value
+    return parse_json(line, where=where, hint=None, error=UserError)
+
+
+def _colons(row: dict[str, Any], line: bytes) -> int:
+    """Colons that a flat row accounts for; -1 where it is not flat, or an escape may stand for one."""
+    if b"\\" in line or any(isinstance(each, dict | list) for each in row.values()):
+        return -1
+    return len(row) + sum(
+        key.count(":") + (each.count(":") if isinstance(each, str) else 0) for key, each in row.items()
+    )
+
+
 class _KeyTwice(Exception):
     pass
 

@@ -9,11 +9,9 @@ calls `fairtrial.run()`, which joins this run.
 from __future__ import annotations
 
 import contextlib
-import csv
 import ctypes
 import fcntl
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -37,6 +35,7 @@ from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.private_files import open_private_lock, open_to_append
 from fairtrial.core.secrets import REFERENCE, references, reveal
 from fairtrial.core.training import Journal, Setting
+from fairtrial.recipes.metrics_file import MetricsFile
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
 REQUIRES = ()
@@ -165,7 +164,8 @@ def execute(options: Options, setting: Setting, journal: Journal) -> None:
     with _turn(path, setting.should_stop):
         journal.begin_training()
         _run(program, folder, MetricsFile(path, options.step_column), setting, journal)
-        shutil.move(path, setting.run.root / f"program-{path.name}")
+        if path.exists():
+            shutil.move(path, setting.run.root / f"program-{path.name}")
 
 
 @dataclass(frozen=True)
@@ -188,8 +188,8 @@ def _run(program: Program, folder: Path, metrics: MetricsFile | None, setting: S
         raise Interrupted(f"{program.shown[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
         raise ProgramFailed(program.shown[0], process.returncode)
-    if metrics and not metrics.rows:
-        raise UserError(f"the program wrote no metrics to {metrics.path}", hint="Check --metrics.")
+    if metrics:
+        metrics.check()
 
 
 @contextlib.contextmanager
@@ -276,80 +276,3 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             except subprocess.TimeoutExpired:
                 continue
     process.wait()
-
-
-class MetricsFile:
-    """A file of metrics that another program is writing: JSONL, or CSV with a header."""
-
-    def __init__(self, path: Path, step_column: str) -> None:
-        self.path = path
-        self.step_column = step_column
-        self.rows = 0
-        self._offset = 0
-        self._header: list[str] | None = None
-        if path.is_dir():
-            raise UserError(f"{path} is a folder, not a file of metrics", hint="Check --metrics.")
-        if path.exists():  # what another run or a person left there must not be taken for this run's
-            path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
-
-    def copy_new(self, journal: Journal, *, ended: bool = False) -> None:
-        for row in self._new_rows(ended):
-            values = {name: number for name, value in row.items() if (number := _as_number(value)) is not None}
-            step = values.pop(self.step_column, None)
-            self.rows += 1
-            if step is None:
-                raise UserError(
-                    f"row {self.rows} of {self.path} has no '{self.step_column}'",
-                    hint=f"It has: {', '.join(row)}. Name the right one with --step-column.",
-                )
-            if not step.is_integer():
-                raise UserError(f"row {self.rows} of {self.path} has the step {step}", hint="Steps are whole numbers.")
-            journal.log(int(step), _with_free_names(values))
-
-    def _new_rows(self, ended: bool) -> Iterator[dict[str, Any]]:
-        if not self.path.exists():
-            return
-        with self.path.open("rb") as file:
-            file.seek(self._offset)
-            content = file.read()
-        whole = len(content) if ended else content.rfind(b"\n") + 1
-        self._offset += whole
-        for line in content[:whole].decode("utf-8-sig", errors="replace").splitlines():
-            if line.strip():
-                yield from self._parse(line)
-
-    def _parse(self, line: str) -> Iterator[dict[str, Any]]:
-        if self.path.suffix == ".csv":
-            cells = next(csv.reader([line]))
-            if self._header is None:
-                self._header = cells
-            else:
-                yield dict(zip(self._header, cells, strict=False))
-            return
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            raise UserError(f"row {self.rows + 1} of {self.path} is not JSON: {line[:60]!r}") from None
-        if not isinstance(row, dict):
-            raise UserError(f"row {self.rows + 1} of {self.path} is not a JSON object: {line[:60]!r}")
-        yield row
-
-
-OWN_NAMES = {"step": "program_step", "_time": "program_time"}
-"""What each recorded line has of its own. A program's column of that name is recorded under another."""
-
-
-def _with_free_names(values: dict[str, float]) -> dict[str, float]:
-    for name, other in OWN_NAMES.items():
-        if name in values:
-            while other in values:
-                other = f"program_{other}"
-            values[other] = values.pop(name)
-    return values
-
-
-def _as_number(value: Any) -> float | None:
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None

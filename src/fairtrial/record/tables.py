@@ -1,30 +1,82 @@
-"""Results from elsewhere: a CSV or JSONL file with a row per value becomes traces.
+"""Results from elsewhere: CSV, JSONL or JSON files with a row per value become traces.
 
 A file is long (columns `metric` and `value`) or wide (a column per metric); both are understood. What a file does
 not say stays unknown: without a seed column runs cannot be paired, without a step column a run has one value.
+
+A table may be anyone's, so it is read in two passes that keep no rows: the first finds the columns and what they
+hold, the second takes the values that were asked for. Its size is limited before anything of it is parsed.
 """
 
 from __future__ import annotations
 
 import csv
+import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 import orjson
 
+from fairtrial.core.cells import (
+    csv_records,
+    header_names,
+    id_text,
+    is_index,
+    is_missing,
+    number_in,
+    refuse_shape,
+    seed_text,
+    why_no_number,
+)
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
+from fairtrial.core.untrusted import parse_json, parse_json_line, read_file
 
-Row = Mapping[str, Any]
+MOST_BYTES = 256 << 20
+MOST_ARRAY_BYTES = 32 << 20
+"""A JSON array is one document, which has to be parsed as a whole; lines are parsed one by one."""
+LONGEST_LINE_BYTES = 8 << 20
+MOST_LINES = 1_000_000
+MOST_COLUMNS = 5_000
+MOST_CELLS = 10_000_000
+MOST_RUNS = 50_000
+MOST_VARIANTS = 500
+MOST_PROBLEMS = 5
+
+JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
+DELIMITERS = (",", "\t", ";")
+IGNORE = "none"
+"""As the name of the status column: no column says how a run ended."""
+
+STATUS_WORDS: Mapping[Status, tuple[str, ...]] = {
+    Status.COMPLETED: ("completed", "complete", "finished", "finish", "success", "successful", "succeeded", "done",
+                       "ok", "passed"),
+    Status.FAILED: ("failed", "fail", "failure", "crashed", "crash", "error", "errored", "out_of_memory", "oom",
+                    "node_fail"),
+    Status.DIVERGED: ("diverged", "divergence", "nan"),
+    Status.INTERRUPTED: ("interrupted", "killed", "canceled", "cancelled", "aborted", "stopped", "preempted", "timeout",
+                         "timed_out", "pruned"),
+    Status.RUNNING: ("running", "pending", "queued", "scheduled", "waiting", "preempting"),
+}  # fmt: skip
+"""How W&B, MLflow, Optuna, Slurm and people say how a run ended. `terminated` is not here: Ray says it of runs that
+finished, others of runs that were killed."""
+_STATUSES = {word: status for status, words in STATUS_WORDS.items() for word in words}
+
+_SIGNATURES = (
+    (b"PAR1", "a Parquet file"), (b"PK\x03\x04", "a ZIP archive, such as a spreadsheet of Excel or an .npz file"),
+    (b"\x1f\x8b", "a gzip archive"), (b"\x28\xb5\x2f\xfd", "a Zstandard archive"), (b"BZh", "a bzip2 archive"),
+    (b"\xfd7zXZ", "an xz archive"), (b"\x89HDF", "an HDF5 file"), (b"SQLite format 3", "an SQLite database"),
+    (b"\x93NUMPY", "a NumPy array"), (b"ARROW1", "an Arrow file"), (b"\xd0\xcf\x11\xe0", "an old spreadsheet of Excel"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of the file says what; None: the word itself, if the file has it."""
+    """Which column of the file says what; None: the column that is named like the role, if the file has it."""
 
     run: str | None = None
     seed: str | None = None
@@ -33,189 +85,660 @@ class Columns:
     metric: str | None = None
     value: str | None = None
     task: str | None = None
+    status: str | None = None
+    """`none`: no column, also where one is named `status` or `state`."""
 
     def found_in(self, names: Sequence[str], where: str) -> dict[str, str | None]:
-        """The column of each role, or all names that the file does not have."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        problems = [
-            f"{where}: {unknown('column', name, names)}" for name in given.values() if name and name not in names
-        ]
+        """The column of each role, or all that the names of the file leave open. Case does not matter."""
+        problems: list[str] = []
+        found: dict[str, str | None] = {}
+        for role in (each.name for each in fields(self)):
+            given: str | None = getattr(self, role)
+            if role == "status" and given == IGNORE:
+                found[role] = None
+            elif given is not None:
+                found[role] = _named(given, names, where, problems)
+            else:
+                found[role] = _recognized(role, names, where, problems)
         if problems:
             raise UserError(problems[0], problems=problems[1:])
-        return {role: name or (role if role in names else None) for role, name in given.items()}
+        return found
+
+
+def _named(given: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
+    """The column that a person named: exactly, or but for case and the spaces around it."""
+    if given in names and given:
+        return given
+    alike = [name for name in names if name and name.lower() == given.strip().lower()]
+    if len(alike) == 1:
+        return alike[0]
+    problems.append(f"{where}: {unknown('column', given, [name for name in names if name])}")
+    return None
+
+
+def _recognized(role: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
+    alike = [name for name in names if name.lower() == role]
+    if len(alike) > 1:
+        problems.append(_two_candidates(role, alike, where))
+    return alike[0] if alike else None
+
+
+def _two_candidates(role: str, names: Sequence[str], where: str) -> str:
+    told = " and ".join(f"'{name}'" for name in names[:3])
+    return f"{where}: both {told} may hold the {role}; choose one with --{role}-column"
+
+
+@dataclass
+class _Scan:
+    """What the first pass over a file found."""
+
+    rows: int = 0
+    numeric: dict[str, bool] = field(default_factory=dict)
+    """Columns that hold a number somewhere → whether they merely count the rows."""
+    examples: dict[str, str] = field(default_factory=dict)
+    """Column without numbers → its first cell that is not empty, as a sentence."""
+    metrics: dict[str, None] = field(default_factory=dict)
+    """Of a long file: the metrics that it names."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """One file of a table: its content, its columns and how to go through its rows."""
+
+    path: Path
+    content: bytes
+    names: Sequence[str]
+    columns: Mapping[str, str | None]
+    delimiter: str = ","
+    listed: Sequence[Mapping[str, Any]] | None = None
+    """The rows of a JSON array, which are at hand already."""
+
+    @property
+    def label(self) -> str:
+        return self.path.name
+
+    @property
+    def is_json(self) -> bool:
+        return self.path.suffix.lower() in JSON_SUFFIXES
+
+    @property
+    def is_text(self) -> bool:
+        """Whether every cell is text, so that equal cells are the same cell: in JSON, 1 and true are equal."""
+        return not self.is_json
+
+    def rows(self, wanted: Sequence[str]) -> Iterator[tuple[int, list[Any]]]:
+        """The line of each row, counted from 1, and its cells in the order of the wanted columns."""
+        if self.listed is not None:
+            for number, row in enumerate(self.listed, 1):
+                yield number, [row.get(name) for name in wanted]
+        elif self.is_json:
+            for number, row in _json_rows(self.content, self.label):
+                yield number, [row.get(name) for name in wanted]
+        else:
+            places = [self.names.index(name) for name in wanted]
+            most = max(places, default=0)
+            for line, cells in _csv_rows(self.content, self.delimiter, self.label):
+                if len(cells) <= most:
+                    cells += [None] * (most + 1 - len(cells))
+                yield line, [cells[place] for place in places]
+
+    def place(self, line: int) -> str:
+        return f"{self.label}, {'row' if self.listed is not None else 'line'} {line}"
+
+
+def _csv_rows(content: bytes, delimiter: str, label: str, *, header: bool = False) -> Iterator[tuple[int, list[Any]]]:
+    """Rows below the header, or it alone. A row with more cells would shift its columns, so it is refused."""
+    width = 0
+    with io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", newline="") as text:
+        try:
+            for cells, is_whole, line in csv_records(text, delimiter):
+                if not is_whole:
+                    raise UserError(f"{label}: a quoted cell does not end", hint="Check the double quotes.")
+                if not cells:
+                    continue
+                if header:
+                    yield line, cells
+                    return
+                if width == 0:
+                    width = len(cells)
+                    continue
+                if len(cells) > width and any(cells[width:]):
+                    told = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
+                    raise UserError(told, hint="Put cells that hold the separator in double quotes.")
+                yield line, cells
+        except csv.Error as error:
+            raise UserError(f"{label} is not a CSV file: {error}", hint="Check the double quotes.") from None
+
+
+def _json_rows(content: bytes, label: str, *, checked: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The objects of a file of JSON lines. Once they are known to have no key twice, a faster parser will do."""
+    start, number = 0, 0
+    while start < len(content):
+        end = content.find(b"\n", start)
+        end = len(content) if end < 0 else end
+        number += 1
+        if end - start > LONGEST_LINE_BYTES:
+            told = f"{label}, line {number} is longer than {LONGEST_LINE_BYTES >> 20} MB"
+            raise UserError(told, hint="A file of JSON lines has one small object per line.")
+        line = content[start:end].strip()
+        start = end + 1
+        if line:
+            row = _plain(line) if checked else None
+            if row is None:
+                row = parse_json_line(line, where=f"{label}, line {number}")
+            if not isinstance(row, dict):
+                raise UserError(f"{label}, line {number} is not a JSON object")
+            yield number, row
+
+
+def _plain(line: bytes) -> Any:
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+
+
+class _Problems:
+    """What is wrong with the cells of a table: a few sentences at once, then no more."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, problem: str) -> None:
+        if problem not in self.found:
+            self.found.append(problem)
+        if len(self.found) == MOST_PROBLEMS:
+            self.raise_any()
+
+    def raise_any(self, hint: str | None = None) -> None:
+        if self.found:
+            raise UserError(self.found[0], problems=self.found[1:], hint=hint)
+
+
+RunKey = tuple[str, str, str, str]
+
+
+@dataclass
+class _Gathered:
+    """One run as it is put together from its rows."""
+
+    status: tuple[Status, str | None] = (Status.COMPLETED, None)
+    points: dict[str, tuple[TableFile, array[float], array[float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Table:
-    """The rows of a file with its columns; knows which metrics it has."""
+    """The files of a table with their columns; knows which metrics they have."""
 
-    path: Path
-    rows: Sequence[Row]
-    columns: Mapping[str, str | None]
-    names: Sequence[str]
+    files: Sequence[TableFile]
+    scans: Sequence[_Scan]
+
+    @property
+    def label(self) -> str:
+        names = [file.label for file in self.files]
+        return ", ".join(names) if len(names) <= 4 else f"{', '.join(names[:3])} and {len(names) - 3} more files"
+
+    @property
+    def columns(self) -> Mapping[str, str | None]:
+        return self.files[0].columns
+
+    @property
+    def has_steps(self) -> bool:
+        return self.columns["step"] is not None
 
     @property
     def is_long(self) -> bool:
         return self.columns["metric"] is not None and self.columns["value"] is not None
 
     def metrics(self) -> list[str]:
+        """What may be judged: the metrics of a long file, the columns of numbers of a wide one."""
         if self.is_long:
-            return list(dict.fromkeys(name for row in self.rows if (name := self._cell(row, "metric"))))
-        taken = {name for role, name in self.columns.items() if name and role != "value"}
-        rest = [name for name in self.names if name not in taken]
-        return [name for name in rest if any(_number(row.get(name)) is not None for row in self.rows)]
+            return list(dict.fromkeys(name for scan in self.scans for name in scan.metrics))
+        counting = {name for name in self.scans[0].numeric if all(scan.numeric.get(name) for scan in self.scans)}
+        return [name for name in self._numeric() if name not in counting]
+
+    def known(self, metric: str) -> bool:
+        """Whether a person may ask for it by name, also where it does not look like a metric."""
+        if self.is_long:
+            return metric in self.metrics()
+        taken = self._taken()
+        return bool(metric) and any(metric in file.names for file in self.files) and metric not in taken
+
+    def why_none(self) -> str | None:
+        """Where no column holds numbers: what the first one that could be meant holds instead."""
+        return next((told for scan in self.scans for told in scan.examples.values()), None)
+
+    def text_columns(self) -> list[str]:
+        """Columns without numbers that have no role: what may tell variants or runs apart."""
+        return [name for name in self.scans[0].examples if name not in self._taken()]
+
+    def _numeric(self) -> list[str]:
+        return list(dict.fromkeys(name for scan in self.scans for name in scan.numeric))
+
+    def _taken(self) -> set[str]:
+        return {name for file in self.files for role, name in file.columns.items() if name and role != "value"}
 
     def traces(self, metrics: Sequence[str]) -> list[Trace]:
-        """One trace per run. A number that cannot be read is an error with its line; an empty one is NaN."""
+        """One trace per run. Cells that cannot be read are named with their line; an empty one is NaN."""
         import numpy as np
 
-        gathered: dict[tuple[str, ...], dict[str, tuple[list[float], list[float]]]] = {}
-        facts: dict[tuple[str, ...], Row] = {}
-        attempts: dict[tuple[str, ...], str] = {}
-        for line, row in enumerate(self.rows, 2):
-            key = self._key(row, line)
-            if attempts.setdefault(key[:-1], self._attempt(row)) != self._attempt(row):
-                continue  # another attempt is not another seed
-            facts[key] = row
-            points = gathered.setdefault(key, {})
-            for metric, value in self._values(row, metrics, line):
-                steps, values = points.setdefault(metric, ([], []))
-                if steps and self.columns["step"] is None:
-                    self._refuse_second_value(row)
-                steps.append(self._step(row, line))
-                values.append(value)
+        if not self.is_long:
+            self._refuse_absent(metrics)
+        runs: dict[RunKey, _Gathered] = {}
+        problems = _Problems()
+        for number, file in enumerate(self.files):
+            _Reader(self, file, metrics, runs, problems, f"{number}:" if len(self.files) > 1 else "").read()
+        problems.raise_any()
+        self._refuse_two_spellings({key[0] for key in runs})
         return [
-            self._trace(facts[key], key[-1], {m: (np.array(s), np.array(v)) for m, (s, v) in points.items()})
-            for key, points in gathered.items()
+            _trace(
+                key,
+                run.status,
+                {
+                    m: (np.array(s, dtype=np.float64), np.array(v, dtype=np.float64))
+                    for m, (_, s, v) in run.points.items()
+                },
+            )
+            for key, run in runs.items()
         ]
 
-    def _attempt(self, row: Row) -> str:
-        return str(row.get("attempt") or "")
+    def _refuse_absent(self, metrics: Sequence[str]) -> None:
+        problems = [
+            f"{file.label} has no column '{metric}', which the other files have"
+            for file in self.files
+            for metric in metrics
+            if metric not in file.names
+        ]
+        if problems:
+            raise UserError(problems[0], problems=problems[1:MOST_PROBLEMS])
 
-    def _refuse_second_value(self, row: Row) -> None:
-        """Rows that nothing tells apart are not one run: which column does is for the person to say."""
-        told = ", ".join(
-            f"{role} {self._cell(row, role)}" for role in ("variant", "seed", "run") if self._cell(row, role)
-        )
-        free = [n for n in self.names if n not in self.columns.values() and _number(row.get(n)) is None]
-        guess = f", such as {free[0]}" if free else ""
-        raise UserError(
-            f"{self.path.name} has more than one value for {told or 'a run'}",
-            hint=f"Name the column that tells them apart{guess}: --task-column, --step-column or --run-column.",
-        )
-
-    @property
-    def _is_nameless(self) -> bool:
-        return all(self.columns[role] is None for role in ("run", "seed", "step"))
-
-    def _key(self, row: Row, line: int) -> tuple[str, ...]:
-        """What tells runs apart; without a column for it every row is a run, known by its line."""
-        own = f"line {line}" if self._is_nameless else self._cell(row, "run")
-        return (self._cell(row, "variant"), self._cell(row, "task"), self._cell(row, "seed"), own)
-
-    def _cell(self, row: Row, role: str) -> str:
-        name = self.columns[role]
-        value = None if name is None else row.get(name)
-        return "" if value is None else str(value)
-
-    def _values(self, row: Row, metrics: Sequence[str], line: int) -> Iterator[tuple[str, float]]:
-        if self.is_long:
-            metric = self._cell(row, "metric")
-            if metric in metrics:
-                yield metric, self._read(row, self.columns["value"] or "", line)
-            return
-        for metric in metrics:
-            if row.get(metric) not in (None, "") or self.columns["step"] is None:
-                yield metric, self._read(row, metric, line)
-
-    def _read(self, row: Row, column: str, line: int) -> float:
-        text = row.get(column)
-        if text in (None, ""):
-            return math.nan
-        number = _number(text)
-        if number is None:
-            raise UserError(f"{self.path.name}, line {line}: {column} is {text!r}, not a number")
-        return number
-
-    def _step(self, row: Row, line: int) -> float:
-        column = self.columns["step"]
-        if column is None:
-            return 0.0
-        step = self._read(row, column, line)
-        if not math.isfinite(step):
+    def _refuse_two_spellings(self, variants: set[str]) -> None:
+        first: dict[str, str] = {}
+        for variant in sorted(variants):
+            if first.setdefault(seed_text(variant), variant) != variant:
+                told = f"{self.label} spells one variant as '{first[seed_text(variant)]}' and as '{variant}'"
+                raise UserError(told, hint="Write it in one way.")
+        if len(variants) > MOST_VARIANTS:
             raise UserError(
-                f"{self.path.name}, line {line}: {column} is empty or not finite; every value needs its step"
+                f"{self.label} has {len(variants):,} variants, at most {MOST_VARIANTS} can be compared",
+                hint="Name the column that holds the variant with --variant-column.",
             )
+
+
+@dataclass
+class _Reader:
+    """The second pass over one file: puts the values of its rows into the runs that they belong to."""
+
+    table: Table
+    file: TableFile
+    metrics: Sequence[str]
+    runs: dict[RunKey, _Gathered]
+    problems: _Problems
+    prefix: str
+    """Tells rows without a name apart where several files have a row of that line."""
+    attempts: dict[tuple[str, ...], str] = field(default_factory=dict)
+    """The attempt that came first for a variant, task and seed."""
+
+    def read(self) -> None:
+        columns = self.file.columns
+        ids = [role for role in ("variant", "task", "seed", "run") if columns[role]]
+        telling = [columns[role] or "" for role in ids]
+        if "attempt" in self.file.names:
+            telling.append("attempt")
+        others = [role for role in ("status", "step") if columns[role]]
+        others += ["metric", "value"] if self.table.is_long else []
+        values = [] if self.table.is_long else list(self.metrics)
+        nameless = all(columns[role] is None for role in ("run", "seed", "step"))
+        first = len(telling) + len(others)
+        seen: dict[tuple[Any, ...], tuple[RunKey, _Gathered | None]] = {}
+        self.attempts.clear()
+        for line, cells in self.file.rows([*telling, *(columns[role] or "" for role in others), *values]):
+            told = tuple(cells[: len(telling)])
+            known = None if nameless else seen.get(told) if self.file.is_text else None
+            if known is None:
+                known = self._run(dict(zip([*ids, "attempt"], told, strict=False)), line, nameless=nameless)
+                if self.file.is_text and not nameless:
+                    seen[told] = known
+            key, run = known
+            if run is not None:
+                row = dict(zip(others, cells[len(telling) : first], strict=True))
+                self._read_row(run, key, row, zip(values, cells[first:], strict=True), line)
+
+    def _run(self, row: Mapping[str, Any], line: int, *, nameless: bool) -> tuple[RunKey, _Gathered | None]:
+        """The run that a row belongs to; None where it is another attempt at one, which is not another seed."""
+        own = f"{self.prefix}line {line}" if nameless else self._id(row, "run", line, id_text)
+        key = (
+            self._id(row, "variant", line, _stripped),
+            self._id(row, "task", line, id_text),
+            self._id(row, "seed", line, seed_text),
+            own,
+        )
+        attempt = id_text(row.get("attempt"))
+        if self.attempts.setdefault(key[:-1], attempt) != attempt and not nameless:
+            return key, None
+        run = self.runs.get(key)
+        if run is None:
+            run = self.runs[key] = _Gathered()
+            self._refuse_too_many()
+        return key, run
+
+    def _read_row(
+        self, run: _Gathered, key: RunKey, row: Mapping[str, Any], values: Iterable[tuple[str, Any]], line: int
+    ) -> None:
+        if "status" in row and not is_missing(row["status"]):
+            run.status = self._status(row["status"], line) or run.status
+        has_steps = "step" in row
+        step = self._step(row["step"], line) if has_steps else 0.0
+        if "metric" in row:
+            metric = str(row["metric"]).strip()
+            if metric in self.metrics:
+                self._take(run, key, metric, step, self._number(row["value"], self.file.columns["value"] or "", line))
+            return
+        for metric, cell in values:
+            if not has_steps or not is_missing(cell):
+                self._take(run, key, metric, step, self._number(cell, metric, line))
+
+    def _id(self, row: Mapping[str, Any], role: str, line: int, spelled: Any) -> str:
+        value = row.get(role)
+        if value is None or value != value:  # NaN, which Python writes into JSON
+            return ""
+        why = refuse_shape(value, bools=role == "variant")
+        if why is not None:
+            self.problems.add(f"{self.file.place(line)}: {self.file.columns[role]} {why}")
+            return ""
+        return str(spelled(value))
+
+    def _status(self, value: Any, line: int) -> tuple[Status, str | None] | None:
+        text = str(value).strip()
+        status = _status_of(text)
+        if status is None:
+            self.problems.add(
+                f"{self.file.place(line)}: {self.file.columns['status']} is {text[:40]!r}, which is not a known status"
+                f" ({known_statuses()}); --status-column none leaves the column out"
+            )
+            return None
+        return status, None if status is Status.COMPLETED else text
+
+    def _step(self, cell: Any, line: int) -> float:
+        column = self.file.columns["step"] or ""
+        step = self._number(cell, column, line)
+        if not math.isfinite(step) and (is_missing(cell) or number_in(cell) is not None):
+            told = f"{self.file.place(line)}: {column} is empty or not finite; every value needs its step"
+            self.problems.add(told)
         return step
 
-    def _trace(self, row: Row, own: str, curves: Mapping[str, Any]) -> Trace:
-        task, seed = self._cell(row, "task"), self._cell(row, "seed")
-        variant = self._cell(row, "variant")
-        status, told = _status(row.get("status"))
-        run = own or (seed and f"seed {seed}")
-        return Trace(
-            "/".join(filter(None, [variant, task, run])),
-            variant or "all",
-            seed or None,
-            curves,
-            status,
-            told,
-            task or None,
+    def _number(self, cell: Any, column: str, line: int) -> float:
+        number = number_in(cell)
+        if number is not None:
+            return number
+        if not is_missing(cell):
+            self.problems.add(f"{self.file.place(line)}: {column} {why_no_number(cell)}")
+        return math.nan
+
+    def _take(self, run: _Gathered, key: RunKey, metric: str, step: float, value: float) -> None:
+        known = run.points.get(metric)
+        if known is None:
+            known = run.points[metric] = (self.file, array("d"), array("d"))
+        elif known[0] is not self.file:
+            self._refuse_two_files(key, known[0])
+        elif self.file.columns["step"] is None:
+            self._refuse_second_value(key)
+        known[1].append(step)
+        known[2].append(value)
+
+    def _told(self, key: RunKey) -> str:
+        variant, task, seed, run = key
+        parts = {"variant": variant, "task": task, "seed": seed, "run": run}
+        return ", ".join(f"{role} {value}" for role, value in parts.items() if value and self.file.columns[role])
+
+    def _refuse_two_files(self, key: RunKey, first: TableFile) -> None:
+        raise UserError(
+            f"{first.label} and {self.file.label} both have values of {self._told(key) or 'one run'}",
+            hint="Name the column that tells the runs apart with --run-column, or leave one of the files out.",
+        )
+
+    def _refuse_second_value(self, key: RunKey) -> None:
+        """Rows that nothing tells apart are not one run: which column does is for the person to say."""
+        free = self.table.text_columns()
+        guess = f", such as {free[0]}" if free else ""
+        options = ["--task-column", "--step-column", "--run-column"]
+        missing = self.file.columns["variant"] is None
+        raise UserError(
+            f"{self.file.label} has more than one value for {self._told(key) or 'a run'}"
+            + (" and no column that names the variant" if missing else ""),
+            hint=f"Name the column that holds the variant{guess}: --variant-column."
+            if missing
+            else f"Name the column that tells them apart{guess}: {', '.join(options[:-1])} or {options[-1]}.",
+        )
+
+    def _refuse_too_many(self) -> None:
+        if len(self.runs) > MOST_RUNS:
+            raise UserError(
+                f"{self.table.label} has more than {MOST_RUNS:,} runs",
+                hint="Without a run, seed or step column every row is a run: name it, as with --seed-column.",
+            )
+
+
+def _stripped(value: Any) -> str:
+    return str(value).strip()
+
+
+def known_statuses() -> str:
+    """The words for how a run ended, as one line."""
+    return "; ".join(f"{status}: {', '.join(words)}" for status, words in STATUS_WORDS.items())
+
+
+def _trace(key: RunKey, status: tuple[Status, str | None], curves: Mapping[str, Any]) -> Trace:
+    variant, task, seed, own = key
+    run = own or (seed and f"seed {seed}")
+    name = "/".join(filter(None, [variant, task, run]))
+    return Trace(name, variant or "all", seed or None, curves, status[0], status[1], task or None)
+
+
+# Opening files
+
+
+def read_table(paths: Path | Sequence[Path], columns: Columns) -> Table:
+    """The rows of one or more CSV, TSV, JSONL or JSON files together, or one sentence on why they cannot be read."""
+    given = [paths] if isinstance(paths, Path) else list(paths)
+    _refuse_same_file(given)
+    files: list[TableFile] = []
+    left = MOST_BYTES
+    for path in given:
+        files.append(_open(path, columns, left))
+        left -= len(files[-1].content)
+    _refuse_other_roles(files)
+    files = [_with_state(file, columns) for file in files]
+    return Table(files, [_scan(file) for file in files])
+
+
+def _refuse_same_file(paths: Sequence[Path]) -> None:
+    seen: dict[Path, Path] = {}
+    for path in paths:
+        if seen.setdefault(path.resolve(), path) is not path:
+            raise UserError(f"{path} was given twice", hint="The same rows twice are not more runs.")
+
+
+def _refuse_other_roles(files: Sequence[TableFile]) -> None:
+    """Files that belong together say the same about a row; one without seeds beside one with them does not."""
+    first = files[0]
+    problems = []
+    for file in files[1:]:
+        for role, name in file.columns.items():
+            if (name is None) != (first.columns[role] is None) and role != "status":
+                having, lacking = (first, file) if name is None else (file, first)
+                problems.append(
+                    f"{having.label} has a column for the {role}, '{having.columns[role]}', {lacking.label} has none"
+                )
+    if problems:
+        raise UserError(
+            problems[0], problems=problems[1:MOST_PROBLEMS], hint="Give the files the same columns, or name them."
         )
 
 
-def _status(text: Any) -> tuple[Status, str | None]:
-    """The status that a file of ours gives; a foreign word for it is taken as a failure and shown."""
-    if text in (None, ""):
-        return Status.COMPLETED, None
-    if text in list(Status):
-        return Status(text), None if text == Status.COMPLETED else str(text)
-    return Status.FAILED, f"status '{text}'"
+def _with_state(file: TableFile, columns: Columns) -> TableFile:
+    """W&B calls the status `State`. A column of that name may hold anything, so one of its cells must be a status."""
+    states = [name for name in file.names if name.lower() == "state" and name not in file.columns.values()]
+    if columns.status is not None or not states:
+        return file
+    holding = [
+        name
+        for place, name in enumerate(states)
+        if any(isinstance(cells[place], str) and _status_of(cells[place]) for _, cells in file.rows(states))
+    ]
+    candidates = [*filter(None, [file.columns["status"]]), *holding]
+    if len(candidates) > 1:
+        raise UserError(_two_candidates("status", candidates, file.label))
+    return replace(file, columns={**file.columns, "status": candidates[0]}) if candidates else file
 
 
-def _number(value: Any) -> float | None:
+def _status_of(text: str) -> Status | None:
+    return _STATUSES.get(text.strip().lower().replace(" ", "_").replace("-", "_"))
+
+
+def read_csv_rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a small CSV file by their columns, with the same rules and limits."""
+    file = _open(path, Columns(status=IGNORE), MOST_BYTES, roles=False)
+    named = [name for name in file.names if name]
+    return [dict(zip(named, cells, strict=True)) for _, cells in file.rows(named)]
+
+
+def _open(path: Path, columns: Columns, most: int, *, roles: bool = True) -> TableFile:
     try:
-        return float(value)
-    except (TypeError, ValueError):
-        return None
-
-
-def read_table(path: Path, columns: Columns) -> Table:
-    """A CSV, TSV or JSONL file, or one sentence on why it cannot be read."""
-    try:
-        rows = _read_rows(path)
+        content = read_file(path, most=most, hint="Leave out columns and rows that are not needed.")
     except FileNotFoundError:
         raise UserError(f"no file {path}") from None
-    except (IsADirectoryError, PermissionError) as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except (UnicodeDecodeError, csv.Error, orjson.JSONDecodeError) as error:
-        hint = "Save it as UTF-8." if isinstance(error, UnicodeDecodeError) else None
-        raise UserError(f"{path} is not a CSV or JSONL file: {error}", hint=hint) from None
-    if not rows or not all(isinstance(row, dict) for row in rows):
+    _refuse_binary(path, content)
+    content = content.removeprefix(b"\xef\xbb\xbf")
+    _refuse_too_long(path, content)
+    delimiter, listed = ",", None
+    if path.suffix.lower() in JSON_SUFFIXES and roles:
+        if content.lstrip()[:1] == b"[":
+            listed = _array(path, content)
+        names = _json_names(path, content, listed)
+    else:
+        delimiter = _delimiter(content)
+        if content.count(delimiter.encode()) > MOST_CELLS:
+            raise UserError(f"{path.name} has more than {MOST_CELLS:,} cells")
+        names = header_names(_header(path, content, delimiter), path.name)
+    if not any(names):
         raise UserError(f"{path} has no rows", hint="It needs a header and a line per value.")
-    names = list(dict.fromkeys(name for row in rows[:200] for name in row if isinstance(name, str)))
-    return Table(path, rows, columns.found_in(names, path.name), names)
+    if len(names) > MOST_COLUMNS:
+        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
+    found = columns.found_in(names, path.name) if roles else {}
+    return TableFile(path, content, names, found, delimiter, listed)
 
 
-def _json_line(path: Path, number: int, line: bytes) -> dict[str, Any]:
+def _refuse_binary(path: Path, content: bytes) -> None:
+    hint = "Export it as CSV or JSON lines, in UTF-8."
+    kind = next((kind for mark, kind in _SIGNATURES if content.startswith(mark)), None)
+    if kind is not None:
+        raise UserError(f"{path} is {kind}, not a CSV or JSONL file", hint=hint)
+    if content.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise UserError(f"{path} is text in UTF-16", hint="Save it as UTF-8.")
+    if b"\0" in content:
+        raise UserError(f"{path} is a binary file, not a CSV or JSONL file", hint=hint)
     try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError:
-        row = None
-    if not isinstance(row, dict):
-        raise UserError(f"{path.name}, line {number} is not a JSON object")
-    return row
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        told = f"{path} is not text in UTF-8: byte 0x{content[error.start]:02x} in line {line}"
+        raise UserError(told, hint="Save it as UTF-8.") from None
 
 
-def _read_rows(path: Path) -> list[dict[str, Any]]:
-    if path.suffix in (".jsonl", ".ndjson", ".json"):
-        content = path.read_bytes().strip()
-        if content.startswith(b"["):
-            rows: list[dict[str, Any]] = orjson.loads(content)
-            return rows
-        return [_json_line(path, number, line) for number, line in enumerate(content.split(b"\n"), 1) if line.strip()]
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        head = file.readline()
-        file.seek(0)
-        delimiter = next((mark for mark in (",", "\t", ";") if mark in head), ",")
-        return list(csv.DictReader(file, delimiter=delimiter))
+def _refuse_too_long(path: Path, content: bytes) -> None:
+    if max(content.count(b"\n"), content.count(b"\r")) > MOST_LINES:
+        raise UserError(
+            f"{path.name} has more than {MOST_LINES:,} lines",
+            hint="Keep every tenth step, or the metric that you need.",
+        )
+
+
+def _first_line(content: bytes) -> bytes:
+    return content[:LONGEST_LINE_BYTES].lstrip(b"\r\n").replace(b"\r", b"\n").split(b"\n", 1)[0]
+
+
+def _delimiter(content: bytes) -> str:
+    head = _first_line(content)
+    counts = {mark: head.count(mark.encode()) for mark in DELIMITERS}
+    return max(DELIMITERS, key=lambda mark: counts[mark])
+
+
+def _header(path: Path, content: bytes, delimiter: str) -> list[Any]:
+    if _first_line(content).count(delimiter.encode()) > MOST_COLUMNS:
+        raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
+    _, cells = next(_csv_rows(content, delimiter, path.name, header=True), (0, []))
+    return cells
+
+
+def _array(path: Path, content: bytes) -> list[dict[str, Any]]:
+    if len(content) > MOST_ARRAY_BYTES:
+        told = f"{path.name} is a JSON array of more than {MOST_ARRAY_BYTES >> 20} MB"
+        raise UserError(told, hint="Write an object per line (.jsonl) instead.")
+    if content.count(b",") > MOST_CELLS or content.count(b"{") > MOST_LINES:
+        raise UserError(f"{path.name} has more than {MOST_LINES:,} rows or {MOST_CELLS:,} cells")
+    rows = parse_json(content, where=path.name, hint=None, error=UserError)
+    for number, row in enumerate(rows, 1):
+        if not isinstance(row, dict):
+            raise UserError(f"{path.name}, row {number} is not a JSON object")
+    return list(rows)
+
+
+def _json_names(path: Path, content: bytes, listed: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """The keys of all rows, in the order in which they come. Spaces around a key would make two columns of one name."""
+    names: dict[str, None] = {}
+    rows = enumerate(listed, 1) if listed is not None else _json_rows(content, path.name, checked=False)
+    for _, row in rows:
+        if not row.keys() <= names.keys():
+            names.update(dict.fromkeys(row))
+            if len(names) > MOST_COLUMNS:
+                raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} different keys")
+    spaced = [name for name in names if name != name.strip() and name.strip() in names]
+    if spaced:
+        told = f"{path.name} has the keys '{spaced[0].strip()}' and '{spaced[0]}', which differ only by spaces"
+        raise UserError(told, hint="Rename one: nothing says which of them counts.")
+    return list(names)
+
+
+def _scan(file: TableFile) -> _Scan:
+    """The first pass: which columns hold numbers, which metrics are named."""
+    found = _Scan()
+    columns = file.columns
+    if columns["metric"] is not None and columns["value"] is not None:
+        for line, [name] in file.rows([columns["metric"]]):
+            found.rows += 1
+            if isinstance(name, list | dict):
+                raise UserError(f"{file.place(line)}: {columns['metric']} {refuse_shape(name)}")
+            if not is_missing(name):
+                found.metrics[str(name).strip()] = None
+    else:
+        taken = {name for role, name in columns.items() if name and role != "value"}
+        names = [name for name in file.names if name not in taken and not is_index(name)]
+        _scan_numbers(file, names, found)
+    if not found.rows:
+        raise UserError(f"{file.path} has no rows", hint="It needs a header and a line per value.")
+    return found
+
+
+def _scan_numbers(file: TableFile, names: list[str], found: _Scan) -> None:
+    open_names = list(range(len(names)))
+    counting = [place for place, name in enumerate(names) if name.lower() in ("index", "level_0")]
+    counts = set(counting)
+    for line, cells in file.rows(names):
+        remaining = []
+        for place in open_names:
+            if number_in(cells[place]) is not None:
+                found.numeric[names[place]] = False
+            else:
+                remaining.append(place)
+                if names[place] not in found.examples and not is_missing(cells[place]):
+                    found.examples[names[place]] = f"{file.place(line)}: {names[place]} {why_no_number(cells[place])}"
+        open_names = remaining
+        for place in counting:
+            if place in counts and number_in(cells[place]) != found.rows:
+                counts.discard(place)
+        found.rows += 1
+    for place in counts:
+        found.numeric[names[place]] = True
+    found.numeric = {name: found.numeric[name] for name in names if name in found.numeric}
+    found.examples = {name: told for name, told in found.examples.items() if name not in found.numeric}
