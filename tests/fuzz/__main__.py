@@ -136,6 +136,8 @@ def _outcomes(tasks: Sequence[Task], seed: int, workers: int, scratch: Path) -> 
             yield found
     for process in processes:
         process.join()
+        if process.exitcode:
+            raise RuntimeError("a worker of the fuzzer failed: see above")
 
 
 def _work(tasks: Sequence[Task], seed: int, scratch: Path, queue: multiprocessing.Queue[tuple[Task, Outcome] | None]) -> None:

@@ -266,7 +266,7 @@ def _forbid() -> None:
     engines, hidden = _module("launch.engines").Engine, _module("api.bench_runs").HiddenRuns
     for holder, name, instead in (
         (engines, "open", stop),
-        (hidden, "open", stop),
+        (hidden, "__enter__", stop),
         (_module("api.profile"), "_running", stop),
         (_module("api.train"), "run_cell", only_small),
         (_module("recipes.data.mnist1d"), "make", tiny),
