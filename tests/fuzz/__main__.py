@@ -140,7 +140,9 @@ def _outcomes(tasks: Sequence[Task], seed: int, workers: int, scratch: Path) -> 
             raise RuntimeError("a worker of the fuzzer failed: see above")
 
 
-def _work(tasks: Sequence[Task], seed: int, scratch: Path, queue: multiprocessing.Queue[tuple[Task, Outcome] | None]) -> None:
+def _work(
+    tasks: Sequence[Task], seed: int, scratch: Path, queue: multiprocessing.Queue[tuple[Task, Outcome] | None]
+) -> None:
     kept = list(kept_cases())
     try:
         for task in tasks:
@@ -158,9 +160,7 @@ def report(campaign: Campaign) -> str:
     for kind, tally in campaign.tallies.items():
         codes = ", ".join(f"{code}: {count:,}" for code, count in sorted(tally.codes.items()))
         memory = f"{tally.peak_bytes >> 20} MB"
-        rows.append(
-            f"{kind:<12}{tally.inputs:>8,}{tally.failures:>8,}{tally.slowest_s:>8.1f} s{memory:>10}  {codes}"
-        )
+        rows.append(f"{kind:<12}{tally.inputs:>8,}{tally.failures:>8,}{tally.slowest_s:>8.1f} s{memory:>10}  {codes}")
     rows.append(
         f"{campaign.inputs:,} inputs in {campaign.seconds:,.0f} s: {campaign.count('traceback')} tracebacks, "
         f"{campaign.count('hang')} hangs above {LIMIT_S:g} s, {campaign.count('memory')} above 1 GB, "

@@ -18,7 +18,19 @@ STORE_FILES = (
 )  # fmt: skip
 PROJECT_FILES = ("*artifact.yaml", "*.journal.jsonl", "*registrations/*", "*.cff", "*z.yaml")
 BUNDLE_FILES = ("bundle/*", "bundle.zip")
-SEPARATE = ("--debug", "--detach", "--follow", "-f", "--help", "-h", "--otlp", "--ab", "--run-test", "--anchor", "--watch")
+SEPARATE = (
+    "--debug",
+    "--detach",
+    "--follow",
+    "-f",
+    "--help",
+    "-h",
+    "--otlp",
+    "--ab",
+    "--run-test",
+    "--anchor",
+    "--watch",
+)
 """Options that show a trace on purpose, do not end by themselves, or reach out of the folder of the case."""
 NOT_FUZZED = ("doctor",)
 """It measures the machine, which takes seconds each time."""
@@ -83,7 +95,16 @@ def _from(*patterns: str) -> Callable[[str, Random], Case]:
 # Expressions and queries
 
 
-NAMES = ("policy_lag_steps.max", "max_policy_lag_steps", "mode", "work.0.ms", "phases_ms", "seed", "[\"mode\"]", "nothing")
+NAMES = (
+    "policy_lag_steps.max",
+    "max_policy_lag_steps",
+    "mode",
+    "work.0.ms",
+    "phases_ms",
+    "seed",
+    '["mode"]',
+    "nothing",
+)
 SIGNS = ("<=", "<", ">=", ">", "==", "!=", "+", "-", "*", "/", "and", "or", "not", "(", ")", "=", "<>", ">>", "!", ".")
 COLUMNS = ("status", "seed", "variant", "value", "wall_s", "options.steps", "effect", "report_accuracy", "nothing", "")
 SQL_VALUES = (
@@ -128,7 +149,9 @@ def _query(kind: str, rng: Random) -> Case:
     if rng.random() < 0.1:
         place = rng.randrange(len(text) + 1)
         text = text[:place] + rng.choice((*ODD_WORDS, "(" * 200, "select ")) + text[place:]
-    return case.changed(argv=("runs", "sql", text, "--format", rng.choice(("text", "json", "csv", "markdown", "latex"))))
+    return case.changed(
+        argv=("runs", "sql", text, "--format", rng.choice(("text", "json", "csv", "markdown", "latex")))
+    )
 
 
 # Flags
@@ -189,7 +212,10 @@ def _value(option: click.Option, rng: Random) -> str:
     if isinstance(kind, click.Choice):
         return str(rng.choice(list(kind.choices)))
     name = (option.name or "").lower()
-    if isinstance(kind, (click.types.IntParamType, click.types.FloatParamType)) or option.metavar in ("INTEGER", "NUMBER"):
+    if isinstance(kind, (click.types.IntParamType, click.types.FloatParamType)) or option.metavar in (
+        "INTEGER",
+        "NUMBER",
+    ):
         return rng.choice(("1", "2", "3", "5", "0.5", "0.05", "0.9", "10", *ODD_NUMBERS))
     if option.metavar and "|" in option.metavar and option.metavar.islower():
         return rng.choice(option.metavar.split("|"))
@@ -232,7 +258,9 @@ KINDS: dict[str, Callable[[str, Random], Case]] = {
     "points": _from("configs.*", "prices.yaml"),
     "store": _from(*STORE_FILES),
     "bundle": _from(*BUNDLE_FILES),
-    "manifest": _from("*manifest.json", "*headlines.json", "*ro-crate-metadata.json", "*registrations/*", "*analysis.json"),
+    "manifest": _from(
+        "*manifest.json", "*headlines.json", "*ro-crate-metadata.json", "*registrations/*", "*analysis.json"
+    ),
     "project": _from(*PROJECT_FILES),
     "snapshot": _from("*snapshot.json", "*.snap.json", "baseline.json", "*lanes.json"),
     "expression": _expression,
@@ -252,4 +280,3 @@ def plan(inputs: int, kinds: Sequence[str]) -> list[tuple[str, int]]:
     counts = {kind: inputs * SHARES[kind] // whole for kind in kinds}
     counts[kinds[0]] += inputs - sum(counts.values())
     return [(kind, number) for kind in kinds for number in range(counts[kind])]
-
