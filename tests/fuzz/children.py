@@ -62,7 +62,7 @@ def preload() -> None:
 
 def scratch_folder() -> tempfile.TemporaryDirectory[str]:
     """Where cases live: in memory where the system offers that, because each of them makes up to a hundred files."""
-    memory = "/dev/shm"  # noqa: S108 — the folder in it is made by tempfile
+    memory = "/dev/shm"
     return tempfile.TemporaryDirectory(prefix="fairtrial-fuzz-", dir=memory if os.access(memory, os.W_OK) else None)
 
 
