@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -134,8 +135,9 @@ def test_ctrl_c_saves_stops_and_the_same_command_goes_on(tmp_path: Path, store: 
 def test_a_launcher_that_is_asked_to_end_does_what_ctrl_c_does(store: Store, signals: list[signal.Signals]) -> None:
     """A terminal that is closed says so twice, and that is no second Ctrl-C."""
     process = start(
-        "launch", "fake", *TWO, "--seeds", "1,", "--steps", "2000", "--step-time", "0.02", "--log-every", "1"
-    )
+        "launch", "fake", *TWO, "--seeds", "1,", "--steps", "2000", "--step-time", "0.02", "--log-every", "1",
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # nohup would have it ignored
+    )  # fmt: skip
     eventually(lambda: len(pids(store)) == 2, what="two runs")
     for number in signals:
         process.send_signal(number)
@@ -145,6 +147,21 @@ def test_a_launcher_that_is_asked_to_end_does_what_ctrl_c_does(store: Store, sig
     for run in ("a.seed1", "b.seed1"):
         found = store.run("s", run)
         assert found and found.status is Status.INTERRUPTED and found.paths.last.exists()
+
+
+def test_a_launcher_below_nohup_goes_on_when_its_terminal_is_closed(store: Store) -> None:
+    """What nohup has ignored stays ignored, by the launcher and by every process that it starts."""
+    process = start(
+        "launch", "fake", *TWO, "--seeds", "1,", "--steps", "60", "--step-time", "0.02", "--log-every", "1",
+        preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN), start_new_session=True,
+    )  # fmt: skip
+    eventually(lambda: len(pids(store)) == 2, what="two runs")
+    os.killpg(process.pid, signal.SIGHUP)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0, err
+    for run in ("a.seed1", "b.seed1"):
+        found = store.run("s", run)
+        assert found and found.status is Status.COMPLETED
 
 
 def test_a_killed_launcher_leaves_no_worker_behind(store: Store) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, time
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
+from fairtrial.core.untrusted import DEEPEST
 from fairtrial.record.index import Row, list_rows
 from fairtrial.record.recorded import with_series
 from fairtrial.record.series import Series
@@ -68,11 +71,31 @@ def _distinct(names: list[str]) -> list[str]:
     return [name if name not in names[:place] else f"{name}_{place}" for place, name in enumerate(names)]
 
 
-def _simple(value: Any) -> Any:
-    """What every output format can spell: decimals as numbers, whole numbers beyond 64 bits as text."""
+def _simple(value: Any, depth: int = 1) -> Any:
+    """What every output format can spell, however deep in lists, structs and maps it lies.
+
+    Text, 64-bit numbers, dates and UUIDs stay as they are. Decimals become numbers, whole numbers beyond 64 bits and
+    intervals text, binary values hexadecimal digits, and keys of maps text.
+    """
+    if value is None or isinstance(value, (str, bool, float, date, UUID)):
+        return value
+    if isinstance(value, int):
+        return str(value) if abs(value) >= 1 << 63 else value
     if isinstance(value, Decimal):
         return float(value)
-    return str(value) if isinstance(value, int) and abs(value) >= 1 << 63 else value
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if depth < DEEPEST and isinstance(value, dict):
+        return {_text(key): _simple(inner, depth + 1) for key, inner in value.items()}
+    if depth < DEEPEST and isinstance(value, (list, tuple)):
+        return [_simple(inner, depth + 1) for inner in value]
+    return value if isinstance(value, time) and value.tzinfo is None else str(value)
+
+
+def _text(key: Any) -> str:
+    """A key of a map, as JSON spells keys."""
+    simple = _simple(key)
+    return str(simple).lower() if isinstance(simple, bool) else str(simple)
 
 
 def _runs_table(rows: list[Row]) -> pyarrow.Table:
