@@ -292,7 +292,7 @@ def test_a_plan_that_is_too_large_is_not_read(url: str, there: Store, monkeypatc
 def test_a_marker_that_is_too_large_or_no_marker_is_refused(
     url: str, cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for folder, content in (("a", b"[]"), ("b", b'{"id": 5}'), ("c", b'{"id": "%s"}' % (b"x" * 70_000))):
+    for folder, content in (("a", b"[]"), ("b", b'{"id": 5}'), ("c", b'{"id": "x", "more": "%s"}' % (b"x" * 70_000))):
         open_remote(url).write({".fairtrial.json": content})
         monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(tmp_path / "there" / folder))
         answer = cli("runs", "list", "--store", url)
