@@ -54,7 +54,7 @@ def set_lost_tail_aside(path: Path) -> Path | None:
 
     A zero byte stands where the disk has the length of a file and not its content; lines of JSON never hold one.
     Everything from that line on was not synced, so that nobody was told that it is there. It is kept in a file of its
-    own all the same, in case the zero bytes came there in another way; its name has a dot, so that nobody else reads it.
+    own all the same, in case the zero bytes came there in another way. Its name has a dot: nobody else reads it.
     """
     hole = _first_zero(path)
     if hole is None:
