@@ -34,6 +34,6 @@ def measure(_folder: Path) -> list[Figure]:
             sum(len(tally.wrong) for tally in found.values()),
             "states",
             goal=exactly(0),
-            note="lost, wrong, or not the same",
+            note=next((tally.wrong[0] for tally in found.values() if tally.wrong), "lost, wrong, or another outcome"),
         ),
     ]

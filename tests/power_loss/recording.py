@@ -156,10 +156,10 @@ class Recording:
         return wrapped
 
     def _note_rename(self, source: Any, target: Any) -> None:
-        found = self._place(source), self._place(target)
-        if found[0] is None or found[1] is None:
+        here, there = self._place(source), self._place(target)
+        if here is None or there is None:
             return  # into the folder or out of it: the comparison finds it
-        (folder, name), (to_folder, to_name) = found
+        (folder, name), (to_folder, to_name) = here, there
         node = self._names[folder][name]
         if self._names[to_folder].get(to_name) == node:
             return  # two names of one file are not renamed onto each other

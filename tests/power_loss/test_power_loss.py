@@ -121,7 +121,7 @@ def test_a_hole_in_lines_that_were_not_synced_is_taken_out_and_kept(tmp_path: Pa
     recorder.paths.metrics.write_bytes(hole)
     finish_run(tmp_path)
     assert outcome_of(tmp_path) == undisturbed()
-    [aside] = recorder.paths.root.glob("metrics.jsonl.lost-*")
+    [aside] = recorder.paths.root.glob(".metrics.jsonl.lost-*")
     assert aside.read_bytes() == hole[synced:]
 
 
@@ -139,6 +139,19 @@ def test_what_is_taken_out_of_lines_is_always_in_one_of_two_places(tmp_path: Pat
         kept = [found for name, found in state.files.items() if ".lost-" in name]
         assert state.files["metrics.jsonl"] == content or kept == [content[12:]], state.how
     assert path.read_bytes() == content[:12]
+
+
+def test_a_copied_run_is_whole_or_not_there(tmp_path: Path) -> None:
+    """A file of the same size and time is not copied again, so it must have its content."""
+    from fairtrial.api.stores import _copy
+
+    (tmp_path / "from").mkdir()
+    (tmp_path / "from" / "metrics.jsonl").write_bytes(b'{"step": 1}\n' * 100)
+    recording = Recording(tmp_path)
+    with recording.active():
+        _copy(tmp_path / "from" / "metrics.jsonl", tmp_path / "to" / "metrics.jsonl")
+    found = {state.files.get("to/metrics.jsonl") for state in crash_states(recording, samples=4)}
+    assert found == {None, b'{"step": 1}\n' * 100}
 
 
 def test_the_recording_is_complete(tmp_path: Path) -> None:

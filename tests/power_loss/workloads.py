@@ -94,7 +94,7 @@ def scratch() -> Iterator[Path]:
     sync = os.fsync
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
     with tempfile.TemporaryDirectory(prefix="power-", dir=memory) as folder:
-        os.fsync = lambda descriptor: None  # type: ignore[assignment, misc]
+        os.fsync = lambda descriptor: None  # type: ignore[assignment]
         try:
             yield Path(folder)
         finally:
@@ -466,8 +466,8 @@ def project_folder(root: Path) -> None:
 
 
 def _text_plan(**changed: Any) -> dict[str, Any]:
-    code = {"git_commit": None, "git_dirty": None, "git_dirty_hash": None, "versions": {}}
-    plan = {
+    code: dict[str, Any] = {"git_commit": None, "git_dirty": None, "git_dirty_hash": None, "versions": {}}
+    plan: dict[str, Any] = {
         "amends": None, "analysis": None, "artifact": {"id": "tea", "sha256": "0" * 64}, "basis": "text only",
         "code": code, "command": None, "exclusions": [], "hypothesis": "Milk first.", "late": [],
         "methods": "Eight cups.", "seeds": None, "stopping_rule": "fixed", "study": None,

@@ -392,3 +392,23 @@ def test_verify_ends_with_three_where_something_does_not_fit(
     assert broken.code == 3 and "not intact: the content has another hash" in broken.out
     assert cli("research", "verify", str(study), *place).code == 3
     assert cli("research", "verify", "nothing.json", *place).code == 1
+
+
+def test_of_two_that_make_a_key_at_once_both_sign_with_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one is quicker, between the look for a key and the making of one."""
+    from fairtrial.research import keys
+
+    path, real = tmp_path / "new" / "key.pem", keys._make_key
+    quicker: list[str] = []
+
+    def with_another(place: Path) -> None:
+        monkeypatch.setattr(keys, "_make_key", real)
+        quicker.append(keys.load_signer(place).public)
+        real(place)
+
+    monkeypatch.setattr(keys, "_make_key", with_another)
+    assert keys.load_signer(path).public == quicker[0]
+    assert path.with_suffix(".pub").read_text().strip() == quicker[0]
+    assert sorted(found.name for found in path.parent.iterdir()) == ["key.pem", "key.pub"]

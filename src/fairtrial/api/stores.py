@@ -102,7 +102,7 @@ def _copy(path: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     there, here = target.stat() if target.exists() else None, path.stat()
     if there is None or (there.st_size, there.st_mtime_ns) != (here.st_size, here.st_mtime_ns):
-        replace_file(target, lambda temporary: _duplicate(path, temporary), sync=Sync.NOTHING)
+        replace_file(target, lambda temporary: _duplicate(path, temporary), sync=Sync.FILE)
 
 
 def _duplicate(path: Path, target: Path) -> None:

@@ -54,12 +54,12 @@ def set_lost_tail_aside(path: Path) -> Path | None:
 
     A zero byte stands where the disk has the length of a file and not its content; lines of JSON never hold one.
     Everything from that line on was not synced, so that nobody was told that it is there. It is kept in a file of its
-    own all the same, in case the zero bytes came there in another way.
+    own all the same, in case the zero bytes came there in another way. Its name has a dot: nobody else reads it.
     """
     hole = _first_zero(path)
     if hole is None:
         return None
-    aside = path.with_name(f"{path.name}.lost-{time.time_ns()}")
+    aside = path.with_name(f".{path.name}.lost-{time.time_ns()}")
     with path.open("r+b") as file:
         start = _line_start(file, hole)
         file.seek(start)

@@ -11,7 +11,6 @@ import os
 import shutil
 from pathlib import Path
 
-from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.record.atomic import store_errors
 
@@ -44,7 +43,6 @@ def _try_replacing(root: Path, probe: Path) -> None:
     old, new, folder = probe / "old", probe / "new", probe / "folder"
     old.write_bytes(b"old")
     new.write_bytes(b"new")
-    sync_path(new)
     os.replace(new, old)  # noqa: PTH105
     folder.mkdir()
     folder.rename(probe / "renamed")

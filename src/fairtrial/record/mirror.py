@@ -10,7 +10,6 @@ import contextlib
 import errno
 import functools
 import hashlib
-import os
 import re
 import time
 from collections import defaultdict
@@ -342,7 +341,7 @@ class Pull:
         token = self.stand.manifest.token
         for name, length in self.stand.manifest.appended.items():
             path = self._places[name]
-            set_lost_tail_aside(path)
+            set_lost_tail_aside(path)  # by a power cut: it is brought again
             have = path.stat().st_size if self._same and path.exists() else 0
             have = have if have <= length else 0
             offsets = sorted(
@@ -440,12 +439,10 @@ class Pull:
         if not growth.length and not self._same:
             path.unlink(missing_ok=True)
         elif growth.have == 0 and growth.length:
-            replace_bytes(path, added, sync=Sync.FILE)
+            replace_bytes(path, added, sync=Sync.NOTHING)
         elif added:
             with store_errors(path), path.open("ab") as file:
                 file.write(added)
-                file.flush()
-                os.fsync(file.fileno())
 
     def _remove_others(self) -> None:
         """Files that belong to an earlier state of the run, which the shared store has given up."""
@@ -462,7 +459,7 @@ class Pull:
         if self.stand.manifest:
             text = self.stand.manifest.metadata.encode()
             if not self.paths.metadata.exists() or self.paths.metadata.read_bytes() != text:
-                replace_bytes(self.paths.metadata, text, sync=Sync.FILE)
+                replace_bytes(self.paths.metadata, text, sync=Sync.NOTHING)
         elif name in self.files and (there := self.files[name][0]) in contents:
             replace_bytes(self.paths.metadata, contents[there], sync=Sync.FILE)
             self._tags[name] = self.files[name][1]

@@ -383,7 +383,7 @@ class Recorder:
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
             sync_path(self.paths.checkpoints)  # before the metadata say that it is there
-        self.update(**best, best_pending=None)  # where this is lost, the hash of the announced one tells
+        self.update(sync=Sync.FILE, **best, best_pending=None)  # where this is lost, the announced hash tells
         self.write_event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     @property

@@ -46,8 +46,6 @@ def load_signer(path: Path | None = None) -> Signer:
             f"{path} is a name for a public key",
             hint="Name the private one with $FAIRTRIAL_KEY; it is made if missing.",
         )
-    if path.is_file() and not path.read_bytes().strip(b"\0"):  # a power cut came before the key was written
-        path.unlink()
     if not path.exists() and not path.is_symlink():
         _make_key(path)
     content = read_owned(path, "the signing key", private=True)
@@ -69,11 +67,30 @@ def _make_key(path: Path) -> None:
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     make_folder(path.parent, mode=0o700)
-    create(path, content, mode=0o600)
-    sync_path(path)
+    unfinished = path.with_name(f".{path.name}.{os.urandom(4).hex()}.tmp")
+    try:
+        create(unfinished, content, mode=0o600)
+        sync_path(unfinished)  # half a key would be refused ever after
+        if not _put_in_place(unfinished, path):
+            return
+    finally:
+        unfinished.unlink(missing_ok=True)
     public_key(path).unlink(missing_ok=True)  # of a key that is gone, or a link that somebody else has put there
     create(public_key(path), f"{private.public_key().public_bytes_raw().hex()}\n".encode())
     sync_path(path.parent)  # a signature by a key that is lost could never be made again
+
+
+def _put_in_place(unfinished: Path, path: Path) -> bool:
+    """Give a new key its name, unless another process was quicker: a key is never replaced."""
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        return False
+    except OSError:  # no hard links here
+        if path.exists():
+            return False
+        unfinished.rename(path)
+    return True
 
 
 def read_trusted(given: Trust) -> frozenset[str] | None:
