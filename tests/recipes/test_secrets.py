@@ -81,6 +81,14 @@ def test_secrets_in_the_arguments_of_a_program_reach_the_program_and_no_file(
     assert (tmp_path / "artifact.journal.jsonl").exists()
 
 
+def test_a_token_in_the_arguments_reaches_no_file(cli: Cli, tmp_path: Path, program: str) -> None:
+    (tmp_path / "artifact.yaml").write_text(ARTIFACT)
+    done = launch(cli, program, "--hub-token", TOKEN)
+    assert done.code == 0, done.err
+    assert seen(tmp_path) == ["--hub-token", TOKEN]
+    assert files_with(tmp_path, TOKEN) == []
+
+
 def test_what_was_redacted_is_told_by_name(cli: Cli, tmp_path: Path, program: str, store: Store) -> None:
     done = launch(cli, program, "--hub-token", TOKEN)
     assert "Redacted, because they are secrets: hub_token" in done.err
