@@ -240,6 +240,16 @@ def test_a_recipe_of_a_person_gets_its_secret_and_no_file_does(cli: Cli, tmp_pat
     assert not [path for path in (tmp_path / "store").rglob("*") if "s3same" in path.name]
 
 
+def test_a_reason_that_a_recipe_gives_quotes_no_secret(cli: Cli, tmp_path: Path) -> None:
+    """What a library raises often quotes what it was given. The trace is in the log, which is not bundled."""
+    failing = OWN_RECIPE.replace("return Trainable(options.url)", "raise RuntimeError(f'cannot reach {options.url}')")
+    (tmp_path / "mine.py").write_text(failing)
+    done = cli("train", "./mine.py", "--steps", "2", "--url", "https://me:s3same@host/x")
+    assert done.code == 4
+    assert "cannot reach https://me:(redacted)@host/x" in done.err
+    assert [Path(name).name for name in files_with(tmp_path, "s3same")] == ["log.txt"]
+
+
 def test_the_config_of_a_script_is_recorded_without_secrets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     import fairtrial
 
