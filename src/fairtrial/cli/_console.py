@@ -23,3 +23,7 @@ class SafeConsole(Console):
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+    def out(self, *objects: Any, **settings: Any) -> None:
+        """Lines as they are, neither wrapped nor styled."""
+        super().out(*(visible(str(each)) for each in objects), **settings)
