@@ -495,7 +495,7 @@ class _Work:
         if isinstance(error, FairtrialError):
             return Outcome(Status.FAILED, error.message, error.hint)
         with contextlib.suppress(OSError), os.fdopen(open_to_append(self.setting.run.log), "a") as log:
-            traceback.print_exception(error, file=log)
+            log.write(redact("".join(traceback.format_exception(error))))
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 
     def conclude(self, outcome: Outcome) -> Outcome:

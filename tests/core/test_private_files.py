@@ -20,7 +20,7 @@ from tests.conftest import Answer
 from tests.recipes.test_command import WRITER
 
 SOMEBODY = 54321
-PRECIOUS = b"years of work\n"
+PRECIOUS = b"years of work\nand a line without an end"
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as two users")
 
@@ -171,6 +171,26 @@ def test_two_users_have_locks_of_their_own(temporary: Path, umask: int) -> None:
     assert as_user(SOMEBODY, lambda: open_private_lock("x.lock"), umask=umask) == ""
     os.close(open_private_lock("x.lock"))
     assert as_user(SOMEBODY, lambda: (temporary / "fairtrial-0" / "x.lock").read_bytes()).startswith("PermissionError")
+
+
+def test_a_new_file_takes_no_name_that_is_taken(tmp_path: Path, precious: Path) -> None:
+    from fairtrial.core.private_files import create
+
+    (tmp_path / "link").symlink_to(precious)
+    (tmp_path / "dangling").symlink_to(tmp_path / "nowhere")
+    for name in ("link", "dangling", "precious"):
+        with pytest.raises(FileExistsError):
+            create(tmp_path / name, b"x")
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_only_one_module_knows_the_shared_temporary_folder() -> None:
+    """Files in it under names of our choice are opened by `core/private_files.py` alone; Ray's note is only read."""
+    import fairtrial
+
+    root = Path(fairtrial.__file__).parent
+    using = {path.relative_to(root).as_posix() for path in root.rglob("*.py") if "gettempdir" in path.read_text()}
+    assert using == {"core/private_files.py", "launch/ray_cluster.py"}
 
 
 # Locks and logs of a store

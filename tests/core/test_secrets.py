@@ -187,6 +187,11 @@ def test_the_value_of_a_secret_variable_is_recorded_as_that_variable(monkeypatch
     assert kept["argv"] == ["prog", "-t", "{env:HF_TOKEN}", "--for={env:CUSTOMER}"]
 
 
+def test_a_weak_name_with_an_ordinary_value_is_not_secret() -> None:
+    given = {"token": "cls", "eos_token": "</s>", "argv": ["prog", "--token", "mean", "--secret-dim", "64"]}
+    assert conceal(given) == given
+
+
 def test_two_secrets_of_one_name_have_two_variables() -> None:
     kept = conceal({"argv": ["prog", "--token", f"hf_{A36}", "--token", f"ghp_{A36}"]})
     assert references(kept) == ["FAIRTRIAL_SECRET_TOKEN", "FAIRTRIAL_SECRET_TOKEN_2"]

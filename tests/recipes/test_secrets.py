@@ -81,6 +81,14 @@ def test_secrets_in_the_arguments_of_a_program_reach_the_program_and_no_file(
     assert (tmp_path / "artifact.journal.jsonl").exists()
 
 
+def test_a_token_in_the_arguments_reaches_no_file(cli: Cli, tmp_path: Path, program: str) -> None:
+    (tmp_path / "artifact.yaml").write_text(ARTIFACT)
+    done = launch(cli, program, "--hub-token", TOKEN)
+    assert done.code == 0, done.err
+    assert seen(tmp_path) == ["--hub-token", TOKEN]
+    assert files_with(tmp_path, TOKEN) == []
+
+
 def test_what_was_redacted_is_told_by_name(cli: Cli, tmp_path: Path, program: str, store: Store) -> None:
     done = launch(cli, program, "--hub-token", TOKEN)
     assert "Redacted, because they are secrets: hub_token" in done.err
@@ -230,6 +238,17 @@ def test_a_recipe_of_a_person_gets_its_secret_and_no_file_does(cli: Cli, tmp_pat
     assert seen(tmp_path) == ["https://me:s3same@host/x"]
     assert files_with(tmp_path, "s3same") == []
     assert not [path for path in (tmp_path / "store").rglob("*") if "s3same" in path.name]
+
+
+def test_a_reason_that_a_recipe_gives_quotes_no_secret(cli: Cli, tmp_path: Path) -> None:
+    """What a library raises often quotes what it was given; so does the trace that is left in the log."""
+    failing = OWN_RECIPE.replace("return Trainable(options.url)", "raise RuntimeError(f'cannot reach {options.url}')")
+    (tmp_path / "mine.py").write_text(failing)
+    done = cli("train", "./mine.py", "--steps", "2", "--url", "https://me:s3same@host/x")
+    assert done.code == 4
+    assert "cannot reach https://me:(redacted)@host/x" in done.err
+    assert files_with(tmp_path, "s3same") == []
+    assert "RuntimeError" in next((tmp_path / "store").rglob("log.txt")).read_text()
 
 
 def test_the_config_of_a_script_is_recorded_without_secrets(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

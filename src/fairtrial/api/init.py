@@ -62,6 +62,8 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             f"# sesoi: 0.01  # {described['sesoi']}",
             f"alpha: 0.05  # {described['alpha']}",
             "",
+            f"# secrets: [hub_token]  # {described['secrets']}",
+            "",
             f"# {described['benchmark']}",
             "# benchmark:",
             "#   random_score: 0.0  # Normalized, this is 0 …",

@@ -29,5 +29,5 @@ class SafeConsole(Console):
         raise BrokenPipeError
 
     def out(self, *objects: Any, **settings: Any) -> None:
-        """Lines as they are, neither wrapped nor styled."""
+        """Lines as they are, neither wrapped nor styled; Rich would drop a few controls that are shown here."""
         super().out(*(visible(str(each)) for each in objects), **settings)

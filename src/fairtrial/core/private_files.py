@@ -32,14 +32,11 @@ def user_folder() -> Path:
     import tempfile  # not for those who only list runs
 
     folder = Path(tempfile.gettempdir()) / f"fairtrial-{os.geteuid()}"
-    with contextlib.suppress(FileExistsError):
-        try:
+    try:
+        with contextlib.suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            folder.chmod(0o700)  # whatever the umask took away
-        except FileExistsError:
-            raise
-        except OSError as error:
-            raise UserError(f"cannot make {folder}: {error.strerror}", hint="Set TMPDIR to another folder.") from None
+    except OSError as error:
+        raise UserError(f"cannot make {folder}: {error.strerror}", hint="Set TMPDIR to another folder.") from None
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise UserError(f"{folder} is not a folder", hint=_OURS_ALONE)
