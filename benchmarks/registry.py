@@ -17,6 +17,7 @@ from benchmarks import (
     cluster_slurm,
     comparing,
     damaged_runs,
+    defects,
     kill_lines,
     lab,
     language,
@@ -24,6 +25,7 @@ from benchmarks import (
     listing,
     logging_calls,
     memory,
+    mutations,
     playing,
     power_loss,
     reinforcement,
@@ -75,4 +77,6 @@ BENCHMARKS = {
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
     "power_loss": Benchmark(power_loss.TITLE, power_loss.measure, step=10, slow=True),
     "damaged_runs": Benchmark(damaged_runs.TITLE, damaged_runs.measure, step=10),
+    "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
+    "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
 }

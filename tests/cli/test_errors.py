@@ -223,3 +223,15 @@ def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["study,variant,seed,run,attempt,status,step,metric,value", "0"]
     assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_leaves_early_costs_no_file_and_no_exit_code(cli: Cli, tmp_path: Path) -> None:
+    """`analyze … | head` must still write its CSV, and still exit 3 where a verdict was required and is missing."""
+    cli("launch", "fake", "--seeds", "3", "--steps", "4", "--variant", "a", "--variant", "b", "--base-run-name", "s")
+    # A reader that is gone before the first line: the pipe is closed by `true`, and the command waits for that.
+    for words, code in ((("--output.csv_path", "runs.csv"), 0), (("--require", "better"), 3)):
+        analyze = f"sleep 0.3; {sys.executable} -m fairtrial analyze s {' '.join(words)}"
+        line = f"set -o pipefail; ({analyze}; echo $? > code) | true"
+        subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+        assert (tmp_path / "code").read_text().strip() == str(code)
+    assert len((tmp_path / "runs.csv").read_text().splitlines()) == 7

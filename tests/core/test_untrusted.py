@@ -139,3 +139,14 @@ def test_yaml_that_cannot_be_read_is_a_yaml_error_and_nothing_else(text: str) ->
 def test_ordinary_aliases_are_fine() -> None:
     assert load_yaml("base: &b {lr: 1e-3}\nnew: *b") == {"base": {"lr": 0.001}, "new": {"lr": 0.001}}
     assert load_yaml("") is None
+
+
+def test_yaml_that_is_nested_too_deeply_is_refused() -> None:
+    assert load_yaml("[" * (DEEPEST - 1) + "]" * (DEEPEST - 1))
+    with pytest.raises(yaml.YAMLError, match="nested more than"):
+        load_yaml("[" * (DEEPEST + 1) + "]" * (DEEPEST + 1))
+
+
+def test_a_yaml_key_that_is_a_list_is_refused_by_name() -> None:
+    with pytest.raises(yaml.YAMLError, match="a key must be text or a number"):
+        load_yaml("? [a]\n: 1")

@@ -80,6 +80,7 @@ def _states_at(recording: Recording, cut: int, samples: int, chance: random.Rand
     yield past.state("all names, no content", everything, _synced)
     yield past.state("all names, zeros for content", everything, _zeros)
     yield past.state("all content, no names", nothing, _latest)
+    yield past.state("all names, only the newest content", everything, past.only_newest)
     for at in loose[-3:]:
         yield past.state("one name less", everything - {at}, _latest)
         yield past.state("one name alone", frozenset({at}), chance.choice((_latest, _zeros, _synced)))
@@ -144,6 +145,8 @@ class _Past:
                 self._latest[operation.node] = latest
                 if at < self._synced.get(operation.node, -1):
                     self._sure[operation.node] = latest
+        written = [operation.node for operation in self._operations if isinstance(operation, OfContent)]
+        self._newest = written[-1] if written else None
         self._told = tuple(each.what for each in self._operations if isinstance(each, Told))
 
     def _is_synced(self, operation: Link | Unlink | Rename, at: int) -> bool:
@@ -152,6 +155,10 @@ class _Past:
         if isinstance(operation, Rename):
             places.add(operation.to_folder)
         return any(at < self._synced.get(folder, -1) for folder in places)
+
+    def only_newest(self, node: int, synced: bytes, latest: bytes) -> bytes:
+        """The last file that was written to is whole, and those before it are not."""
+        return (_latest if node == self._newest else _zeros)(node, synced, latest)
 
     def state(self, how: str, names: frozenset[int], content: Content) -> State:
         tree: dict[int, dict[str, int]] = {}

@@ -6,7 +6,9 @@ work as a person would, by the same commands, and compares the outcome with that
 
 from __future__ import annotations
 
+import errno
 import functools
+import hashlib
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -15,12 +17,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import ProjectPaths, RunPaths, SharedPaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.record.bulk import read_study
-from fairtrial.record.cache import StoreCache, damaged_entries
+from fairtrial.record.cache import StoreCache
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.index import list_rows
@@ -30,10 +33,11 @@ from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import Entry
-from fairtrial.record.series import read_series
+from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.upload import Manifest
 from tests.power_loss.recording import Recording
 from tests.power_loss.states import State, crash_states
 
@@ -70,15 +74,11 @@ def recorded(name: str) -> Recording:
         return recording
 
 
-def campaign(
-    name: str, *, samples: int, stride: int = 1, seed: int = 1, most: int | None = None, skip: int = 1
-) -> Tally:
-    """Make crash states of a workload real, one after the other, and check each. `skip`: only every so-many-th."""
+def campaign(name: str, *, samples: int, stride: int = 1, seed: int = 1, most_wrong: int = 1000) -> Tally:
+    """Make crash states of a workload real, one after the other, and check each."""
     tally = Tally()
-    for number, state in enumerate(crash_states(recorded(name), samples=samples, seed=seed, stride=stride)):
-        if number % skip:
-            continue
-        if most is not None and tally.states >= most:
+    for state in crash_states(recorded(name), samples=samples, seed=seed, stride=stride):
+        if len(tally.wrong) >= most_wrong:
             break
         tally.states += 1
         tally.told += bool(state.told)
@@ -138,7 +138,7 @@ def accuracy(step: int) -> float:
     return {3: 0.5, 5: 0.4, 6: 0.7, 9: 0.6}.get(step, 0.01 * step)
 
 
-def train(recorder: Recorder, tell: Tell, *, until: int = STEPS) -> None:
+def train(recorder: Recorder, tell: Tell, *, until: int = STEPS, save_last: bool = True) -> None:
     saved = recorder.resume()
     if saved is not None:
         tell("resumed", saved.step)
@@ -149,7 +149,7 @@ def train(recorder: Recorder, tell: Tell, *, until: int = STEPS) -> None:
         recorder.log(step, loss=sum(weight), other=weight[0])
         if step % 3 == 0 and recorder.evaluated(step, {"accuracy": accuracy(step)}, {"weight": weight}):
             tell("best", step)
-        if step % 2 == 0:
+        if step % 2 == 0 and (save_last or step < until):
             recorder.save(step, {"weight": weight})
             tell("saved", step)
 
@@ -162,6 +162,28 @@ def make_run(root: Path, tell: Tell) -> None:
     train(recorder, tell, until=5)
     recorder.close()
     finish_run(root, tell)
+
+
+def return_to_best(root: Path, tell: Tell) -> None:
+    """The first attempt has a new best after its last checkpoint; the second one goes back to the best before."""
+    Store(root / "store").check_writable()
+    recorder = begun(run_paths(root))
+    train(recorder, tell, until=6, save_last=False)
+    recorder.close()
+    finish_run(root, tell)
+
+
+def run_with_copies(root: Path, tell: Tell) -> None:
+    """The same on a file system without hard links."""
+    link, os.link = os.link, _no_links
+    try:
+        make_run(root, tell)
+    finally:
+        os.link = link
+
+
+def _no_links(*_: Any, **__: Any) -> None:
+    raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
 
 
 def finish_run(root: Path, tell: Tell = lambda *_: None, *, over: int | None = None) -> None:
@@ -199,10 +221,13 @@ def undisturbed() -> tuple[Any, ...]:
 def check_run(root: Path, told: Told) -> None:
     paths = run_paths(root)
     run = load_run(paths)
-    saved, best = last_of(told, "saved"), last_of(told, "best")
+    resumed = max((at for at, what in enumerate(told) if what[0] == "begun"), default=0)
+    saved, best = last_of(told, "saved"), last_of(told[resumed:], "best")
     if run is not None and run.status is Status.COMPLETED:
         assert outcome_of(root) == undisturbed(), "the run says it is completed, with other results"
     assert not last_of(told, "ended") or (run is not None and run.status is Status.COMPLETED), "the end is lost"
+    if last_of(told, "ended"):
+        assert read_lines(paths.events).rows[-1]["event"] == "run_ended", "the last event is lost"
     assert run is not None or last_of(told, "begun") is None, "the run is lost"
     if run is not None and (found := run.metadata["best_checkpoint_step"]) is not None:
         kept = read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
@@ -228,6 +253,26 @@ def take_over(root: Path, tell: Tell) -> None:
     frozen._claim.let_go()  # type: ignore[union-attr]
 
 
+def archive_and_repeat(root: Path, tell: Tell) -> None:
+    """A run is archived, and another one takes its name."""
+    store = Store(root / "store")
+    store.archive(run_paths(root))
+    tell("archived", True)
+    finish_run(root, tell)
+
+
+def check_archive(root: Path, told: Told) -> None:
+    archived = list((root / "store" / "s" / ".archive").glob("v.seed1.*"))
+    here = load_run(run_paths(root))
+    found = [load_run(RunPaths(path)) for path in archived]
+    whole = [run for run in found if run is not None and run.status is Status.COMPLETED]
+    if last_of(told, "archived"):
+        assert whole, "the archived run is lost"
+    else:
+        assert whole or (here is not None and here.status is Status.COMPLETED), "the run is in neither place"
+    check_run(root, [what for what in told if what[0] != "archived"])
+
+
 # The cache.
 
 KEY = {"name": "numbers"}
@@ -246,6 +291,8 @@ def fill_cache(root: Path, tell: Tell) -> None:
 
 
 def check_cache(root: Path, told: Told) -> None:
+    from fairtrial.record.cache import damaged_entries
+
     makings: list[int] = []
 
     def counted(folder: Path) -> dict[str, Any]:
@@ -439,6 +486,9 @@ class Server:
     def __init__(self, objects: dict[str, bytes]) -> None:
         self.objects = objects
 
+    def read(self, name: str) -> bytes:
+        return self.objects[name]
+
     def list(self) -> dict[str, Entry]:
         return {name: Entry(len(data), f"tag-{hash(data)}", None) for name, data in self.objects.items()}
 
@@ -463,25 +513,66 @@ def shared_run(until: int) -> dict[str, bytes]:
         }  # fmt: skip
 
 
-def _bring(root: Path, until: int) -> None:
-    server, paths, names = Server(shared_run(until)), run_paths(root), SharedPaths("s", "v.seed1")
+TOKEN = 3
+NAMES = SharedPaths("s", "v.seed1")
+
+
+@functools.cache
+def live_run(lines: int) -> dict[str, bytes]:
+    """The objects of the same run while it is being made: so many of its lines have arrived."""
+    plain = {name.removeprefix("s/v.seed1/"): content for name, content in shared_run(STEPS).items()}
+    grown = {name: b"".join(plain.pop(name).splitlines(keepends=True)[:lines]) for name in GROWING}
+    metadata = plain.pop("metadata.json").replace(b'"completed"', b'"running"')
+    files = {
+        name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "token": TOKEN}
+        for name, content in plain.items() if name != "metrics.parquet"
+    }  # fmt: skip
+    manifest = Manifest(TOKEN, metadata.decode(), {name: len(content) for name, content in grown.items()}, files)
+    blobs = {NAMES.blob(TOKEN, facts["sha256"]): plain[name] for name, facts in files.items()}  # type: ignore[arg-type]
+    segments = {NAMES.segment(TOKEN, name, 0): content for name, content in grown.items()}
+    return {NAMES.manifest(TOKEN): manifest.to_bytes(), **blobs, **segments}
+
+
+GROWING = ("metrics.jsonl", "events.jsonl")
+
+
+def _bring(root: Path, objects: dict[str, bytes]) -> None:
+    server, paths = Server(objects), run_paths(root)
     before = read_tracking(paths)
-    stand = Stand(names, paths, server.list(), None, "plain", before or Tracking(), before)
+    source = str(TOKEN) if NAMES.manifest(TOKEN) in objects else "plain"
+    stand = Stand(NAMES, paths, server.list(), None, source, before or Tracking(), before)
     assert not bring(server, [stand], everything).moved  # type: ignore[arg-type]
 
 
-def bring_twice(root: Path, tell: Tell) -> None:
+def bring_plain(root: Path, tell: Tell) -> None:
     for until in (4, STEPS):
-        _bring(root, until)
+        _bring(root, shared_run(until))
         tell("brought", until)
 
 
 def check_mirror(root: Path, told: Told) -> None:
     """What is believed to be here is not brought again, so it must be here."""
-    _bring(root, STEPS)
+    _bring(root, shared_run(STEPS))
     here = run_paths(root).root
     for name, content in shared_run(STEPS).items():
         assert (here / name.removeprefix("s/v.seed1/")).read_bytes() == content, f"{name} is not what the server has"
+
+
+def bring_live(root: Path, tell: Tell) -> None:
+    for lines in (5, 9, 14):
+        _bring(root, live_run(lines))
+        tell("brought", lines)
+
+
+def check_live_mirror(root: Path, told: Told) -> None:
+    _bring(root, live_run(14))
+    paths = run_paths(root)
+    manifest = Manifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)])
+    assert paths.metadata.read_bytes() == manifest.metadata.encode(), "the metadata are not those of the server"
+    for name in GROWING:
+        assert (paths.root / name).read_bytes() == live_run(14)[NAMES.segment(TOKEN, name, 0)], f"{name} is wrong"
+    for name, facts in manifest.files.items():
+        assert file_hash(paths.root / name) == facts["sha256"], f"{name} is not what the server has"
 
 
 def make_shared_run(root: Path, tell: Tell) -> None:
@@ -509,12 +600,16 @@ def check_shared_run(root: Path, told: Told) -> None:
 WORKLOADS = {
     "run": Workload(make_run, check_run),
     "take-over": Workload(take_over, check_run),
+    "return to an earlier best": Workload(return_to_best, check_run),
+    "run without hard links": Workload(run_with_copies, check_run),
+    "archive": Workload(archive_and_repeat, check_archive, finish_run),
     "cache": Workload(fill_cache, check_cache),
     "cache of an earlier version": Workload(upgrade_cache, check_cache, earlier_cache),
     "damaged cache": Workload(upgrade_cache, check_replaced_cache, damaged_cache),
     "index and series": Workload(list_and_add, check_lists, made_runs),
     "plans and looks": Workload(plan_and_look, check_plans),
     "registrations": Workload(register_twice, check_registrations, project_folder),
-    "mirror": Workload(bring_twice, check_mirror),
+    "mirror": Workload(bring_plain, check_mirror),
+    "mirror of a run that is being made": Workload(bring_live, check_live_mirror),
     "shared run": Workload(make_shared_run, check_shared_run),
 }

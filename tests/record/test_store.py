@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +19,10 @@ from fairtrial.job import run_cell
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store
+from tests.conftest import Answer
 from tests.harness import eventually, forked, make, request_for, wait
+
+Cli = Callable[..., Answer]
 
 
 @pytest.fixture
@@ -141,3 +147,22 @@ def test_export_gives_every_value_once(filled: Store) -> None:
     assert len(rows) == 6 and {row["seed"] for row in rows} == {1, 2, 3}
     with pytest.raises(FairtrialError, match="did you mean 'report_accuracy'"):
         list(export_runs(["one/*"], metrics=["report_acuracy"]))
+
+
+def test_a_study_that_was_merged_by_copying_plans_the_seeds_of_both_sides(cli: Cli, tmp_path: Path) -> None:
+    words = ("launch", "fake", "--steps", "5", "--base-run-name", "s", "--variant", "a", "--variant", "b", "--quiet")
+    for side, seeds in (("left", "1,2"), ("right", "3,4,5")):
+        assert cli(*words, "--seeds", seeds, "--store", str(tmp_path / side)).code == 0
+    shutil.rmtree(tmp_path / "left" / "s" / "b.seed2")  # planned there, and not made
+    shutil.copytree(tmp_path / "right" / "s", tmp_path / "left" / "s", dirs_exist_ok=True)
+    left = ("--store", str(tmp_path / "left"))
+    arms = {arm["variant"]: arm for arm in cli("analyze", "s", "--format", "json", *left).json["arms"]}
+    assert (arms["a"]["planned"], arms["b"]["planned"], arms["b"]["used"]) == (5, 5, 4)
+    assert [cell["run"] for cell in _cells(cli, left) if cell["place"] == "queued"] == ["b.seed2"]
+    assert cli(*words, "--seeds", "6", *left).code == 0
+    assert set(json.loads((tmp_path / "left" / "s" / "study.json").read_text())["seeds"]) >= {1, 2, 3, 4, 5}
+
+
+def _cells(cli: Cli, left: tuple[str, ...]) -> list[Any]:
+    cells: list[Any] = cli("runs", "watch", "s", "--format", "json", *left).json["cells"]
+    return cells

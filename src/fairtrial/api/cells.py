@@ -146,7 +146,7 @@ def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -
         return list(cells)
     keys = {(cell.spec.study, cell.spec.run_id) for cell in cells}
     for study, run in sorted(changed | (keys & {(row["study"], row["run"]) for row in rows})):
-        store.archive(store.paths.run(study, run), study)
+        store.archive(store.paths.run(study, run))
     return [replace(cell, existing=None) for cell in cells]
 
 

@@ -7,9 +7,10 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from fairtrial.core.errors import StoreError, UsageError, UserError, unknown
+from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
 from fairtrial.core.places import Place
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
@@ -275,14 +276,26 @@ def query(
 
 
 def remove_runs(
-    references: Sequence[str], *, store: Place = None, agree: Callable[[Sequence[str]], bool] = lambda _: True
+    references: Sequence[str],
+    *,
+    store: Place = None,
+    purge: bool = False,
+    agree: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> list[str]:
-    """Delete runs that nobody is writing, readable or not; returns the names of those that were deleted."""
+    """Move runs that nobody is writing to the archive of their study, or with `purge` delete them for good.
+
+    Returns the names of the runs that were removed. Only runs of this store are: nothing else is touched, and where one
+    reference names something else, nothing is removed at all.
+    """
     place = _existing(store)
-    found = place.match_paths(references)
-    names = [f"{paths.root.parent.name}/{paths.root.name}" for paths in found]
+    chosen = place.match_paths(references)
+    all_at_once(*(partial(place.refuse_foreign, paths) for paths in chosen))
+    names = [f"{paths.root.parent.name}/{paths.root.name}" for paths in chosen]
     if not agree(names):
         return []
-    for paths in found:
-        place.remove(paths)
+    for paths in chosen:
+        if purge:
+            place.purge(paths)
+        else:
+            place.archive(paths, "removed")
     return names

@@ -126,7 +126,7 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     if replace:
         store.pull(spec.study)
     if replace and paths.metadata.exists():
-        store.archive(paths, spec.study)
+        store.archive(paths)
     try:
         claim = Claim(paths)
     except ClaimedElsewhere:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 from fairtrial.core.places import store_address
@@ -54,12 +55,12 @@ class Output:
         return sys.stderr.isatty() and not self.quiet
 
     def console(self, *, err: bool = False) -> Console:
-        from rich.console import Console
+        from fairtrial.cli._console import ResultConsole
 
         stream = sys.stderr if err else sys.stdout
         width = None if stream.isatty() else 120
         # Lines that are too long are wrapped by words on a terminal, and left alone for programs.
-        return Console(
+        return ResultConsole(
             file=stream, no_color=None if self.color else True, highlight=False, width=width,
             soft_wrap=not stream.isatty(),
         )  # fmt: skip
@@ -116,7 +117,8 @@ class Output:
 
     def _give_text(self, show: Callable[[Console], None]) -> None:
         if self.path is None:
-            show(self.console())
+            with reader_may_leave():
+                show(self.console())
             return
         from rich.console import Console
 
@@ -126,7 +128,8 @@ class Output:
 
     def _write(self, text: str) -> None:
         if self.path is None:
-            click.echo(text, nl=False)
+            with reader_may_leave():
+                click.echo(text, nl=False)
             return
         with self._open() as file:
             file.write(text)

@@ -9,7 +9,6 @@ import importlib
 import io
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, NoReturn
 
 import click
 
+from fairtrial.cli._streams import discard_output
 from fairtrial.core.errors import (
     EXIT_OK,
     FairtrialError,
@@ -134,8 +134,8 @@ def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
     except (click.Abort, KeyboardInterrupt):
         told = "Stopped. What was recorded is kept; the same command goes on from there."
         return _tell(Interrupted(told), arguments)
-    except BrokenPipeError:  # the reader of a pipe, such as head, has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads a long stream, such as `runs tail --follow | head`, has had enough
+        discard_output()
         return EXIT_OK
     except OSError as error:
         if debug:

@@ -362,23 +362,41 @@ def sql_command(out: Output, query: str) -> int:
 @command.command("rm")
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--purge", is_flag=True, help="Delete the runs for good instead of moving them to the archive.")
 @with_output
-def rm_command(out: Output, runs: Sequence[str], yes: bool) -> None:
-    """Delete runs for good. Asks first; without a terminal it needs --yes."""
+def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None:
+    """Remove runs of this store: move them to the archive of their study, or delete them for good with --purge.
+
+    Asks first; without a terminal it needs --yes.
+    """
     from fairtrial.api.runs import remove_runs
 
     def agree(names: Sequence[str]) -> bool:
         if yes:
             return True
         if not sys.stdin.isatty():
+            action = "delete" if purge else "remove"
             raise UsageError(
-                f"this would delete {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Say so with --yes."
+                f"this would {action} {', '.join(names[:5])}{' …' * (len(names) > 5)}", hint="Say so with --yes."
             )
         for name in names[:10]:
             click.echo(f"  {name}", err=True)
-        return click.confirm(f"Delete {counted(len(names), 'run')}?", err=True)
+        question = (
+            f"Delete {counted(len(names), 'run')} for good?" if purge else f"Remove {counted(len(names), 'run')}?"
+        )
+        return click.confirm(question, err=True)
 
-    removed = remove_runs(runs, store=out.store, agree=agree)
-    told = f"Deleted {counted(len(removed), 'run')}." if removed else "Nothing was deleted."
+    removed = remove_runs(runs, store=out.store, purge=purge, agree=agree)
     rows = [{"run": name} for name in removed]
-    out.give({"removed": removed}, rows, lambda console: console.print(told))
+    out.give(
+        {"removed": removed, "purged": purge}, rows, lambda console: console.print(_what_was_removed(removed, purge))
+    )
+
+
+def _what_was_removed(removed: Sequence[str], purge: bool) -> str:
+    if not removed:
+        return "Nothing was removed."
+    if purge:
+        return f"Deleted {counted(len(removed), 'run')}."
+    studies = ", ".join(f"{study}/.archive" for study in sorted({name.partition("/")[0] for name in removed}))
+    return f"Moved {counted(len(removed), 'run')} to {studies} in the store; --purge deletes instead."

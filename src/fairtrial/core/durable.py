@@ -9,6 +9,7 @@ Three rules hold for everything that is trusted later:
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import time
@@ -17,6 +18,8 @@ from pathlib import Path
 from typing import IO
 
 BLOCK = 1 << 20
+_CANNOT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP}
+"""How file systems say that folders cannot be synced there: their names are then as durable as they can be."""
 
 
 def sync_path(path: Path) -> None:
@@ -24,6 +27,9 @@ def sync_path(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _CANNOT_SYNC or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)
 
@@ -63,7 +69,6 @@ def set_lost_tail_aside(path: Path) -> Path | None:
             os.fsync(kept.fileno())
         sync_path(path.parent)  # what is cut off below must be there under its new name
         file.truncate(start)
-        os.fsync(file.fileno())
     return aside
 
 

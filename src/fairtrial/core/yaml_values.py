@@ -17,6 +17,9 @@ from fairtrial.core.untrusted import DEEPEST
 MOST_NODES = 200_000
 """Values in a document, each alias counted as often as it is used."""
 
+_PYYAML_SLIPS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What PyYAML's constructors let through for values such as `!!int x`, each in its own way."""
+
 
 def load_yaml(text: str) -> Any:
     """The values that a YAML text spells. Raises `yaml.YAMLError`, and nothing else, for one that cannot be read."""
@@ -29,13 +32,7 @@ def load_yaml(text: str) -> Any:
         return loader.construct_document(root)
     except RecursionError:
         raise yaml.YAMLError(f"nested more than {DEEPEST} levels deep") from None
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        TypeError,
-        ValueError,
-    ) as error:  # PyYAML's own, for `!!int x`
+    except _PYYAML_SLIPS as error:
         raise yaml.YAMLError(f"a value does not fit its tag ({error})") from None
     finally:
         loader.dispose()

@@ -117,7 +117,6 @@ def _settled(folder: Path, check: CheckEntry) -> CacheEntry | None:
         raise DamagedEntry(f"{folder} was made by an earlier version, and its content cannot be confirmed")
     manifest = _sealed({**found.manifest, FILES: _listed(folder)})
     with contextlib.suppress(StoreError, OSError):  # a store that cannot be written can still be read
-        _sync_all(folder)
         _write_manifest(folder, manifest)
     return CacheEntry(folder, manifest)
 
@@ -127,7 +126,6 @@ def set_aside(folder: Path) -> Path:
     target = folder.with_name(f"{folder.name}{DAMAGED}{time.time_ns()}")
     with store_errors(folder):
         folder.rename(target)
-        sync_path(folder.parent)
     return target
 
 

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairtrial.core.durable import make_folder
+from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import StoreError, UserError, nearest
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.places import Place, is_url, mirror_folder, store_address
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
-from fairtrial.record.metadata import load_run, load_run_or_damage
+from fairtrial.record.metadata import load_metadata, load_run, load_run_or_damage
 
 if TYPE_CHECKING:
     from fairtrial.record.cache import StoreCache
@@ -82,14 +82,14 @@ class Store:
             from fairtrial.record.sharing import reach
 
             reach(self, writing=True)
-        probe = self.root / f".probe-{os.getpid()}"
         with store_errors(self.root):
             if self.root.exists() and not self.root.is_dir():
                 raise StoreError(f"{self.root} is a file, not a folder", hint="Choose a folder with --store.")
             new = not self.root.exists()
             make_folder(self.root)
-            probe.write_bytes(b"writable")
-            probe.unlink()
+            from fairtrial.record.file_systems import check_file_system  # not for those who only list runs
+
+            check_file_system(self.root)
             if new:  # results are not changes to the code: they must not make the working tree dirty
                 (self.root / ".gitignore").write_text("*\n")
 
@@ -172,28 +172,47 @@ class Store:
             found.update({paths.root: paths for paths in matches})
         return list(found.values())
 
-    def remove(self, paths: RunPaths) -> None:
-        """Delete a run directory that no process is writing."""
-        claim = self._claim(paths, "removed")
-        import shutil
+    def refuse_foreign(self, paths: RunPaths) -> None:
+        """Only a run of this store may be removed: a directory in one of its studies whose content is that of a run."""
+        folder = paths.root
+        if folder.parent.parent.resolve() != self.root.resolve():
+            raise UserError(f"{folder} is not in the store {self.address}", hint="Name its store with --store.")
+        if folder.is_symlink():
+            raise UserError(f"{folder} is a symbolic link, not a run directory", hint="Remove the link by hand.")
+        if folder.name.startswith(".") or not _holds_a_run(paths):
+            raise UserError(
+                f"{folder} has a metadata.json, but it is not a run that Fairtrial recorded", hint="Remove it by hand."
+            )
 
-        self._take_out(paths, "removed")
-        with store_errors(paths.root):
-            shutil.rmtree(paths.root)
-        claim.release()
-
-    def archive(self, paths: RunPaths, study: str) -> Path:
-        """Move a run out of the way, under `.archive`, and return its new place."""
-        claim = self._claim(paths, "replaced")
-        folder = self.paths.archive(study)
-        stamp = time.strftime("%Y%m%dT%H%M%S")
-        target = folder / f"{paths.root.name}.{stamp}-{time.time_ns() % 1_000_000_000:09d}"
-        self._take_out(paths, "replaced", f"{folder.name}/{target.name}")
-        with store_errors(folder):
-            folder.mkdir(exist_ok=True)
-            paths.root.rename(target)
+    def archive(self, paths: RunPaths, action: str = "replaced") -> Path:
+        """Move a run out of the way, under `.archive` of its study, and return its new place."""
+        claim = self._claim(paths, action)
+        target = self._archived_name(paths)
+        self._take_out(paths, action, f"{target.parent.name}/{target.name}")
+        _move(paths.root, target)
         claim.release()
         return target
+
+    def purge(self, paths: RunPaths) -> None:
+        """Delete a run for good.
+
+        The directory is moved first: a process that is about to claim the run would otherwise put new files into it
+        while it is being emptied, and an interrupted deletion would leave half a run.
+        """
+        import shutil
+
+        claim = self._claim(paths, "removed")
+        target = self._archived_name(paths)
+        self._take_out(paths, "removed")
+        _move(paths.root, target)
+        with store_errors(target):
+            shutil.rmtree(target)
+        claim.release()
+
+    def _archived_name(self, paths: RunPaths) -> Path:
+        stamp = time.strftime("%Y%m%dT%H%M%S")
+        folder = self.paths.archive(paths.root.parent.name)
+        return folder / f"{paths.root.name}.{stamp}-{time.time_ns() % 1_000_000_000:09d}"
 
     def _claim(self, paths: RunPaths, action: str) -> Claim:
         try:
@@ -219,15 +238,17 @@ class Store:
             ) from None
 
     def _match(self, reference: str) -> Iterator[RunPaths]:
-        as_path = RunPaths(Path(reference).absolute())
-        if as_path.metadata.is_file():
-            yield as_path
-            return
+        """The runs of this store come first: a folder of that name elsewhere must not take the place of one."""
+        matched = False
         for study, entry in self.directories():
             name = f"{study}/{entry.name}" if "/" in reference else entry.name
             paths = RunPaths(Path(entry.path))
             if fnmatch.fnmatchcase(name, reference) and paths.metadata.exists():
+                matched = True
                 yield paths
+        as_path = RunPaths(Path(os.path.abspath(reference)))  # noqa: PTH100 — `..` must not hide where it leads
+        if not matched and "\0" not in reference and as_path.metadata.is_file():
+            yield as_path
 
     def _hint(self, reference: str) -> str:
         names = [entry.name for _, entry in self.directories()]
@@ -242,6 +263,22 @@ def open_store(given: Place, *studies: str) -> Store:
     store = Store.at(given)
     store.pull(*studies)
     return store
+
+
+def _holds_a_run(paths: RunPaths) -> bool:
+    """By its metadata, or, where they are damaged, by the files that every run has."""
+    try:
+        metadata = load_metadata(paths)
+    except StoreError:
+        return any(path.is_file() for path in (paths.events, paths.metrics, paths.lock))
+    return metadata is not None and metadata["run_id"] == paths.root.name
+
+
+def _move(source: Path, target: Path) -> None:
+    with store_errors(target):
+        make_folder(target.parent)
+        source.rename(target)
+        sync_path(target.parent)  # before another run takes the name of this one
 
 
 def _folders(path: Path) -> Iterator[os.DirEntry[str]]:

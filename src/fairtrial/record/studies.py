@@ -15,7 +15,7 @@ from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.untrusted import parse_json_fast, read_file
 from fairtrial.record.atomic import replace_bytes, store_errors
-from fairtrial.record.index import Row
+from fairtrial.record.index import Row, all_rows
 from fairtrial.record.metadata import CHECKSUM, checksum_of
 from fairtrial.record.store import Store
 
@@ -55,7 +55,22 @@ HINT = "The file was changed or damaged; move it away to go on: the next launch 
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """What a study was meant to be; None where nobody planned it. Raises a StoreError where the file is damaged."""
+    """What a study was meant to be, with the seeds of all runs that are there; None where nobody planned it.
+
+    Raises a StoreError where the file is damaged.
+
+    Two stores that were merged by copying have one `study.json`, that of the one side: the run directories are the
+    truth, so a seed that any of its variants has counts as planned for all of them.
+    """
+    plan = _read_plan(store, study)
+    if plan is None:
+        return None
+    variants = plan.get("variants", {})
+    made = sorted(row["seed"] for row in all_rows(store, study) if row["attempt"] == 1 and row["variant"] in variants)
+    return {**plan, "seeds": list(dict.fromkeys([*plan.get("seeds", []), *made]))}
+
+
+def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
     path = store.paths.study_plan(study)
     try:
         content = read_file(path)

@@ -151,7 +151,6 @@ def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
     end = last if b"\0" in content[last:whole] else whole
     if end < len(content):
         os.ftruncate(ledger.fileno(), end)
-        os.fsync(ledger.fileno())
 
 
 def append(

@@ -1,0 +1,53 @@
+"""What step 10 mended: one file per area, with a test for every defect and a mutation for every check.
+
+A `[[defect]]` names the tests that fail on the source before the mend. A `[[mutation]]` takes one check, limit or fsync
+out of the source and names the test that must then fail.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+BEFORE = "478cb1d"
+"""The last commit before step 10: every test of a defect fails there."""
+
+
+@dataclass(frozen=True)
+class Defect:
+    """A defect as numbered in the list of what was found, and what shows it."""
+
+    id: str
+    tests: tuple[str, ...]
+    mend: str
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One check that is taken out of the source."""
+
+    name: str
+    file: str
+    find: str
+    replace: str
+    test: str
+
+
+def defects() -> list[Defect]:
+    """All of them, in the order of their numbers."""
+    rows = [row for content in _areas() for row in content.get("defect", ())]
+    tests = [[row["test"]] if isinstance(row["test"], str) else row["test"] for row in rows]
+    listed = [Defect(str(row["id"]), tuple(each), row["mend"]) for row, each in zip(rows, tests, strict=True)]
+    return sorted(listed, key=lambda defect: (defect.id[0], int(defect.id[1:])))
+
+
+def mutations() -> list[Mutation]:
+    return [Mutation(**row) for content in _areas() for row in content.get("mutation", ())]
+
+
+def _areas() -> Iterator[dict[str, Any]]:
+    for path in sorted(Path(__file__).parent.glob("*.toml")):
+        yield tomllib.loads(path.read_text())
