@@ -76,7 +76,7 @@ BENCHMARKS = {
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
     "power_loss": Benchmark(power_loss.TITLE, power_loss.measure, step=10, slow=True),
+    "damaged_runs": Benchmark(damaged_runs.TITLE, damaged_runs.measure, step=10),
     "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
     "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
-    "damaged_runs": Benchmark(damaged_runs.TITLE, damaged_runs.measure, step=10),
 }

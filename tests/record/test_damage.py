@@ -59,6 +59,10 @@ def rewrite(paths: RunPaths, metadata: dict[str, Any]) -> None:
 def test_the_quick_check_takes_nothing_that_the_model_refuses(run: RunPaths) -> None:
     """Two judges, one rule: whatever passes by hand passes the typed model."""
     whole = document(run)
+    whole["environment"] |= {"git_dirty_hash": "b" * 64, "recipe_file_sha256": "c" * 64}
+    whole["resources"]["tensor_bytes"] = {"parameters": 12}
+    whole["data"] = {"name": "d", "sha256": "d" * 64}
+    whole["final"]["train_loss"] = "NaN"
     assert has_usual_shape(whole) and shape_problems(Metadata, whole) == []
     chance, refused = random.Random(1), 0
     for _ in range(1500):

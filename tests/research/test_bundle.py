@@ -692,3 +692,15 @@ def test_no_code_of_a_bundle_is_run(content: Content, verified: Any, tmp_path: P
 )  # fmt: skip
 def test_numbers_may_differ_by_rounding_and_nothing_else_may(said: Any, found: Any, same: bool) -> None:
     assert (not differences({"x": said}, {"x": found})) is same
+
+
+def test_a_damaged_run_is_not_bundled(own: Path, cli: Any) -> None:
+    """Others could not check numbers that rest on it: the author repairs it, or takes it out, which is seen."""
+    path = sorted((own / "runs").glob("tea/*/metadata.json"))[0]
+    path.write_text(path.read_text().replace('"completed"', '"complete!"'))
+    refused = cli("research", "bundle", "--no-charts")
+    assert refused.code == 3 and f"run tea/{path.parent.name} is damaged" in refused.err
+    assert "doctor --damage" in refused.err and not list(own.glob("*.zip"))
+    lines = sorted((own / "runs").glob("cups/*/metrics.jsonl"))[0]
+    lines.write_bytes(lines.read_bytes()[:-20])
+    assert f"run cups/{lines.parent.name} is damaged" in cli("research", "bundle", "--no-charts").err

@@ -213,6 +213,7 @@ def _of_series(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]
     if problem is None:
         problem = _contradiction(paths, metadata)
     if problem is None:
+        yield from _of_torn(paths.metrics, metadata)
         return
     if problem.repairable:
         yield Damage(
@@ -261,17 +262,22 @@ def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[
     except (StoreError, OSError) as error:
         yield Damage(paths.events, str(error), repair=hint)
         return
-    if metadata is not None and metadata["status"] != "running" and is_torn(paths.events):
-        yield Damage(
-            paths.events, f"{paths.events} ends with a line that was cut off", repair="take that line away",
-            mend=lambda quarantine: _drop_torn(paths.events, quarantine),
-        )  # fmt: skip
+    yield from _of_torn(paths.events, metadata)
     for path, sha256 in sorted(saved.items()):
         if not path.is_file():
             if path != paths.last and not _is_elsewhere(paths, path):
                 yield Damage(path, f"{path} is missing; events.jsonl says that it was saved", repair=_REPEAT)
         elif file_hash(path) != sha256:
             yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
+
+
+def _of_torn(path: Path, metadata: Mapping[str, Any] | None) -> Iterator[Damage]:
+    """A kill leaves an unfinished last line, which a resume cuts off. A run that has ended is never resumed."""
+    if metadata is not None and metadata["status"] != "running" and is_torn(path):
+        yield Damage(
+            path, f"{path} ends with a line that was cut off", repair="take that line away",
+            mend=partial(_drop_torn, path),
+        )  # fmt: skip
 
 
 def _drop_torn(path: Path, quarantine: Quarantine) -> None:

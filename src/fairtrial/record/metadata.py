@@ -6,6 +6,7 @@ import re
 import time
 import zlib
 from collections.abc import Mapping
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import orjson
@@ -148,33 +149,39 @@ def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
     return metadata
 
 
-_NUMBER, _MAYBE_NUMBER = frozenset({float, int}), frozenset({float, int, type(None)})
-_MAYBE_TEXT, _MAYBE_INT = frozenset({str, type(None)}), frozenset({int, type(None)})
-_TEXT, _MAYBE_MAP = frozenset({str}), frozenset({dict, type(None)})
+def _kinds(*kinds: type) -> frozenset[type]:
+    return frozenset(kinds)
+
+
+_NUMBER, _MAYBE_NUMBER = _kinds(float, int), _kinds(float, int, NoneType)
+_MAYBE_TEXT, _MAYBE_INT = _kinds(str, NoneType), _kinds(int, NoneType)
+_TEXT, _MAYBE_MAP = _kinds(str), _kinds(dict, NoneType)
 _USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
     {
         **dict.fromkeys(("run_id", "study", "variant", "recipe", "fingerprint", "status"), _TEXT),
-        **dict.fromkeys(("schema", "seed", "attempt"), frozenset({int})),
+        **dict.fromkeys(("schema", "seed", "attempt"), _kinds(int)),
         **dict.fromkeys(("recipe_file", "reason", "hint", "metric", "direction", "best_metric_name"), _MAYBE_TEXT),
         **dict.fromkeys(("best_metric_mode", "best_checkpoint_path", "best_checkpoint_sha256"), _MAYBE_TEXT),
         **dict.fromkeys(("options", "identity", "final", "lineage", "environment", "timings", "resources"),
-                        frozenset({dict})),
-        "synthetic": frozenset({bool}), "data": _MAYBE_MAP, "best_metric_value": _MAYBE_NUMBER,
-        "best_checkpoint_step": _MAYBE_INT, "best_pending": frozenset({type(None)}), "cautions": frozenset({list}),
+                        _kinds(dict)),
+        "synthetic": _kinds(bool), "data": _MAYBE_MAP, "best_metric_value": _MAYBE_NUMBER,
+        "best_checkpoint_step": _MAYBE_INT, "best_pending": _kinds(NoneType), "cautions": _kinds(list),
     }.items()
 )  # fmt: skip
 _USUAL_TIMINGS = (("created", _NUMBER), *((key, _MAYBE_NUMBER) for key in ("ended", "setup_s", "wall_s", "cpu_s")))
 _USUAL_ENVIRONMENT: dict[str, frozenset[type]] = {
     **dict.fromkeys(("git_commit", "python", "platform", "hostname", "cpu", "gpu", "executable"), _MAYBE_TEXT),
     **dict.fromkeys(("cpu_count", "memory_bytes"), _MAYBE_INT),
-    "git_dirty": frozenset({bool, type(None)}), "git_dirty_hash": frozenset({type(None)}), "versions": _MAYBE_MAP,
+    "git_dirty": _kinds(bool, NoneType), "git_dirty_hash": _MAYBE_TEXT, "recipe_file_sha256": _MAYBE_TEXT,
+    "versions": _MAYBE_MAP,
 }  # fmt: skip
 _USUAL_RESOURCES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("parameters", "trainable_parameters", "flops_per_step", "examples_per_step"), _MAYBE_INT),
     **dict.fromkeys(("steps_per_epoch", "peak_tensor_bytes", "peak_process_bytes"), _MAYBE_INT),
-    "tensor_bytes": frozenset({type(None)}), "basis": _MAYBE_TEXT,
+    "tensor_bytes": _MAYBE_MAP, "basis": _MAYBE_TEXT,
 }  # fmt: skip
 _MOST = (1 << 63) - 1
+_SPELLED = ("NaN", "Infinity", "-Infinity")
 _DIRECTIONS = frozenset({"max", "min", None})
 _is_sha256 = re.compile("[0-9a-f]{64}").fullmatch
 
@@ -189,16 +196,24 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
         if type(metadata[key]) not in kinds:
             return False
     timings, lineage, data = metadata["timings"], metadata["lineage"], metadata["data"]
-    sha256, versions = metadata["best_checkpoint_sha256"], metadata["environment"].get("versions")
+    environment, tensors = metadata["environment"], metadata["resources"].get("tensor_bytes")
+    versions = environment.get("versions")
+    hashes = (
+        metadata["best_checkpoint_sha256"],
+        environment.get("git_dirty_hash"),
+        environment.get("recipe_file_sha256"),
+    )
     return (
         metadata["schema"] == METADATA_SCHEMA and metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
         and 1 <= metadata["attempt"] <= _MOST and -_MOST <= (metadata["best_checkpoint_step"] or 0) <= _MOST
         and metadata["direction"] in _DIRECTIONS and metadata["best_metric_mode"] in _DIRECTIONS
-        and _is_sha256(metadata["fingerprint"]) is not None and (sha256 is None or _is_sha256(sha256) is not None)
+        and _is_sha256(metadata["fingerprint"]) is not None
         and all(type(timings.get(key, "")) in kinds for key, kinds in _USUAL_TIMINGS) and len(timings) <= 6
         and type(stacked := timings.get("stacked", 1)) is int and stacked >= 1
-        and all(type(value) in _NUMBER for value in metadata["final"].values())
-        and _all_of(metadata["environment"], _USUAL_ENVIRONMENT) and _all_of(metadata["resources"], _USUAL_RESOURCES)
+        and all(type(value) in _NUMBER or value in _SPELLED for value in metadata["final"].values())
+        and _all_of(environment, _USUAL_ENVIRONMENT) and all(each is None or _is_sha256(each) for each in hashes)
+        and _all_of(metadata["resources"], _USUAL_RESOURCES)
+        and (tensors is None or all(type(value) is int for value in tensors.values()))
         and (versions is None or all(type(value) in _MAYBE_TEXT for value in versions.values()))
         and lineage.get("resumed") == [] and _is_list_of_text(lineage.get("streams", []))
         and (data is None or (data.keys() == {"name", "sha256"} and type(data["name"]) is str
@@ -311,7 +326,7 @@ def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
     except OSError:
         created = 0.0
     timings = {"created": created, "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None, "stacked": 1}
-    metadata = {
+    metadata: dict[str, Any] = {
         **dict.fromkeys(REQUIRED), "schema": METADATA_SCHEMA, "run_id": paths.root.name,
         "study": paths.root.parent.name, "variant": variant, "seed": seed, "attempt": attempt, "recipe": "",
         "synthetic": False, "fingerprint": "", "status": Status.DAMAGED.value, "reason": _sentence(error),

@@ -372,7 +372,7 @@ class Recorder:
         name = self.metadata["best_metric_name"]
         candidate = self.paths.checkpoints / f".best-{step:d}.pt"
         sha256 = write_checkpoint(candidate, step, state, metric=name, value=value)
-        best = {
+        best: dict[str, Any] = {
             "best_metric_value": value,
             "best_checkpoint_step": step,
             "best_checkpoint_path": str(self.paths.best.relative_to(self.paths.root)),

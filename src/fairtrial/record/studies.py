@@ -57,7 +57,9 @@ HINT = "The file was changed or damaged; move it away to go on: the next launch 
 
 
 def load_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """What a study was meant to be, with the seeds of all runs that are there.
+    """What a study was meant to be, with the seeds of all runs that are there; None where nobody planned it.
+
+    Raises a StoreError where the file is damaged.
 
     Two stores that were merged by copying have one `study.json`, that of the one side: the run directories are the
     truth, so a seed that any of its variants has counts as planned for all of them.
@@ -71,7 +73,6 @@ def load_plan(store: Store, study: str) -> dict[str, Any] | None:
 
 
 def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
-    """Raises a StoreError where the file is damaged."""
     path = store.paths.study_plan(study)
     try:
         content = read_file(path)
