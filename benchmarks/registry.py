@@ -22,6 +22,7 @@ from benchmarks import (
     launching,
     listing,
     logging_calls,
+    long_run,
     memory,
     playing,
     reinforcement,
@@ -71,4 +72,5 @@ BENCHMARKS = {
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
+    "long_run": Benchmark(long_run.TITLE, long_run.measure, step=10, slow=True),
 }
