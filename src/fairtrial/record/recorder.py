@@ -32,7 +32,7 @@ from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.lines import drop_torn_line, events_named, newest_event_named
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
-from fairtrial.record.series import (
+from fairtrial.record.metric_lines import (
     FROM_THE_BEGINNING,
     MOST_STEP,
     RESERVED,
@@ -41,8 +41,8 @@ from fairtrial.record.series import (
     Rewind,
     check_base,
     spell,
-    write_columns,
 )
+from fairtrial.record.series import write_columns
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
