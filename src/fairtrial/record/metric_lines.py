@@ -59,7 +59,7 @@ class Rewind:
 
 def rewind_of(row: Any) -> Rewind | None:
     """What a control line says; None for every other line, whatever its metrics are called."""
-    if type(row) is not dict or STEP in row or not row.keys() <= {REWIND, KEPT_BYTES}:
+    if type(row) is not dict or not row.keys() <= {REWIND, KEPT_BYTES}:
         return None
     step, kept = row.get(REWIND), row.get(KEPT_BYTES)
     if type(step) is not int or (kept is not None and type(kept) is not int):
