@@ -179,10 +179,10 @@ class Recorder:
             self._keep_best(step, self._awaiting_state[1], state)
         self._awaiting_state = None
         path = self.paths.step(step)
+        series = self._metrics_hash.extent().to_dict()
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
         self._fence.check()
         best = self._hold_best(step)
-        series = self._metrics_hash.extent().to_dict()
         sha256 = write_checkpoint(path, step, state, best=best, series=series, **self._spent())
         self.write_event("checkpoint_saved", step=step, sha256=sha256, series=series)
         os.fsync(self._events_file)
