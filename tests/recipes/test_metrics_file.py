@@ -293,8 +293,8 @@ def test_no_moment_of_a_rewrite_in_place_is_taken_for_data(tmp_path: Path) -> No
 
 
 def test_a_row_of_any_length_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fairtrial.recipes.metrics_file.LONGEST_LINE_BYTES", 1000)
-    monkeypatch.setattr("fairtrial.recipes.metrics_file.MOST_AT_ONCE_BYTES", 300)
+    monkeypatch.setattr("fairtrial.recipes._metrics_file.LONGEST_LINE_BYTES", 1000)
+    monkeypatch.setattr("fairtrial.recipes._metrics_file.MOST_AT_ONCE_BYTES", 300)
     for name, line in (("m.jsonl", '{"step": %d, "x": 1, "t": "%s"}\n'), ("m.csv", '%d,1,"%s"\n')):
         path = tmp_path / name
         metrics, journal = MetricsFile(path, "step"), Journal()

@@ -31,7 +31,7 @@ from fairtrial.core.options import Options as BaseOptions
 from fairtrial.core.options import Role, option
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.training import Journal, Setting
-from fairtrial.recipes.metrics_file import MetricsFile
+from fairtrial.recipes._metrics_file import MetricsFile
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
 REQUIRES = ()
