@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
 from fairtrial.recipes.command import MetricsFile
 from fairtrial.record.series import read_series
@@ -290,6 +291,40 @@ def test_no_moment_of_a_rewrite_in_place_is_taken_for_data(tmp_path: Path) -> No
         metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
         metrics.check()
         assert journal.points == said
+
+
+def test_a_file_that_became_shorter_is_read_again(tmp_path: Path) -> None:
+    """Also where its end happens to be the same: the rows before it may be others."""
+    path = tmp_path / "m.jsonl"
+    metrics, journal = MetricsFile(path, "step"), Journal()
+    path.write_text("".join(f'{{"step": {n}, "x": {n}}}\n' for n in range(3)))
+    metrics.copy_new(journal)  # type: ignore[arg-type]
+    path.rename(tmp_path / "old.jsonl")
+    path.write_text("".join(f'{{"step": {n}, "x": {n}}}\n' for n in (0, 7, 2, 3)))
+    metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
+    assert journal.points == {("x", n): n for n in (0, 1, 2, 3, 7)}
+
+
+@pytest.mark.parametrize(
+    ("row", "told"),
+    [
+        ("1.5,1", "has the step 1.5"),
+        ("1e30,1", "has the step 1e30"),
+        ("nan,1", "has the step nan"),
+        ("two,1", "has the step two"),
+        ("2,1,9", "has 3 cells, its header has 2"),
+    ],
+)
+def test_a_row_that_cannot_be_logged_is_named(tmp_path: Path, row: str, told: str) -> None:
+    path = tmp_path / "m.csv"
+    metrics, journal = MetricsFile(path, "step"), Journal()
+    path.write_text(f"step,x\n1,1\n{row}\n3,3\n")
+    for ended in (False, True):
+        metrics.copy_new(journal, ended=ended)  # type: ignore[arg-type]
+    assert [step for step, _ in journal.lines] == [1, 3]
+    with pytest.raises(UserError, match="row 2 of"):
+        metrics.check()
+    assert told in metrics.problems[0] and len(metrics.problems) == 1
 
 
 def test_a_row_of_any_length_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
