@@ -205,9 +205,6 @@ with open(out, "w") as file:
 
 BAD_FILES = {
     "a row without a step": ("step,x\n1,1\n,2\n3,3\n", "row 2 of", "has no 'step'"),
-    "a row with more cells": ("step,x\n1,1\n2,2,9\n3,3\n", "row 2 of", "has 3 cells, its header has 2"),
-    "a step that is not whole": ("step,x\n1,1\n1.5,2\n3,3\n", "row 2 of", "has the step 1.5"),
-    "a step that is too large": ("step,x\n1,1\n1e30,2\n3,3\n", "row 2 of", "has the step 1e30"),
     "a column twice": ("step,y,x,y\n1,7,1,8\n3,7,3,8\n", "the column 'y' twice", "as columns 2 and 4"),
     "an open quote": ('step,x\n1,1\n3,3\n4,"4\n', "row 3 of", "a quote that does not end"),
 }
@@ -242,7 +239,7 @@ def test_how_the_program_ended_is_told_before_what_is_wrong_with_its_file(cli: C
 
 
 def test_a_pipe_in_place_of_the_file_does_not_hang(cli: Cli, store: Store) -> None:
-    done, found, _ = run(cli, store, "os.mkfifo(out); rest()")
+    done, found, _ = run(cli, store, "os.mkfifo(out); rest()", "m.csv", "--timeout", "15")
     assert done.code == 4 and "is a pipe" in str(found.reason)
 
 
