@@ -110,3 +110,85 @@ def test_evaluated_can_save_as_well() -> None:
         assert run.paths.step(1).exists() and run.paths.best.exists()
         with pytest.raises(FairtrialError, match="needs the state"):
             run.evaluated(2, {"eval_score": 2.0}, save=True)
+
+
+def cells_of(store: Store, study: str = "adhoc") -> set[tuple[str, int]]:
+    found = [store.run(study, entry.name) for _, entry in store.directories()]
+    return {(run.variant, run.seed) for run in found if run is not None}
+
+
+ARGUMENTS = """
+import argparse, fairtrial
+parser = argparse.ArgumentParser()
+parser.add_argument("--seed", type=int)
+parser.add_argument("--lr", type=float, default=0.1)
+parser.add_argument("--depth", type=int, default=3)
+args = parser.parse_args()
+with fairtrial.run(SEEDconfig=vars(args)) as run:
+    run.log(1, loss=run.seed)
+"""
+
+
+@pytest.mark.parametrize("given", ["seed=args.seed, ", ""])
+def test_the_seed_in_a_config_is_not_part_of_the_variant(store: Store, tmp_path: Path, given: str) -> None:
+    (tmp_path / "train.py").write_text(ARGUMENTS.replace("SEED", given))
+    for words in (["--seed", "1"], ["--seed", "2"], ["--seed", "1", "--lr", "0.5"]):
+        subprocess.run([sys.executable, "train.py", *words], check=True)
+    assert cells_of(store) == {
+        ("train-depth=3,lr=0.1", 1),
+        ("train-depth=3,lr=0.1", 2),
+        ("train-depth=3,lr=0.5", 1),
+    }
+    run = store.run("adhoc", "train-depth=3,lr=0.1.seed2")
+    assert run is not None and run.metadata["options"] == {"lr": 0.1, "depth": 3}
+
+
+@pytest.mark.parametrize("seed", [2, "2", 2.0])
+def test_a_config_with_another_seed_is_refused(store: Store, seed: object) -> None:
+    with pytest.raises(FairtrialError, match="but seed=1 was given"):
+        fairtrial.run(seed=1, config={"lr": 0.1, "seed": seed})
+    with fairtrial.run(seed=2, config={"lr": 0.1, "seed": seed}, variant="v") as run:
+        run.log(1, x=1)
+    assert cells_of(store) == {("v", 2)}
+
+
+@pytest.mark.parametrize("seeded", [{}, {"seed": 3}])
+@pytest.mark.parametrize("variant", [None, "v"])
+def test_a_run_under_its_earlier_name_is_found_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch, seeded: dict[str, int], variant: str | None
+) -> None:
+    """A run of before: its name ended in a hash, and its config held the seed."""
+    from fairtrial.api import script
+    from fairtrial.core.canonical import content_hash
+    from fairtrial.core.specs import RunSpec
+
+    monkeypatch.setattr(sys, "argv", ["train.py"])
+    config = {"lr": 0.1, **seeded}
+    before = RunSpec("script", config, config, 3, "adhoc", variant or f"train-{content_hash(config)[:8]}")
+    with monkeypatch.context() as old:
+        old.setattr(script, "script_spec", lambda *_: before, raising=False)
+        first = fairtrial.run(seed=3, config=config, variant=variant)
+        first.log(1, x=1)
+        first.save(1, {"w": 1})
+        first.finish(Status.INTERRUPTED)
+    again = fairtrial.run(seed=3, config=config, variant=variant)
+    saved = again.resume()
+    assert saved is not None and saved.step == 1
+    again.finish(Status.COMPLETED)
+    with pytest.raises(FairtrialError, match="already done"):
+        fairtrial.run(seed=3, config=config, variant=variant)
+    assert cells_of(store) == {(before.variant, 3)}
+
+
+def test_two_configs_never_share_a_name() -> None:
+    from fairtrial.api.script_names import LONGEST_DERIVED, derived_name
+    from fairtrial.core.paths import check_name
+
+    configs: list[dict[str, object]] = [
+        {}, {"a": 1}, {"a": "1"}, {"a": 1.0}, {"a": True}, {"a": "true"}, {"a": None}, {"a": "none"}, {"a": "x,b=2"},
+        {"a": "x", "b": 2}, {"a": "x/y"}, {"a": "x y"}, {"a": [1]}, {"a": "[1]"}, {"a": {"b": 1}}, {"a=1,b": 2}, {"é": 1},
+        {"a": "x" * 200}, {"a": "x" * 201}, {f"key{n}": n for n in range(40)}, {f"key{n}": n for n in range(41)},
+    ]  # fmt: skip
+    names = [check_name("variant", derived_name(config)) for config in configs]
+    assert len(set(names)) == len(configs) and max(map(len, names)) <= LONGEST_DERIVED
+    assert names[1].endswith("-a=1") and "key0=0,key1=1" in names[-1]

@@ -78,6 +78,17 @@ def test_a_key_twice_in_one_row_is_refused(cli: Cli, suffix: str) -> None:
     assert suffix == ".json" or "line 4" in told
 
 
+def test_no_spelling_hides_a_key_that_stands_twice(cli: Cli) -> None:
+    """The fast path counts colons: one in a text, an escaped one and a nested one must not make up for a key."""
+    hiding = ['"note": "12:30"', '"note": "a\\u003ab"', '"note": {"a": 1}', '"note": ["a:b"]']
+    for text in hiding:
+        lines = [json.dumps(row) for row in rows()]
+        assert comparison(cli, "--from", write("ok.jsonl", "\n".join([line[:-1] + f", {text}}}" for line in lines])))
+        lines[3] = lines[3][:-1] + f', {text}, "accuracy": 0.9}}'
+        told = refused(cli, "analyze", "--from", write("r.jsonl", "\n".join(lines)), "--metric", "accuracy")
+        assert "line 4 has the key 'accuracy' twice" in told, text
+
+
 def test_two_columns_for_one_role_are_refused_until_one_is_chosen(cli: Cli) -> None:
     table = [{"variant": r["variant"], "seed": r["seed"], "Seed": 9, "accuracy": r["accuracy"]} for r in rows()]
     path = write("r.csv", csv_of(table))
@@ -324,6 +335,14 @@ def test_a_table_of_any_size_is_read_or_refused_within_its_limits(monkeypatch: p
     for told, (name, text) in cases.items():
         assert told in refused(cli, "analyze", "--from", write(name, text)), told
     assert comparison(cli, "--from", write("ok.csv", csv_of(rows())))["verdict"] == "better"
+
+
+def test_a_header_is_counted_before_it_is_parsed(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairtrial.record import tables
+
+    monkeypatch.setattr(tables, "MOST_COLUMNS", 20)
+    monkeypatch.setattr(tables, "csv_records", lambda *_: pytest.fail("the header was parsed"))
+    assert "more than 20 columns" in refused(cli, "analyze", "--from", write("c.csv", "," * 30 + "\n"))
 
 
 # Cells.

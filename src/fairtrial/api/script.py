@@ -16,22 +16,21 @@ import atexit
 import contextlib
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from fairtrial.core.canonical import content_hash
+from fairtrial.api.script_names import script_spec
 from fairtrial.core.cautions import REDACTED_CONFIG
 from fairtrial.core.directions import GIVE_ARGUMENT, settle
 from fairtrial.core.directions import checked as checked_direction
 from fairtrial.core.errors import CellConflict, StoreError, UserError
-from fairtrial.core.paths import ADHOC_STUDY, JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths, check_name
+from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths
 from fairtrial.core.runs import Run
 from fairtrial.core.secrets import redact_config
-from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED, RunSpec, split_and_quantity
+from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
@@ -39,8 +38,6 @@ from fairtrial.record.part import Part
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
-
-RECIPE = "script"
 
 
 def run(
@@ -59,7 +56,8 @@ def run(
 ) -> Recorder:
     """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
 
-    `config` is what tells this variant from others; the same study and variant with another config is refused.
+    `config` is what tells this variant from others; the same study and variant with another config is refused. A `seed`
+    in it is the seed of the run, so that `config=vars(args)` gives one variant with many seeds.
     `best_metric` judges `best.pt`; `metric` is what the run is judged by. `best_mode` and `direction` say which way is
     good, `max` or `min`; without them the names do (a loss is to be small), and a name that says nothing is refused.
     What looks like a credential in `config` is not recorded, nor are the values that `secrets` names.
@@ -159,15 +157,7 @@ def _begin(
     *,
     replace: bool,
 ) -> Recorder:
-    name = variant or _script_name() + (f"-{content_hash(config)[:8]}" if config else "")
-    spec = RunSpec(
-        recipe=RECIPE,
-        options=config,
-        identity=config,
-        seed=FIXED_SEEDS[0] if seed is None else _checked_seed(seed),
-        study=check_name("study", study or ADHOC_STUDY),
-        variant=check_name("variant", name),
-    )
+    spec = script_spec(seed, config, study, variant, store)
     given.settled(None if replace else _metadata_of(store, spec))  # before anything is claimed or archived
     store.check_writable()
     paths = store.paths.run(spec.study, spec.run_id)
@@ -184,22 +174,10 @@ def _metadata_of(store: Store, spec: RunSpec) -> Mapping[str, Any] | None:
     return existing.metadata if existing else None
 
 
-def _checked_seed(seed: Any) -> int:
-    if type(seed) is not int or not 0 <= seed <= MOST_SEED:
-        raise UserError(f"a seed must be a whole number from 0 up, not {seed!r}")
-    return seed
-
-
 def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config as it can be written down; paths and the like by their text."""
     plain: dict[str, Any] = json.loads(json.dumps(dict(config), default=str))
     return plain
-
-
-def _script_name() -> str:
-    """What a variant is called that nobody named: after its script, as far as a folder can be."""
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(sys.argv[0]).stem).strip("-._ ")
-    return name[:60] or "interactive"
 
 
 def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:

@@ -35,7 +35,7 @@ from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.private_files import open_private_lock, open_to_append
 from fairtrial.core.secrets import REFERENCE, references, reveal
 from fairtrial.core.training import Journal, Setting
-from fairtrial.recipes.metrics_file import MetricsFile
+from fairtrial.recipes._metrics_file import MetricsFile
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
 REQUIRES = ()
