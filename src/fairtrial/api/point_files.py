@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from typing import Any
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.specs import split_and_quantity
+from fairtrial.core.untrusted import read_file
 from fairtrial.decide.points import CostPoint
 from fairtrial.plan.study import read_data
 
@@ -37,11 +39,11 @@ def _rows(path: Path) -> list[Mapping[str, Any]]:
     """The rows of a CSV file, or the list in a YAML or JSON file, by itself or under `points`."""
     if path.suffix.lower() == ".csv":
         try:
-            with path.open(newline="", encoding="utf-8-sig") as file:
-                return list(csv.DictReader(file))
+            text = read_file(path).decode("utf-8-sig")
+            return list(csv.DictReader(io.StringIO(text, newline="")))
         except FileNotFoundError:
             raise UserError(f"no file {path}") from None
-        except (OSError, UnicodeDecodeError, csv.Error) as error:
+        except (UnicodeDecodeError, csv.Error) as error:
             raise UserError(f"cannot read {path}: {error}") from None
     content = read_data(path, hint="Give a list of points: name, hours, accuracy, memory, device.")
     listed = content.get("points") if isinstance(content, dict) else content

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from fairtrial.core.places import store_address
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+LARGEST = 2**63
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,7 @@ def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: b
         path = Path(given) if given else None
         chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
         path = None if chart else path
+        _refuse_unusable(options)
         out = Output(_format(output_format, path, charts=charts), path, store, quiet, color, chart)
         out.check_path()
         return function(out, *arguments, **options)
@@ -152,6 +156,22 @@ def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
             )
         return SUFFIXES[path.suffix]
     return given or "text"
+
+
+def _refuse_unusable(options: Mapping[str, Any]) -> None:
+    """Click takes `nan` for a number of any range, and whole numbers of any length; nothing behind it can use them."""
+    for name, given in options.items():
+        for value in given if isinstance(given, (tuple, list)) else (given,):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{_flag(name)} must be a finite number, not {value}")
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise UsageError(f"{_flag(name)} must be a whole number of at most 64 bits")
+
+
+def _flag(name: str) -> str:
+    context = click.get_current_context(silent=True)
+    known = context.command.params if context else []
+    return next((parameter.opts[0] for parameter in known if parameter.name == name), name)
 
 
 def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

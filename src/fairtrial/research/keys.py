@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import public_key, signing_key
 from fairtrial.core.registry import require_packages
+from fairtrial.core.untrusted import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -92,8 +93,12 @@ def _read_public(given: str) -> str:
     return text
 
 
+LARGEST_KEY_BYTES = 1 << 16
+
+
 def _text_of(given: str) -> str | None:
     """What a file holds, if a person named one."""
     with suppress(OSError, RuntimeError, ValueError):  # no home of such a user, a name that no file can have
-        return Path(given).expanduser().read_text(errors="replace")
+        path = Path(given).expanduser()
+        return read_file(path, most=LARGEST_KEY_BYTES).decode(errors="replace") if path.exists() else None
     return None

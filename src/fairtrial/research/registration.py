@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.schema import REGISTRATION_SCHEMA
+from fairtrial.core.untrusted import read_file
 from fairtrial.research.plan_schema import TEXT_ONLY, RegistrationModel
 from fairtrial.research.seeds import SEEDS, derive_seeds
 
@@ -138,8 +139,6 @@ def read_registration(path: Path) -> Registration:
 
 def read_bytes(path: Path) -> bytes:
     try:
-        return path.read_bytes()
+        return read_file(path)
     except FileNotFoundError:
         raise UserError(f"no registration {path}", hint="They are listed in registrations/ledger.jsonl.") from None
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
