@@ -16,6 +16,7 @@ from benchmarks import (
     cluster_skypilot,
     cluster_slurm,
     comparing,
+    fuzzing,
     kill_lines,
     lab,
     language,
@@ -71,4 +72,5 @@ BENCHMARKS = {
     "cluster_slurm": Benchmark(cluster_slurm.TITLE, cluster_slurm.measure, step=8, slow=True),
     "shared_store": Benchmark(shared_store.TITLE, shared_store.measure, step=8, slow=True),
     "bundling": Benchmark(bundling.TITLE, bundling.measure, step=9, slow=True),
+    "fuzzing": Benchmark(fuzzing.TITLE, fuzzing.measure, step=10, slow=True),
 }

@@ -74,16 +74,6 @@ def test_an_option_beyond_64_bits_is_refused_before_anything_is_written(cli: Cli
     assert not list(Path(os.environ["FAIRTRIAL_STORE"]).rglob("metadata.json"))
 
 
-def test_values_of_a_foreign_program_can_be_written_down(cli: Cli) -> None:
-    for value in ("1" + "0" * 30, ".nan", "[1, .inf]"):
-        Path("own.yaml").write_text(
-            f"study: q\nrecipe: command\noptions: {{metrics: m.jsonl, argv: ['true', '{{lr}}']}}\n"
-            f"variants: {{a: {{lr: {value}}}}}\n"
-        )
-        answer = cli("launch", "own.yaml", "--dry-run")
-        assert answer.code == 1 and "must be a" in answer.err, value
-
-
 def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:
     answer = shell("train", "fake", "--steps", "3", "--label", os.fsdecode(b"a\xff"))
     assert answer.code == 2 and "not UTF-8 text" in answer.err and "Traceback" not in answer.err
@@ -128,7 +118,7 @@ def test_what_is_not_an_ordinary_file_is_refused_at_once(cli: Cli, words: tuple[
     else:
         path.write_bytes(b"\x89PNG\r\n\x1a\n\x00\xff\xfe")
     answer = cli(*words)
-    assert answer.code in (1, 2) and answer.err.count("Error") >= 1, answer
+    assert answer.code in (1, 2, 3) and answer.err.count("Error") >= 1, answer
 
 
 @pytest.mark.parametrize("kind", ["fifo", "zero"])
