@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.fuzz.cases import Case, Expected, kept_cases
-from tests.fuzz.children import preload, prepare, run_case, scratch_folder
+from tests.fuzz.children import ESCAPED, LIMIT_BYTES, judged, preload, prepare, run_case, scratch_folder
 from tests.fuzz.generators import KINDS, SHARES, generate, plan, seeds_of
 
 ROOT = Path(__file__).parent.parent.parent
@@ -41,32 +41,38 @@ def test_the_same_seed_makes_the_same_input(kind: str) -> None:
     assert any(generate(kind, number, 7) != generate(kind, number, 8) for number in range(5))
 
 
-def test_the_fuzzer_sees_what_it_looks_for(tmp_path: Path) -> None:
-    """A traceback, a hang, a process that is too large, an exit code that is not documented, and a wrong result."""
-    program = """
-import sys, time, click
-SUMMARY = sys.argv
+PROGRAM = """
+import time, click
 @click.command()
 def one(): pass
 what = open("what").read()
-if what == "raise": raise SystemExit(7)
 if what == "hang": time.sleep(60)
-if what == "large": kept = bytearray(1700 << 20); time.sleep(20)
+if what == "large": kept = b"x" * (500 << 20)
 """
-    files = {"program.py": program.encode()}
-    words = ("sync", "program.py:one", "program.py:one")
+
+
+def test_the_fuzzer_sees_what_it_looks_for() -> None:
+    """A hang, a process that is too large and a wrong result, each in a real child."""
     preload()
     with scratch_folder() as scratch:
         prepare(Path(scratch))
 
-        def problem(what: str, expected: Expected | None = None) -> str | None:
-            case = Case("test", words, files={**files, "what": what.encode()}, expected=expected or Expected())
-            return run_case(case, Path(scratch), limit_s=2.0).problem
+        def problem(what: str, expected: Expected | None = None, limit_s: float = 60.0) -> str:
+            files = {"program.py": PROGRAM.encode(), "what": what.encode()}
+            case = Case("test", ("sync", "program.py:one", "program.py:one"), (), files, expected or Expected())
+            return run_case(case, Path(scratch), limit_s, limit_bytes=450 << 20).problem or "fine"
 
-        assert problem("fine") is None
-        assert (problem("hang") or "").startswith("hang")
-        assert (problem("large") or "").startswith("memory")
+        assert problem("fine") == "fine"
+        assert problem("hang", limit_s=1.0) == "hang: more than 1 s"
+        assert problem("large").startswith("memory")
         assert problem("fine", Expected(3)) == "result: exit code 0, not 3"
         assert problem("fine", Expected(0, ("no such words",))) == "result: does not say 'no such words'"
-        trace = Case("test", ("runs", "show", "s/base.seed1072"), ("runs",), {"runs/s/base.seed1072/.lock": "folder"})
-        assert run_case(trace, Path(scratch)).exit_code in (0, 1)
+
+
+def test_the_fuzzer_judges_how_a_command_ended() -> None:
+    trace = "Traceback (most recent call last):\n  File …\nKeyError: 'step'\n"
+    assert judged(1, 0, "Error: no such run\n") is None
+    assert judged(ESCAPED, 0, trace) == judged(0, 0, trace) == "traceback: KeyError: 'step'"
+    assert judged(4, 0, trace) is None, "the program that was run may show its own"
+    assert judged(7, 0, "") == "exit code 7" and judged(-11, 0, "") == "exit code -11"
+    assert judged(0, LIMIT_BYTES + 1, "") == "memory: 1024 MB"
