@@ -79,6 +79,31 @@ def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:
     assert answer.code == 2 and "not UTF-8 text" in answer.err and "Traceback" not in answer.err
 
 
+# Values of --config
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("limit: [3]", "limit: must be one value"), ("limit: {a: 1}", "limit: must be one value"),
+        ("study: [[s]]", "study: must be one value"), ("where: [[a]]", "where: must be a value, or a list of values"),
+    ],
+)  # fmt: skip
+def test_a_configuration_has_values_that_could_be_typed(cli: Cli, text: str, told: str) -> None:
+    Path("own.yaml").write_text(f"{text}\n")
+    answer = cli("runs", "list", "--config", "own.yaml")
+    assert answer.code == 1 and told in answer.err
+
+
+def test_a_configuration_may_have_lists_mappings_and_dates(cli: Cli) -> None:
+    Path("own.yaml").write_text("steps: 5\nlabel: 2026-01-02\nbenchmark: {random_score: 0, human_score: 2}\n")
+    answer = cli("train", "fake", "--config", "own.yaml")
+    assert answer.code == 0, answer.err
+    [metadata] = Path(os.environ["FAIRTRIAL_STORE"]).rglob("metadata.json")
+    options = json.loads(metadata.read_text())["options"]
+    assert options["benchmark"]["human_score"] == 2.0 and options["label"] == "2026-01-02"
+
+
 # Files that are none
 
 

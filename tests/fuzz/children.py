@@ -250,7 +250,7 @@ def _forbid() -> None:
     def unreachable(*_: Any) -> Any:
         raise OSError(101, "Network is unreachable")
 
-    def tiny() -> Any:
+    def tiny(*_: Any) -> Any:
         import numpy
 
         return {f"{split}_{part}": numpy.zeros((4, 40)) for split in ("train", "eval", "report") for part in "xy"}
@@ -273,6 +273,8 @@ def _forbid() -> None:
         (_module("recipes.data.mnist1d"), "make", tiny),
         (_module("recipes.data.mnist1d_shifted"), "make", tiny),
         (_module("recipes.data.digits"), "make", tiny),
+        (_module("recipes.data.mnist1d"), "make_report", tiny),
+        (_module("recipes.data.mnist1d_shifted"), "make_report", tiny),
         (_module("sync.trials"), "run_trial", stop),
         (socket.socket, "connect", unreachable),
         (socket, "getaddrinfo", unreachable),

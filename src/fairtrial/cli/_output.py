@@ -7,6 +7,7 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -187,12 +188,36 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
         for name in option.opts if name.startswith("--")
     }  # fmt: skip
     problems = [f"{value}: {unknown('option', key, options)}" for key in given if key not in options]
+    problems += [
+        f"{value}: {key}: {why}"
+        for key, item in given.items()
+        if key in options and (why := _unfit(options[key], item))
+    ]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    ctx.default_map = {
-        options[key].name or "": [item] if options[key].multiple and not isinstance(item, list) else item
-        for key, item in given.items()
-    }
+    ctx.default_map = {options[key].name or "": _as_typed(options[key], item) for key, item in given.items()}
+
+
+def _unfit(option: click.Option, item: Any) -> str | None:
+    """Why an option cannot have this value; Click itself only expects what can be typed."""
+    takes_list = option.multiple or option.nargs > 1
+    if isinstance(item, dict) and option.multiple:
+        item = list(item.values())
+    parts = item if isinstance(item, list) and takes_list else [item]
+    if all(part is None or isinstance(part, (str, bool, int, float, date)) for part in parts):
+        return None
+    return "must be a value, or a list of values" if takes_list else "must be one value"
+
+
+def _as_typed(option: click.Option, item: Any) -> Any:
+    """The value as a person would have typed it: a mapping as NAME=VALUE words, a date as text."""
+    if isinstance(item, dict):
+        item = [f"{name}={value}" for name, value in item.items()]
+    if option.multiple and not isinstance(item, list):
+        item = [] if item is None else [item]
+    if isinstance(item, list):
+        return [str(part) if isinstance(part, date) else part for part in item]
+    return str(item) if isinstance(item, date) else item
 
 
 def _config_key(name: object) -> str:
