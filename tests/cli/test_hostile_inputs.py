@@ -4,18 +4,39 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.specs import confirmation_seeds, seed_list
 from tests.conftest import Answer
 from tests.fuzz.cases import WORKSPACE
 
 Cli = Callable[..., Answer]
 
 PROFILE = WORKSPACE / "runs" / ".profiles" / "p" / "1" / "snapshot.json"
+
+
+@pytest.fixture(autouse=True)
+def _end_of_patience() -> Iterator[None]:
+    """A command that waits for a pipe, or reads a device, fails its test and does no harm."""
+
+    def handle(*_: object) -> None:
+        raise AssertionError("the command hangs")
+
+    kept, before = signal.signal(signal.SIGALRM, handle), resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mapped + (4 << 30), before[1]))
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, kept)
+    resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 # Counts without end
@@ -50,6 +71,14 @@ def test_seeds_that_are_there_thousands_of_times_are_named_in_one_line(cli: Cli)
     assert answer.code == 1 and answer.err.strip().endswith("the same seed twice is not another run: 0, 1, 2, 3, 4")
 
 
+def test_no_list_of_seeds_is_made_that_nobody_could_run(cli: Cli) -> None:
+    with pytest.raises(InvalidOptions, match="10,001 seeds are more than 10,000"):
+        seed_list(10_001)
+    assert len(seed_list(10_000)) == len(set(confirmation_seeds(10_000, seed_list(50)))) == 10_000
+    words = ("research", "preregister", "artifact.yaml", "--hypothesis", "h", "--methods", "m", "--derive-seeds")
+    assert "not in the range 1<=x<=10000" in cli(*words, "10001").err
+
+
 # Numbers that are none
 
 
@@ -72,6 +101,17 @@ def test_an_option_beyond_64_bits_is_refused_before_anything_is_written(cli: Cli
     answer = cli("train", "fake", "--steps", "3", flag, "1" + "0" * 30)
     assert answer.code == 1 and "must be a whole number of at most 64 bits" in answer.err
     assert not list(Path(os.environ["FAIRTRIAL_STORE"]).rglob("metadata.json"))
+
+
+def test_a_flag_beyond_64_bits_is_refused(cli: Cli) -> None:
+    answer = cli("runs", "list", "--limit", "1" + "0" * 30)
+    assert answer.code == 2 and "--limit must be a whole number of at most 64 bits" in answer.err
+
+
+def test_text_that_no_file_can_hold_is_refused(cli: Cli) -> None:
+    Path("own.yaml").write_text('study: q\nrecipe: fake\noptions: {label: "\\uD800"}\n')
+    answer = cli("launch", "own.yaml", "--dry-run")
+    assert answer.code == 1 and "label: must be text that can be spelled in UTF-8" in answer.err
 
 
 def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:
@@ -153,6 +193,13 @@ def test_an_artifact_that_is_not_a_file_is_not_a_project(cli: Cli, kind: str) ->
     else:
         Path("artifact.yaml").symlink_to("/dev/zero")
     assert cli("runs", "list").code == 0
+
+
+def test_an_artifact_that_is_too_large_is_not_read(cli: Cli) -> None:
+    Path("artifact.yaml").write_text("# " + "x" * (2 << 20))
+    os.environ.pop("FAIRTRIAL_STORE")
+    answer = cli("runs", "list")
+    assert answer.code == 1 and "the store of its project is unknown" in answer.err
 
 
 # SQL

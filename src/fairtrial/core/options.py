@@ -7,7 +7,6 @@ one applies, and a role that says what kind of thing it changes.
 
 from __future__ import annotations
 
-import math
 import types
 import typing
 from collections.abc import Iterable, Mapping
@@ -94,13 +93,9 @@ class Options(BaseModel):
 
 
 def _unwritable(value: Any) -> str | None:
-    """Why a value, or one in it, has no place in a run's metadata: it is beyond 64 bits, not finite or not text."""
-    if isinstance(value, bool) or value is None:
-        return None
+    """Why a value, or one in it, has no place in a run's metadata: it is beyond 64 bits, or not text."""
     if isinstance(value, int):
         return None if -LARGEST <= value < LARGEST else "must be a whole number of at most 64 bits"
-    if isinstance(value, float):
-        return None if math.isfinite(value) else "must be a finite number"
     if isinstance(value, str):
         return None if value.isascii() or is_text(value) else "must be text that can be spelled in UTF-8"
     parts = [*value, *value.values()] if isinstance(value, Mapping) else value

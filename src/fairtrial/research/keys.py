@@ -93,12 +93,9 @@ def _read_public(given: str) -> str:
     return text
 
 
-LARGEST_KEY_BYTES = 1 << 16
-
-
 def _text_of(given: str) -> str | None:
     """What a file holds, if a person named one."""
     with suppress(OSError, RuntimeError, ValueError):  # no home of such a user, a name that no file can have
         path = Path(given).expanduser()
-        return read_file(path, most=LARGEST_KEY_BYTES).decode(errors="replace") if path.exists() else None
+        return read_file(path).decode(errors="replace") if path.exists() else None
     return None
