@@ -54,6 +54,7 @@ def _end_of_patience() -> Iterator[None]:
 def test_more_seeds_than_any_study_has_are_refused_at_once(cli: Cli, words: tuple[str, ...]) -> None:
     answer = cli(*words)
     assert answer.code == 1 and "1,000,000,000 seeds are more than 10,000" in answer.err
+    assert not list(Path(os.environ["FAIRTRIAL_STORE"]).rglob("metadata.json")), "and nothing was trained before"
 
 
 def test_a_study_file_with_too_many_seeds_or_runs_is_refused_at_once(cli: Cli) -> None:
