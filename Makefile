@@ -13,7 +13,7 @@ SKY_STAMP := $(SKY)/.installed
 CRATE := .venv-crate
 CRATE_STAMP := $(CRATE)/.installed
 
-.PHONY: setup demo test test-launchers test-others lint evidence benchmarks benchmarks-smoke golden sky docs clean
+.PHONY: setup demo test test-launchers test-others fuzz lint evidence benchmarks benchmarks-smoke golden sky docs clean
 
 setup: $(STAMP)
 
@@ -66,6 +66,10 @@ test-launchers: $(STAMP)
 
 test-others: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/launch
+
+# 20,000 inputs of every kind, each in a process of its own that can harm nothing; FUZZ='--inputs 500 --kind table' for less.
+fuzz: $(STAMP)
+	$(BIN)/python -m tests.fuzz $(FUZZ)
 
 evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'

@@ -135,7 +135,7 @@ def test_memory_and_arithmetic_are_told(cli: Cli, with_data: Store) -> None:
         (("fake", "--rounds", "3"), 2, "--rounds is about"),
         (("fake", "--save", "."), 1, "cannot write .: it is a folder"),
         (("fake", "--against", "steps=9", "--margin", "-2"), 1, "margin must lie between"),
-        (("fake", "--against", "steps=9", "--margin", "nan"), 1, "margin must lie between"),
+        (("fake", "--against", "steps=9", "--margin", "nan"), 2, "--margin must be a finite number, not nan"),
         (("fake", "--margin", "0.1"), 2, "--margin is about --baseline, --ab and --against"),
         (("fake", "--processes", "3"), 2, "--processes is about --save and --baseline"),
         (("fake", "--against", "steps=9", "--no-trials"), 2, "--trials is about one measurement"),

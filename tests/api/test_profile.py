@@ -162,7 +162,7 @@ def test_a_check_that_does_not_hold_ends_with_3_and_says_what_it_saw(cli: Cli) -
     ("words", "code", "said"),
     [
         (["show", "nothing"], 1, "there are no profiles in this store yet"),
-        (["show", "broken.json"], 1, "it is no JSON"),
+        (["show", "broken.json"], 1, "it is not JSON"),
         (["show", "other.json"], 1, "not a snapshot of a profile"),
         (["diff", "a", "b"], 1, "there are no profiles"),
         (["check", "x"], 2, "Missing argument"),

@@ -113,7 +113,7 @@ def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
     [
         (("temperature", "--step", "0"), "temperature: step must be above 0, not 0"),
         (("temperature", "--step", "-1"), "temperature: step must be above 0, not -1"),
-        (("temperature", "--step", "nan"), "temperature: step must be a finite number, not nan"),
+        (("temperature", "--step", "nan"), "--step must be a finite number, not nan"),
         (("temperature", "--start", "8", "--end", "1"), "temperature: the range is reversed, from 8 to 1"),
         (("temperature", "--start", "0"), "temperature: must be greater than 0, not 0.0"),
         (("temperature", "--runs", "0"), "runs must be at least 1, not 0"),

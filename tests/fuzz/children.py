@@ -90,7 +90,7 @@ def _warm(folder: Path, scratch: Path) -> None:
         os._exit(code)
 
 
-def run_case(case: Case, scratch: Path, limit_s: float = LIMIT_S) -> Outcome:
+def run_case(case: Case, scratch: Path, limit_s: float = LIMIT_S, limit_bytes: int = LIMIT_BYTES) -> Outcome:
     """The case in a child of this process, judged."""
     folder = Path(tempfile.mkdtemp(prefix="case-", dir=scratch))
     try:
@@ -98,12 +98,12 @@ def run_case(case: Case, scratch: Path, limit_s: float = LIMIT_S) -> Outcome:
         pid = os.fork()
         if pid == 0:
             _child(case, folder)
-        status, usage, killed = _wait(pid, limit_s)
+        status, usage, killed = _wait(pid, limit_s, limit_bytes)
         seconds = time.monotonic() - begun
         shown = "".join(_read(folder / name) for name in ("out", "err"))
         code = os.waitstatus_to_exitcode(status)
         peak = usage.ru_maxrss * 1024
-        problem = killed or _problem(code, peak, shown) or _unexpected(case, code, shown)
+        problem = killed or judged(code, peak, shown, limit_bytes) or _unexpected(case, code, shown)
         warning = _WARNING.search(shown)
         return Outcome(code, seconds, peak, problem, shown[-6000:] if problem else "", warning and warning[0])
     finally:
@@ -118,7 +118,7 @@ def _read(path: Path) -> str:
         return ""
 
 
-def _wait(pid: int, limit_s: float) -> tuple[int, Any, str | None]:
+def _wait(pid: int, limit_s: float, limit_bytes: int) -> tuple[int, Any, str | None]:
     """Wait for a child and for how much it took; end it, and what it started, when that is too much."""
     deadline = time.monotonic() + limit_s
     pause, looked, killed = _POLL_S, 0.0, None
@@ -131,8 +131,8 @@ def _wait(pid: int, limit_s: float) -> tuple[int, Any, str | None]:
             killed = f"hang: more than {limit_s:g} s"
         elif now - looked > 0.05:
             looked = now
-            if _resident(pid) > 1.5 * LIMIT_BYTES:
-                killed = "memory: more than 1.5 GB, ended"
+            if _resident(pid) > 1.5 * limit_bytes:
+                killed = f"memory: more than {1.5 * limit_bytes / (1 << 30):.2g} GB, ended"
         if killed:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(pid, signal.SIGKILL)
@@ -152,12 +152,13 @@ def _resident(pid: int) -> int:
         return 0
 
 
-def _problem(code: int, peak: int, shown: str) -> str | None:
+def judged(code: int, peak: int, shown: str, limit_bytes: int = LIMIT_BYTES) -> str | None:
+    """What is wrong with how a command ended; None where nothing is."""
     if code == ESCAPED or (code != RUNS_FAILED and _TRACE.search(shown)):  # a program that was run may show its own
         return f"traceback: {_last_line(shown)}"
     if code not in DOCUMENTED:
         return f"exit code {code}"
-    if peak > LIMIT_BYTES:
+    if peak > limit_bytes:
         return f"memory: {peak >> 20} MB"
     return None
 
@@ -249,7 +250,7 @@ def _forbid() -> None:
     def unreachable(*_: Any) -> Any:
         raise OSError(101, "Network is unreachable")
 
-    def tiny() -> Any:
+    def tiny(*_: Any) -> Any:
         import numpy
 
         return {f"{split}_{part}": numpy.zeros((4, 40)) for split in ("train", "eval", "report") for part in "xy"}
@@ -272,6 +273,8 @@ def _forbid() -> None:
         (_module("recipes.data.mnist1d"), "make", tiny),
         (_module("recipes.data.mnist1d_shifted"), "make", tiny),
         (_module("recipes.data.digits"), "make", tiny),
+        (_module("recipes.data.mnist1d"), "make_report", tiny),
+        (_module("recipes.data.mnist1d_shifted"), "make_report", tiny),
         (_module("sync.trials"), "run_trial", stop),
         (socket.socket, "connect", unreachable),
         (socket, "getaddrinfo", unreachable),

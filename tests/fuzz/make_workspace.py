@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from tests.fuzz.cases import WORKSPACE
+from tests.fuzz.cases import CORPUS, WORKSPACE
 
 SCORES = {"base": (0.71, 0.72, 0.70, 0.73), "new": (0.75, 0.77, 0.74, 0.78)}
 STUDY = """\
@@ -65,6 +66,14 @@ def main() -> None:
         _scrub(folder)
         shutil.rmtree(WORKSPACE, ignore_errors=True)
         shutil.copytree(folder, WORKSPACE)
+    _name_registration()
+
+
+def _name_registration() -> None:
+    """A registration is named by its hash, so seeds that name it have to follow."""
+    [registration] = (WORKSPACE / "project" / "registrations").glob("*.json")
+    seeds = CORPUS / "valid.json"
+    seeds.write_text(re.sub(r"[0-9a-f]{64}\.json", registration.name, seeds.read_text()))
 
 
 def _tables(folder: Path) -> None:

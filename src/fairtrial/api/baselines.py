@@ -6,9 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from fairtrial.analyse.speed import Speed, SpeedComparison, compare_processes, compare_sessions
 from fairtrial.analyse.timing import Times
@@ -19,15 +20,32 @@ from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import OTHER_VERSIONS, TWO_SESSIONS
 from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
+from fairtrial.core.untrusted import checked, parse_json, read_file
 from fairtrial.record.atomic import replace_bytes
 from fairtrial.record.environment import machine
 
 KIND = "fairtrial bench"
+REMEDY = "Make a new one with --save."
 SCHEMA = 1
 PROCESSES = 5
 """What differs between processes is more than what differs within one."""
 LEAST_PROCESSES = 3
 HARDWARE = ("cpu", "cpu_count", "memory_bytes", "gpu")
+
+
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class _Kept(BaseModel):
+    """What of a file is compared with."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    machine: dict[str, Any]
+    versions: dict[str, Any]
+    configuration: dict[str, Any]
+    seconds: list[Seconds] = Field(min_length=2)
+    processes: list[Seconds] = Field(min_length=1)
 
 
 @dataclass(frozen=True)
@@ -114,22 +132,15 @@ def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, An
 def read_baseline(path: Path) -> Baseline:
     """Read before the measurement: a file that is none is refused at once."""
     try:
-        document = json.loads(path.read_text())
+        document = parse_json(read_file(path), where=f"the baseline {path}", hint=REMEDY)
     except FileNotFoundError:
         raise UserError(f"there is no baseline {path}", hint="Make one with --save.") from None
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the baseline {path}: {error}") from None
     if not isinstance(document, dict) or document.get("kind") != KIND:
         raise UserError(f"{path} is no measurement of bench", hint="Make one with --save.")
     if document.get("schema") != SCHEMA:
         raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
-    try:
-        seconds = [float(each) for each in document["seconds"]]
-        processes = [float(each) for each in document["processes"]]
-        facts, versions, configuration = (dict(document[name]) for name in ("machine", "versions", "configuration"))
-        return Baseline(str(path), facts, versions, configuration, seconds, processes)
-    except (KeyError, TypeError, ValueError) as error:
-        raise UserError(f"{path} is damaged: {error}", hint="Make a new one with --save.") from None
+    kept = checked(_Kept, document, where=f"{path} is damaged", hint=REMEDY)
+    return Baseline(str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes)
 
 
 def compare_with(

@@ -207,10 +207,10 @@ def sweep(
         lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed,
         variants={point.variant: dict(point.values) for point in points},
     )  # fmt: skip
+    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
     ran = run_arms(study, terms, metric)
     found = _judge(kind, study, loaded, axes, points, ran, terms)
     if confirm:
-        fresh = _fresh_seeds(study, confirm, terms)
         found = _confirm(found, loaded, fixed, base, fresh, replace(terms, plan=None))
     cautions = [*_cautions(found, loaded, fixed, ran), *ran.cautions]
     return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))

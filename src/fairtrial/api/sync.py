@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.untrusted import read_file
 from fairtrial.core.words import counted
 from fairtrial.plan.study import read_mapping
 from fairtrial.sync.comparison import Agreement, compare_parameters
@@ -140,7 +141,8 @@ def _exclusions(given: Mapping[str, str], file: FilePath | None) -> list[Exclusi
 
 def _read_page(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        told = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"cannot read the docs file {path}: {told}") from None
+        return read_file(path).decode("utf-8")
+    except FileNotFoundError:
+        raise UserError(f"cannot read the docs file {path}: No such file or directory") from None
+    except UnicodeDecodeError:
+        raise UserError(f"cannot read the docs file {path}: it is not text") from None

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,8 @@ from fairtrial.core.terminal import visible, visible_json
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+LARGEST = 2**63
 
 
 MOST_NOTED_ROWS = 10_000
@@ -175,6 +179,7 @@ def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: b
         path = Path(given) if given else None
         chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
         path = None if chart else path
+        _refuse_unusable(options)
         out = Output(_format(output_format, path, charts=charts), path, store, quiet, color, chart)
         out.check_path()
         return function(out, *arguments, **options)
@@ -196,6 +201,22 @@ def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
     return given or "text"
 
 
+def _refuse_unusable(options: Mapping[str, Any]) -> None:
+    """Click takes `nan` for a number of any range, and whole numbers of any length; nothing behind it can use them."""
+    for name, given in options.items():
+        for value in given if isinstance(given, (tuple, list)) else (given,):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{_flag(name)} must be a finite number, not {value}")
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise UsageError(f"{_flag(name)} must be a whole number of at most 64 bits")
+
+
+def _flag(name: str) -> str:
+    context = click.get_current_context(silent=True)
+    known = context.command.params if context else []
+    return next((parameter.opts[0] for parameter in known if parameter.name == name), name)
+
+
 def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
     """Values for this command's options from a YAML file; flags win over them."""
     if value is None:
@@ -209,12 +230,36 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
         for name in option.opts if name.startswith("--")
     }  # fmt: skip
     problems = [f"{value}: {unknown('option', key, options)}" for key in given if key not in options]
+    problems += [
+        f"{value}: {key}: {why}"
+        for key, item in given.items()
+        if key in options and (why := _unfit(options[key], item))
+    ]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    ctx.default_map = {
-        options[key].name or "": [item] if options[key].multiple and not isinstance(item, list) else item
-        for key, item in given.items()
-    }
+    ctx.default_map = {options[key].name or "": _as_typed(options[key], item) for key, item in given.items()}
+
+
+def _unfit(option: click.Option, item: Any) -> str | None:
+    """Why an option cannot have this value; Click itself only expects what can be typed."""
+    takes_list = option.multiple or option.nargs > 1
+    if isinstance(item, dict) and option.multiple:
+        item = list(item.values())
+    parts = item if isinstance(item, list) and takes_list else [item]
+    if all(part is None or isinstance(part, (str, bool, int, float, date)) for part in parts):
+        return None
+    return "must be a value, or a list of values" if takes_list else "must be one value"
+
+
+def _as_typed(option: click.Option, item: Any) -> Any:
+    """The value as a person would have typed it: a mapping as NAME=VALUE words, a date as text."""
+    if isinstance(item, dict):
+        item = [f"{name}={value}" for name, value in item.items()]
+    if option.multiple and not isinstance(item, list):
+        item = [] if item is None else [item]
+    if isinstance(item, list):
+        return [str(part) if isinstance(part, date) else part for part in item]
+    return str(item) if isinstance(item, date) else item
 
 
 def _config_key(name: object) -> str:

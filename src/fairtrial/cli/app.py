@@ -108,6 +108,10 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:  # Python's spelling of bytes that are no text; no file that we write can hold it
+        return _tell(UsageError("an argument is not UTF-8 text", hint="Rename the file, or type it anew."), arguments)
     begun = time.time()
     found: dict[str, Any] = {}
     with like_ctrl_c():

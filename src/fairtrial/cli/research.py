@@ -13,6 +13,7 @@ from fairtrial.cli._bundle import bundle_command, deposit_command, export_comman
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._source_options import METHODS, TYPES, with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.core.specs import MOST_SEEDS
 
 COMMAND_HELP = "The command line that makes the study, such as 'temperature --start 1 --end 4'."
 EXCLUDE_HELP = "Leave out runs for which this holds, such as 'wall_s > 3600'; repeat it for more."
@@ -35,7 +36,9 @@ def command(ctx: click.Context) -> None:
 @click.option("--methods", required=True, metavar="TEXT", help="What you will do, in words.")
 @click.option("--study", metavar="STUDY.yaml", help="The study that is registered.")
 @click.option("--command", metavar="TEXT", help=COMMAND_HELP)
-@click.option("--derive-seeds", type=click.IntRange(min=1), metavar="N", help="N seeds that follow from the hash.")
+@click.option(
+    "--derive-seeds", type=click.IntRange(1, MOST_SEEDS), metavar="N", help="N seeds that follow from the hash."
+)
 @click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
 @click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial.  [default: all others]")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are secondary.")

@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from fairtrial.core.addresses import checked_receiver
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.scores import BenchmarkSettings, one_option
+from fairtrial.core.untrusted import is_text
 
 _MISSING: Any = object()
 
@@ -76,6 +77,14 @@ class Options(BaseModel):
     fills_environment: ClassVar[bool] = False
     """Whether the recipe fills {env:NAME} in by itself, at the last moment; for others that is done before."""
 
+    @field_validator("*")
+    @classmethod
+    def _can_be_recorded(cls, value: Any) -> Any:
+        """What JSON cannot spell could not be written down with the run."""
+        if why := _unwritable(value):
+            raise ValueError(why)
+        return value
+
     def to_dict(self) -> dict[str, Any]:
         return self.model_dump(mode="json")
 
@@ -85,6 +94,18 @@ class Options(BaseModel):
         return {name: value for name, value in self.to_dict().items() if value != defaults.get(name, _MISSING)}
 
 
+def _unwritable(value: Any) -> str | None:
+    """Why a value, or one in it, has no place in a run's metadata: it is beyond 64 bits, or not text."""
+    if isinstance(value, int):
+        return None if -LARGEST <= value < LARGEST else "must be a whole number of at most 64 bits"
+    if isinstance(value, str):
+        return None if value.isascii() or is_text(value) else "must be text that can be spelled in UTF-8"
+    parts = [*value, *value.values()] if isinstance(value, Mapping) else value
+    inner = parts if isinstance(parts, (list, tuple)) else ()
+    return next((why for part in inner if (why := _unwritable(part))), None)
+
+
+LARGEST = 2**63
 MOST_STEPS = 10**12
 
 

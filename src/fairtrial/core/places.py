@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ARTIFACT
 
+LARGEST_ARTIFACT_BYTES = 1 << 20
 STORE_VARIABLE = "FAIRTRIAL_STORE"
 MIRRORS_VARIABLE = "FAIRTRIAL_MIRRORS"
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
@@ -74,9 +75,12 @@ def _store_in(artifact: Path, _changed: int, _size: int) -> str:
     """Read once while it stays the same: a command asks for its store many times."""
     import yaml
 
+    from fairtrial.core.untrusted import read_file
+    from fairtrial.core.yaml_values import load_yaml
+
     try:
-        content = yaml.safe_load(artifact.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        content = load_yaml(read_file(artifact, most=LARGEST_ARTIFACT_BYTES).decode())
+    except (FileNotFoundError, UserError, UnicodeDecodeError, yaml.YAMLError):
         raise UserError(
             f"{artifact} cannot be read, so the store of its project is unknown", hint="Mend it, or give --store."
         ) from None

@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.directions import settle
+from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.paths import ADHOC_STUDY, run_id
 
 FIXED_SEEDS = (1072, 2043, 3014, 4085, 5156, 6227, 7298, 8369, 9440, 10511, 11582, 12653, 13724, 14795, 15866)
 
 
 MOST_SEED = 2**63 - 1
+MOST_SEEDS = 10_000
+"""Seeds of one study: a slip of the pen must not become a list of a billion numbers."""
 
 
 def seed_list(count: int) -> list[int]:
     """The first `count` seeds. The list only ever grows at its end, so extending a study keeps its runs."""
+    if count > MOST_SEEDS:
+        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Ask for fewer.")
     derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in range(1, count - len(FIXED_SEEDS) + 1))
     return [*FIXED_SEEDS[:count], *derived]
 
@@ -27,8 +33,11 @@ CONFIRMING = 1_000_000
 
 def confirmation_seeds(count: int, used: Collection[int] = ()) -> list[int]:
     """Seeds that had no part in choosing: what was selected on the usual ones is judged on these."""
-    candidates = (CONFIRMING + seed for seed in seed_list(count + len(used)))
-    return [seed for seed in candidates if seed not in used][:count]
+    if count > MOST_SEEDS:
+        raise InvalidOptions(f"{count:,} seeds are more than {MOST_SEEDS:,}", hint="Ask for fewer.")
+    derived = (FIXED_SEEDS[-1] + 1071 * extra for extra in itertools.count(1))
+    candidates = (CONFIRMING + seed for seed in itertools.chain(FIXED_SEEDS, derived))
+    return list(itertools.islice((seed for seed in candidates if seed not in used), count))
 
 
 SPLITS = ("train", "eval", "report", "report_best", "test", "val", "validation")

@@ -80,6 +80,17 @@ def _is_control(character: str) -> bool:
     return unicodedata.category(character) in _CONTROL_CATEGORIES or character in _DIRECTION_MARKS
 
 
+def is_text(value: str) -> bool:
+    """Whether a file can hold it: a lone surrogate, such as Python makes of an argument that is not UTF-8, has no
+    spelling there.
+    """
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def path_inside(root: Path, name: object, *, what: str, reserved: Collection[str] = ()) -> Path:
     """The path of a foreign name below `root`. Refuses names that lead elsewhere, also through a symbolic link."""
     why = why_unsafe(name, reserved=reserved)

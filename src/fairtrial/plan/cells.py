@@ -16,6 +16,8 @@ from fairtrial.core.specs import RunSpec
 from fairtrial.plan.study import Study
 
 LONGEST_LABEL = 72
+MOST_RUNS = 100_000
+"""Of one study, so that planning it takes seconds, not hours."""
 
 
 def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
@@ -30,7 +32,13 @@ def plan_study(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:
     if problems:
         first, *rest = dict.fromkeys(problems)
         raise InvalidOptions(first, problems=rest)
-    return [replace(arm, seed=seed) for seed in study.seed_list for arm in arms.values()]
+    seeds = study.seed_list
+    if len(arms) * len(seeds) > MOST_RUNS:
+        raise InvalidOptions(
+            f"{len(arms):,} variants with {len(seeds):,} seeds are more than {MOST_RUNS:,} runs",
+            hint="Split the study, or ask for fewer seeds.",
+        )
+    return [replace(arm, seed=seed) for seed in seeds for arm in arms.values()]
 
 
 def resolve(recipe: LoadedRecipe, values: Mapping[str, Any], *, where: str) -> Options:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
 from fairtrial.core.scores import BenchmarkSettings
 from fairtrial.core.secrets import conceal_study
-from fairtrial.core.specs import MOST_SEED, seed_list
+from fairtrial.core.specs import MOST_SEED, MOST_SEEDS, seed_list
 from fairtrial.core.untrusted import parse_json, read_file
 
 DEFAULT_SEEDS = 15
@@ -29,7 +30,7 @@ def _one_variant() -> dict[str, dict[str, Any]]:
 class Summary(BaseModel):
     """How a series becomes one number per run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
         default="last", description="Rule that turns a run's series into one number."
@@ -118,11 +119,14 @@ class Study(BaseModel):
         listed = [seeds] if isinstance(seeds, int) else seeds
         if isinstance(seeds, int) and seeds < 1:
             raise ValueError(f"must be at least 1, not {seeds}")
+        how_many = seeds if isinstance(seeds, int) else len(seeds)
+        if how_many > MOST_SEEDS:
+            raise ValueError(f"{how_many:,} seeds are more than {MOST_SEEDS:,}")
         if not listed or min(listed) < 0 or max(listed) > MOST_SEED:
             raise ValueError("must be whole numbers from 0 up, below 2^63")
         if len(set(listed)) < len(listed):
-            twice = sorted({seed for seed in listed if listed.count(seed) > 1})
-            raise ValueError(f"the same seed twice is not another run: {', '.join(map(str, twice))}")
+            twice = sorted(seed for seed, count in Counter(listed).items() if count > 1)
+            raise ValueError(f"the same seed twice is not another run: {', '.join(map(str, twice[:5]))}")
         return seeds
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ import orjson
 
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import ProfilePaths, StorePaths, check_name
-from fairtrial.core.untrusted import path_inside
+from fairtrial.core.untrusted import checked, parse_json_fast, path_inside, read_file
 from fairtrial.record.atomic import replace_bytes, store_errors
 
 NEWEST = "@"
@@ -63,11 +63,9 @@ def find_profile(store: StorePaths, word: str) -> Path:
 
 def read_profile(path: Path, schema: int) -> dict[str, Any]:
     try:
-        found = orjson.loads(path.read_bytes())
-    except OSError as error:
-        raise UserError(f"cannot read {path}: {error.strerror}") from None
-    except orjson.JSONDecodeError:
-        raise UserError(f"{path} is not a snapshot of a profile: it is no JSON") from None
+        found = parse_json_fast(read_file(path), where=f"{path} is not a snapshot of a profile: it")
+    except FileNotFoundError:
+        raise UserError(f"cannot read {path}: no such file") from None
     if not isinstance(found, dict) or found.get("kind") != "profile":
         raise UserError(f"{path} is not a snapshot of a profile")
     missing = [key for key in ("mode", "work", "configuration", "hardware", "lanes", "bubbles") if key not in found]
@@ -75,6 +73,9 @@ def read_profile(path: Path, schema: int) -> dict[str, Any]:
         raise UserError(f"{path} is not a whole snapshot: it lacks {missing[0]}")
     if found.get("schema") != schema:
         raise UserError(f"{path} has schema {found.get('schema')}, and this program knows {schema}")
+    from fairtrial.record.profile_schema import Snapshot
+
+    checked(Snapshot, found, where=f"{path} is not a whole snapshot")
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import RegistrationPaths
+from fairtrial.core.untrusted import read_file
 from fairtrial.research.ledger import Entry
 
 GIT_TAG, FILE = "git-tag", "file"
@@ -91,8 +92,8 @@ def check_copy(sha256: str, path: Path) -> Anchor:
 
 def is_named_in(sha256: str, path: Path) -> bool:
     try:
-        return sha256 in path.read_text(errors="replace").split()
-    except OSError as error:
+        return sha256 in read_file(path).decode(errors="replace").split()
+    except FileNotFoundError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
 
 

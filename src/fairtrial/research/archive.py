@@ -91,6 +91,8 @@ def is_bundle(path: Path) -> bool:
 
 
 def _begins_like_a_zip(path: Path) -> bool:
+    if not path.is_file():  # a pipe would be waited for
+        return False
     try:
         with path.open("rb") as file:
             return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")

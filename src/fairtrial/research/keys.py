@@ -15,6 +15,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.paths import public_key, signing_key
 from fairtrial.core.private_files import create, read_owned
 from fairtrial.core.registry import require_packages
+from fairtrial.core.untrusted import read_file
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -114,5 +115,6 @@ def _read_public(given: str) -> str:
 def _text_of(given: str) -> str | None:
     """What a file holds, if a person named one."""
     with suppress(OSError, RuntimeError, ValueError):  # no home of such a user, a name that no file can have
-        return Path(given).expanduser().read_text(errors="replace")
+        path = Path(given).expanduser()
+        return read_file(path).decode(errors="replace") if path.exists() else None
     return None

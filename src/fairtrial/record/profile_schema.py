@@ -1,0 +1,99 @@
+"""The shape of a profile's snapshot, as far as anybody computes with it. What else it holds is left as it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Amount = Annotated[float, Field(ge=0, le=1e15)]
+"""Milliseconds, bytes, tokens: what is beyond was not measured."""
+Time = Annotated[float, Field(gt=0, le=1e15)]
+Count = Annotated[int, Field(ge=0, le=10**15)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+
+class StepTimes(_Part):
+    mean: Amount
+    low: Amount | None
+    high: Amount | None
+
+
+class Lane(_Part):
+    phases_ms: dict[str, Amount]
+    idle_ms: Amount
+
+
+class Bubbles(_Part):
+    model_config = ConfigDict(strict=True, allow_inf_nan=False, extra="allow")
+    __pydantic_extra__: dict[str, Amount]
+
+    window_ms: Time
+    training_waited_ms: Amount
+
+
+class Latency(_Part):
+    p95: Amount | None
+
+
+class Answers(_Part):
+    requests: Count
+    prompt_tokens: Count
+    completion_tokens: Count
+    queue_ms: Amount
+    prefill_ms: Amount
+    decode_ms: Amount
+    latency_ms: Latency
+
+
+class Memory(_Part):
+    peak_process_bytes: Amount
+    peak_player_bytes: Amount | None
+
+
+class Unavailable(_Part):
+    unavailable: str
+
+
+class Card(_Part):
+    name: str
+    load_percent: Amount
+
+
+class Hardware(_Part):
+    gpu: Unavailable | list[Card]
+
+
+class WorkedStep(_Part):
+    ms: Time
+    positions: str
+    prompt_tokens: Count
+    completion_tokens: Count
+    decisions: Count
+
+
+class Snapshot(_Part):
+    """A whole snapshot."""
+
+    name: str
+    mode: Literal["rollout", "trainer", "e2e"]
+    configuration: dict[str, Any]
+    hardware: Hardware
+    code: dict[str, Any]
+    steps: Count
+    step_ms: StepTimes
+    lanes: dict[str, Lane]
+    bubbles: Bubbles
+    tokens_per_second: dict[str, Amount | None]
+    tokens_per_busy_second: dict[str, Amount | None]
+    inference: dict[str, Answers] | None
+    policy_lag_steps: dict[str, Amount | None]
+    max_policy_lag_steps: Amount
+    buffer_depth: dict[str, Amount | None]
+    cache: dict[str, Amount] | None
+    memory: Memory
+    work: list[WorkedStep]
+    cautions: list[dict[str, str]]
