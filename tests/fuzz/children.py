@@ -230,7 +230,7 @@ def _surround(folder: Path, place: Path) -> None:
     os.environ.update(HOME=str(home), TMPDIR=str(temporary), FAIRTRIAL_MIRRORS=str(folder / "mirrors"), COLUMNS="100")
     tempfile.tempdir = None
     os.chdir(place)
-    os.fsync = os.fstat  # type: ignore[assignment] — nobody cuts the power here
+    os.fsync = os.fstat  # type: ignore[assignment]  # nobody cuts the power here
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.default_int_handler if signal_number == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

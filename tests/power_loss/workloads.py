@@ -30,7 +30,7 @@ from fairtrial.record.index import list_rows
 from fairtrial.record.kept import kept_checkpoints
 from fairtrial.record.looks import note_look, read_looks
 from fairtrial.record.metadata import load_run, new_metadata
-from fairtrial.record.mirror import Stand, bring, everything
+from fairtrial.record.mirror import Stand, Strict, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import Entry
 from fairtrial.record.series import read_lines, read_series
@@ -541,7 +541,7 @@ def _bring(root: Path, objects: dict[str, bytes]) -> None:
     before = read_tracking(paths)
     source = str(TOKEN) if NAMES.manifest(TOKEN) in objects else "plain"
     stand = Stand(NAMES, paths, server.list(), None, source, before or Tracking(), before)
-    assert not bring(server, [stand], everything).moved  # type: ignore[arg-type]
+    assert not bring(server, [stand], everything, refusals=Strict()).moved  # type: ignore[arg-type]
 
 
 def bring_plain(root: Path, tell: Tell) -> None:
@@ -567,7 +567,7 @@ def bring_live(root: Path, tell: Tell) -> None:
 def check_live_mirror(root: Path, told: Told) -> None:
     _bring(root, live_run(14))
     paths = run_paths(root)
-    manifest = Manifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)])
+    manifest = Manifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)], TOKEN)
     assert paths.metadata.read_bytes() == manifest.metadata.encode(), "the metadata are not those of the server"
     for name in GROWING:
         assert (paths.root / name).read_bytes() == live_run(14)[NAMES.segment(TOKEN, name, 0)], f"{name} is wrong"

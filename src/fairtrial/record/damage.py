@@ -98,6 +98,11 @@ class Quarantine:
         return target
 
 
+def _taken_away(path: Path) -> Repair:
+    """A repair that moves a file away: it can be made again, or is not needed."""
+    return lambda quarantine: quarantine.take(path)
+
+
 Watch = Callable[[int, int], None]
 """Is told how many runs have been looked at, and of how many."""
 
@@ -352,7 +357,7 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
             if not whole:
                 yield Damage(
                     path, f"{path} is not JSON", repair="take it away; it is written anew when it is needed",
-                    mend=lambda quarantine, path=path: quarantine.take(path),
+                    mend=_taken_away(path),
                 )  # fmt: skip
 
 
@@ -372,7 +377,7 @@ def _is_old(path: Path) -> bool:
 def _leftover(path: Path) -> Damage:
     return Damage(
         path, f"{path} was left by a process that was killed", repair="take it away",
-        mend=lambda quarantine: quarantine.take(path),
+        mend=_taken_away(path),
     )  # fmt: skip
 
 
@@ -401,7 +406,7 @@ def _of_store(store: Store) -> Iterator[Damage]:
         yield Damage(
             index, f"{index} does not have its recorded checksum",
             repair="take it away; it is made again from the runs",
-            mend=lambda quarantine: quarantine.take(index),
+            mend=_taken_away(index),
         )  # fmt: skip
     for path in sorted(store.paths.series_cache("").parent.glob("*.arrow")):
         if not is_whole_copy(path):
@@ -422,4 +427,4 @@ def _of_store(store: Store) -> Iterator[Damage]:
 
 def _of_cache(path: Path, reason: str, *, remade: bool) -> Damage:
     told = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
-    return Damage(path, reason, repair=told, mend=lambda quarantine: quarantine.take(path))
+    return Damage(path, reason, repair=told, mend=_taken_away(path))
