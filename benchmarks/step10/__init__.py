@@ -6,6 +6,7 @@ out of the source and names the test that must then fail.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from typing import Any
 
 BEFORE = "478cb1d"
 """The last commit before step 10: every test of a defect fails there."""
+
+_NUMBERED = re.compile(r"([ABC])([0-9]+)")
 
 
 @dataclass(frozen=True)
@@ -37,11 +40,21 @@ class Mutation:
 
 
 def defects() -> list[Defect]:
-    """All of them, in the order of their numbers."""
-    rows = [row for content in _areas() for row in content.get("defect", ())]
-    tests = [[row["test"]] if isinstance(row["test"], str) else row["test"] for row in rows]
-    listed = [Defect(str(row["id"]), tuple(each), row["mend"]) for row, each in zip(rows, tests, strict=True)]
-    return sorted(listed, key=lambda defect: (defect.id[0], int(defect.id[1:])))
+    """All of them, in the order of their numbers; what has none, because nobody listed it, comes last."""
+    by_id: dict[str, Defect] = {}
+    for row in (row for content in _areas() for row in content.get("defect", ())):
+        tests = (row["test"],) if isinstance(row["test"], str) else tuple(row["test"])
+        known = by_id.get(row["id"])  # two areas may each mend a part of it
+        by_id[row["id"]] = (
+            Defect(row["id"], (*known.tests, *tests), f"{known.mend} {row['mend']}")
+            if known else Defect(row["id"], tests, row["mend"])
+        )  # fmt: skip
+    return sorted(by_id.values(), key=_order)
+
+
+def _order(defect: Defect) -> tuple[bool, str, int]:
+    number = _NUMBERED.fullmatch(defect.id)
+    return (False, number[1], int(number[2])) if number else (True, defect.id, 0)
 
 
 def mutations() -> list[Mutation]:
