@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.paths import BundlePaths, ProjectPaths, RegistrationPaths
 from fairtrial.core.untrusted import UntrustedName
 from fairtrial.record.store import Store
+from fairtrial.research.archive import refuse_unsafe
 from fairtrial.research.journal import note_file, read_journal, removed_runs
 from fairtrial.research.ledger import KEYS, parse_ledger, read_ledger
 from fairtrial.research.manifest import Manifest, read_manifest
 from tests.conftest import Answer
 from tests.harness import make
 from tests.research.conftest import Made
-from tests.research.test_bundle import content_of, packed, rehashed
+from tests.research.test_bundle import content_of, packed, rehashed, zip_with
 
 Cli = Callable[..., Answer]
 
@@ -139,3 +141,9 @@ def test_a_registration_does_not_ask_for_a_billion_seeds() -> None:
     assert Seeds(count=5, derived=True, given=5, listed=None).count == 5
     with pytest.raises(ValidationError, match="less than or equal to"):
         Seeds(count=10**9, derived=True, given=5, listed=None)
+
+
+def test_names_in_an_archive_are_judged_before_anything_is_unpacked(tmp_path: Path) -> None:
+    path = zip_with(tmp_path / "x.zip", ("fine", b"x", 0o100644), ("../evil", b"x", 0o100644))
+    with zipfile.ZipFile(path) as archive, pytest.raises(UserError, match="leads out of the folder"):
+        refuse_unsafe(archive, path)
