@@ -25,7 +25,7 @@ CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2
 @pytest.fixture
 def hostile(cli: Cli, store: Store) -> Store:
     """A store whose run has escapes in every text that is shown: reason, hint, log, options, cautions, metrics."""
-    assert cli("launch", "fake", "--steps", "3", "--seeds", "1", "--base-run-name", "s").code == 0
+    assert cli("train", "fake", "--steps", "3", "--study", "s", "--variant", "default").code == 0
     paths = store.paths.run("s", "default.seed1072")
     metadata = orjson.loads(paths.metadata.read_bytes())
     metadata.update(status="failed", reason=f"it said {EVIL}[/red]", hint=f"do {EVIL}", metric=f"metric {EVIL}")

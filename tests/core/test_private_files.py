@@ -88,8 +88,8 @@ def lock_name(metrics: Path) -> str:
 def launch_shared(cli: Callable[..., Answer], tmp_path: Path) -> Answer:
     (tmp_path / "train.py").write_text(WRITER)
     return cli(
-        "launch", "command", "--variant", "base:lr=0.1", "--seeds", "1", "--metrics", "out.jsonl", "--base-run-name",
-        "shared", "--", sys.executable, "train.py", "{lr}", "{seed}", "out.jsonl",
+        "train", "command", "--study", "shared", "--variant", "base", "--values", "lr=0.1", "--metrics", "out.jsonl",
+        "--", sys.executable, "train.py", "{lr}", "{seed}", "out.jsonl",
     )  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_a_folder_that_is_not_this_users_alone_is_refused_in_one_sentence(
     plant(temporary / f"fairtrial-{os.geteuid()}", precious)
     answer = launch_shared(cli, tmp_path)
     assert answer.code == 4
-    assert why in answer.out
+    assert why in answer.err
     assert "Traceback" not in answer.out + answer.err
     assert not list(precious.parent.glob("elsewhere/*"))
 

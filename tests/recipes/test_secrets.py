@@ -231,6 +231,15 @@ def build(options: Options, setting: Any) -> Trainable:
 """
 
 
+def test_resolved_options_hold_no_secret() -> None:
+    """Sweeps and other commands resolve options without a study file around them."""
+    from fairtrial.core.registry import load_recipe
+    from fairtrial.plan.cells import resolve
+
+    options = resolve(load_recipe("command"), {"argv": ["prog", "--hub-token", TOKEN]}, where="test")
+    assert TOKEN not in str(options.to_dict())
+
+
 def test_a_recipe_of_a_person_gets_its_secret_and_no_file_does(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(OWN_RECIPE)
     done = cli("train", "./mine.py", "--steps", "2", "--url", "https://me:s3same@host/x")

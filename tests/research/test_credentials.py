@@ -19,7 +19,8 @@ TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
 def made(cli: Cli, project: ProjectPaths, monkeypatch: pytest.MonkeyPatch) -> ProjectPaths:
     """A project with one small study in its own store."""
     monkeypatch.delenv("FAIRTRIAL_STORE")
-    assert cli("launch", "fake", "--steps", "3", "--seeds", "2", "--base-run-name", "s").code == 0
+    for seed in ("1072", "2043"):
+        assert cli("train", "fake", "--steps", "3", "--study", "s", "--variant", "default", "--seed", seed).code == 0
     return project
 
 
