@@ -388,7 +388,9 @@ def test_a_rewind_that_cannot_be_read_keeps_no_checkpoint(store: Store) -> None:
     assert saved_checkpoints(paths) == {}
 
 
-@pytest.mark.parametrize("fields", ['"step":"5"', '"step":5,"value":"high","sha256":"x"', '"step":5,"value":1.0'])
+@pytest.mark.parametrize(
+    "fields", ['"step":"5","value":1.0,"sha256":"x"', '"step":5,"value":"high","sha256":"x"', '"step":5,"value":1.0']
+)
 def test_an_event_of_a_kept_checkpoint_that_is_damaged_is_a_sentence(store: Store, fields: str) -> None:
     from fairtrial.record.kept import kept_checkpoints
 

@@ -104,7 +104,7 @@ def _event(line: Line) -> dict[str, Any]:
         content = None
     if isinstance(content, dict) and isinstance(content.get("event"), str):
         at = content.get("at")
-        if isinstance(at, int | float) and not isinstance(at, bool) and 0 <= at < _LATEST_S:
+        if isinstance(at, int | float) and 0 <= at < _LATEST_S:
             return content
     return {"event": "damaged_line", "at": 0.0, "text": line.content.decode(errors="replace")}
 
