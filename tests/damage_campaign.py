@@ -16,6 +16,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -333,10 +334,10 @@ def campaign(folder: Path, count: int, seed: int = 1, *, launching: int = 0) -> 
     with fairtrial_here(folder):
         for command in ALL_RUNS.values():
             command(whole)
-        known = {name: answer(lambda c=command: c(whole), whole)[0] for name, command in ALL_RUNS.items()}
+        known = {name: answer(partial(command, whole), whole)[0] for name, command in ALL_RUNS.items()}
         for run in _runs():
             for name, say in ONE_RUN.items():
-                known[f"{name} {run}"] = answer(lambda s=say, r=run: s(whole, r), whole)[0]
+                known[f"{name} {run}"] = answer(partial(say, whole, run), whole)[0]
         for number in range(count):
             chance = random.Random(f"{seed} {number}")
             root = folder / f"case-{number}"
@@ -355,12 +356,10 @@ def _runs() -> list[str]:
 
 def _check(tally: Tally, case: Case, number: int, root: Path, known: dict[str, str], *, launching: bool) -> None:
     where = f"case {number}, {case}"
-    commands: dict[str, Callable[[], Any]] = {
-        name: (lambda command=command: command(root)) for name, command in ALL_RUNS.items()
-    }
+    commands: dict[str, Callable[[], Any]] = {name: partial(command, root) for name, command in ALL_RUNS.items()}
     other = next(run for run in _runs() if run != case.run and run not in case.told)
     for run in [case.run or other, other]:
-        commands |= {f"{name} {run}": (lambda say=say, run=run: say(root, run)) for name, say in ONE_RUN.items()}
+        commands |= {f"{name} {run}": partial(say, root, run) for name, say in ONE_RUN.items()}
     for name, command in commands.items():
         tally.answers += 1
         try:
@@ -451,11 +450,12 @@ def _is_rebuilt(case: Case) -> bool:
 
 def _check_launch(tally: Tally, where: str, case: Case, root: Path) -> None:
     """Launching again leaves a damaged run alone, says so, and makes nothing else anew; evaluating goes on."""
-    for name, command in (
+    commands: tuple[tuple[str, Callable[[], Any]], ...] = (
         ("launch", lambda: launch(study(), store=root, terms=LaunchTerms(jobs=1))),
         ("evaluate", lambda: evaluate([f"{STUDY}/base.*"], store=root).to_dict()),
         ("cost-performance", lambda: cost_performance(Source(study=STUDY), terms=LabTerms(store=root))),
-    ):
+    )
+    for name, command in commands:
         tally.answers += 1
         try:
             said = command()

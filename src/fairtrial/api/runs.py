@@ -138,7 +138,7 @@ def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
     """What `evaluate` found of a run; none, and the reason, where its events are not those that were recorded."""
     if why := why_broken(run.paths.events, run.metadata, most=MOST_VERIFIED_BYTES):
         return [], why
-    found = []
+    found: list[Mapping[str, Any]] = []
     try:
         for row in events_named(run.paths.events, EVALUATION):
             if why := why_not_event(row):

@@ -352,8 +352,12 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
             if not whole:
                 yield Damage(
                     path, f"{path} is not JSON", repair="take it away; it is written anew when it is needed",
-                    mend=lambda quarantine, path=path: quarantine.take(path),
+                    mend=partial(_take, path),
                 )  # fmt: skip
+
+
+def _take(path: Path, quarantine: Quarantine) -> None:
+    quarantine.take(path)
 
 
 def _leftovers(paths: RunPaths) -> Iterator[Damage]:
