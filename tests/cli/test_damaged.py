@@ -54,7 +54,7 @@ def change(paths: RunPaths, name: str, value: Any) -> None:
     paths.metadata.write_text(json.dumps(metadata))
 
 
-WRONG = [
+WRONG: list[tuple[str, Any]] = [
     ("environment", None), ("timings", None), ("timings.created", "now"), ("seed", -1), ("seed", 2**63),
     ("final", {"report_accuracy": []}), ("options", None), ("cautions", [1]), ("lineage", None), ("resources", None),
     ("status", "done"), ("data", "x"), ("best_pending", {}), ("final", None), ("timings.wall_s", "1"),
