@@ -100,8 +100,9 @@ def test_launching_again_leaves_a_damaged_run_alone_until_it_is_replaced(damaged
     change(damaged, "environment", None)
     shutil.rmtree(damaged.root.with_name("new.seed3014"))
     content = damaged.metadata.read_bytes()
-    again = cli(*LAUNCH)
-    assert again.code == 4 and f"s/{BAD}" in again.err + again.out
+    again = cli(*LAUNCH, "--format", "json")
+    assert again.code == 4 and again.json["made"] == ["s/new.seed3014"]  # nobody tried to make the damaged one
+    assert f"s/{BAD}" in json.dumps(again.json["cautions"])
     assert damaged.metadata.read_bytes() == content
     assert RunPaths(damaged.root.with_name("new.seed3014")).metadata.exists()
     assert cli(*LAUNCH, "--replace").code == 0
