@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +60,8 @@ def _of_shape(shape: Shape, store: Path) -> list[Figure]:
     table = store / "points.csv"
     program = [sys.executable, "-m", "fairtrial", "runs"]
     where = ["--store", str(store)]
-    live = in_process(_module("log", shape, store))
-    live = in_process([*program, "show", RUN, *where])
-    figures = _figures(shape, "show while it is not finished", live)
+    in_process(_module("log", shape, store))
+    figures = _figures(shape, "show before the end", in_process([*program, "show", RUN, *where]))
     figures += _figures(shape, "finish", in_process(_module("finish", shape, store)))
     figures += _figures(shape, "show", in_process([*program, "show", RUN, *where]), GOAL_CPU_S)
     figures += _figures(shape, "tail", in_process([*program, "tail", RUN, *where]), GOAL_CPU_S)
@@ -136,7 +134,6 @@ def finish(store: Path) -> None:
 
 if __name__ == "__main__":
     what, metrics, points, store = sys.argv[1:]
-    begun = time.monotonic()
     if what == "log":
         log_lines(Shape("", int(metrics), int(points)), Path(store))
     else:

@@ -24,6 +24,7 @@ from benchmarks import (
     launching,
     listing,
     logging_calls,
+    long_run,
     memory,
     mutations,
     playing,
@@ -79,4 +80,5 @@ BENCHMARKS = {
     "damaged_runs": Benchmark(damaged_runs.TITLE, damaged_runs.measure, step=10),
     "defects": Benchmark(defects.TITLE, defects.measure, step=10, slow=True),
     "mutations": Benchmark(mutations.TITLE, mutations.measure, step=10, slow=True),
+    "long_run": Benchmark(long_run.TITLE, long_run.measure, step=10, slow=True),
 }

@@ -112,3 +112,15 @@ def test_reading_and_writing_columns_does_not_import_pandas(tmp_path: Path) -> N
         [sys.executable, "-c", code, str(tmp_path)], cwd=root, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "False"
+
+
+def test_a_changed_bit_of_the_copy_changes_no_value(filled: Store) -> None:
+    whole = json.dumps(content(filled), default=str)
+    cache = filled.paths.series_cache("s")
+    good = cache.read_bytes()
+    for place in range(0, len(good), max(1, len(good) // 60)):
+        changed = bytearray(good)
+        changed[place] ^= 1 << (place % 8)
+        cache.unlink()
+        cache.write_bytes(changed)
+        assert json.dumps(content(filled), default=str) == whole, place

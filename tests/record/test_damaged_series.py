@@ -308,3 +308,94 @@ def test_damage_to_a_run_that_was_interrupted_is_noticed(store: Store) -> None:
     assert verify_series(paths) is None
     paths.metrics.write_bytes(digit_changed(paths.metrics.read_bytes()))
     assert "checkpoint of step 4 builds on" in str(verify_series(paths))
+
+
+# Lines
+
+
+def test_a_line_that_was_broken_in_two_is_not_put_together(store: Store) -> None:
+    run = fairtrial.run(variant="v", store=store.root)
+    run.close()
+    run.paths.metrics.write_bytes(b'{"step":1,"_time":1.0\n"x":1.0}\n')
+    with pytest.raises(StoreError, match=r"line 1 of .* is not JSON"):
+        read_series(run.paths)
+
+
+def test_a_file_without_line_ends_is_not_read_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairtrial.api.runs import last_metrics
+    from fairtrial.record import lines
+
+    monkeypatch.setattr(lines, "LONGEST_LINE_BYTES", 2 << 20)
+    run = fairtrial.run(variant="v", store=store.root)
+    run.close()
+    run.paths.metrics.write_bytes(b"x" * (5 << 20) + b"\n")
+    with pytest.raises(StoreError, match="a line of more than 2 MB"):
+        read_series(run.paths)
+    with pytest.raises(StoreError, match="a line of more than 2 MB"):
+        last_metrics("v.seed1072", store=store.root)
+
+
+def test_a_line_that_another_process_is_writing_is_not_cut_off(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fairtrial.record import lines
+
+    path = store.root / "metrics.jsonl"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b'{"step":1}\n{"step":')
+
+    def meanwhile(_seconds: float) -> None:
+        with path.open("ab") as file:
+            file.write(b"2}\n")
+
+    monkeypatch.setattr(lines.time, "sleep", meanwhile)
+    assert not lines.drop_torn_line(path)
+    assert path.read_bytes() == b'{"step":1}\n{"step":2}\n'
+    path.write_bytes(b'{"step":1}\n{"step":')
+    monkeypatch.setattr(lines.time, "sleep", lambda _seconds: None)
+    assert lines.drop_torn_line(path) and path.read_bytes() == b'{"step":1}\n'
+
+
+def test_a_damaged_last_line_is_a_sentence(cli: Callable[..., Answer], store: Store) -> None:
+    run = fairtrial.run(variant="v", study="s", seed=1, store=store.root)
+    run.log(1, x=1.0)
+    run.close()
+    for line in (b'{"step":2,"_time":"later","x":1.0}\n', b"[1]\n", b"nonsense\n"):
+        with run.paths.metrics.open("ab") as file:
+            file.write(line)
+        answer = cli("runs", "tail", "s/v.seed1")
+        assert answer.code == 1 and "has a line that is not a line of metrics" in answer.err
+
+
+# Events
+
+
+def test_an_evaluation_that_lacks_its_metrics_does_not_keep_a_run_from_being_shown(
+    cli: Callable[..., Answer], store: Store
+) -> None:
+    paths = ended(store)
+    with paths.events.open("a") as file:
+        file.write('{"schema":1,"event":"evaluation","at":1.0,"step":1}\n')
+    answer = cli("runs", "show", "s/v.seed1")
+    assert answer.code == 0 and "20 points" in answer.out
+
+
+def test_a_rewind_that_cannot_be_read_keeps_no_checkpoint(store: Store) -> None:
+    from fairtrial.record.recorder import saved_checkpoints
+
+    paths = interrupted(store)
+    assert sorted(saved_checkpoints(paths)) == [4, 8, 9]
+    with paths.events.open("a") as file:
+        file.write('{"schema":1,"event":"rewound","at":1.0,"step":null}\n')
+    assert saved_checkpoints(paths) == {}
+
+
+@pytest.mark.parametrize(
+    "fields", ['"step":"5","value":1.0,"sha256":"x"', '"step":5,"value":"high","sha256":"x"', '"step":5,"value":1.0']
+)
+def test_an_event_of_a_kept_checkpoint_that_is_damaged_is_a_sentence(store: Store, fields: str) -> None:
+    from fairtrial.record.kept import kept_checkpoints
+
+    paths = interrupted(store)
+    with paths.events.open("a") as file:
+        file.write(f'{{"schema":1,"event":"top_kept","at":1.0,{fields}}}\n')
+    with pytest.raises(StoreError, match=r"events\.jsonl has the event top_kept"):
+        kept_checkpoints(paths, "max")

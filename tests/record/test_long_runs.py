@@ -69,6 +69,24 @@ def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, metric
         assert sum(1 for _ in file) == POINTS + 1
 
 
+def test_points_are_held_in_memory_up_to_a_limit() -> None:
+    import tracemalloc
+
+    from fairtrial.record.spill import Spill
+
+    with Spill(block_points=1_000) as spill:
+        tracemalloc.start()
+        try:
+            for step in range(50_000):
+                spill.add(step, {"x": step / 3})
+            spill.close_input()
+            points = sum(len(steps) for steps, _ in spill.blocks("x"))
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert points == 50_000 and peak < 1_000_000
+
+
 def test_the_newest_lines_are_found_from_the_end(store: Store, cli: Callable[..., Answer]) -> None:
     """Lines longer than what is read at once, control lines between them, and an end that was cut off."""
     long = {f"metric_{number}": float(number) for number in range(1_000)}

@@ -148,3 +148,23 @@ def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["completed"]
+
+
+def test_a_damaged_line_does_not_keep_the_others_from_being_delivered() -> None:
+    from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+    from fairtrial.record.otlp import Line, Source, encode
+
+    good = b'{"schema":1,"event":"coffee","at":5.0}\n'
+    damaged = [
+        b"nonsense\n",
+        b"[1]\n",
+        b'{"event":"x","at":"noon"}\n',
+        b'{"event":3,"at":1.0}\n',
+        b'{"event":"x","at":-1}\n',
+    ]
+    lines = [Line(number, content) for number, content in enumerate([*damaged, good], 1)]
+    request = ExportLogsServiceRequest.FromString(encode(Source("s", "v.seed1", "v", 1, "fake", 1.0), lines))
+    records = request.resource_logs[0].scope_logs[0].log_records
+    assert [record.event_name for record in records] == ["damaged_line"] * len(damaged) + ["coffee"]
+    assert records[-1].time_unix_nano == 5 * 10**9

@@ -201,10 +201,10 @@ def test_series_that_do_not_fit_into_memory_are_put_in_order_like_any_others(
 ) -> None:
     """Steps in any order, logged twice, taken back; blocks of a few points, so that there are many."""
     from fairtrial.core.paths import RunPaths
-    from fairtrial.record import series, spill
+    from fairtrial.record import columns, series, spill
 
     chance = random.Random(10)
-    monkeypatch.setattr(series, "GROUP_POINTS", 7)
+    monkeypatch.setattr(columns, "GROUP_POINTS", 7)
     for trial in range(150):
         monkeypatch.setattr(spill.Spill.__init__, "__defaults__", (None, chance.choice([1, 3, 10, 1000])))
         rows: list[dict[str, Any]] = []

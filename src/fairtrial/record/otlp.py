@@ -24,6 +24,7 @@ UNACCEPTABLE = frozenset({400, 413, 422})
 
 _INFO, _ERROR = 9, 17  # OpenTelemetry's numbers for how grave a record is
 _LONGEST_INTEGER = 2**63
+_LATEST_S = 2**64 / 1e9 - 1  # nanoseconds have 64 bits
 
 
 class Line(NamedTuple):
@@ -87,12 +88,25 @@ def encode(source: Source, lines: Sequence[Line]) -> bytes:
 
 
 def _fill_record(record: Any, source: Source, line: Line) -> None:
-    content = orjson.loads(line.content)
+    content = _event(line)
     record.time_unix_nano = record.observed_time_unix_nano = int(content["at"] * 1e9)
     record.event_name = content["event"]
     record.severity_number = _ERROR if content["event"] == "error" else _INFO
     _fill_value(record.body, content)
     _fill_list(record.attributes, {"fairtrial.id": source.record_id(line.number), "fairtrial.line": line.number})
+
+
+def _event(line: Line) -> dict[str, Any]:
+    """An event; of a line that was damaged, its text. It must not keep those that follow from being delivered."""
+    try:
+        content = orjson.loads(line.content)
+    except orjson.JSONDecodeError:
+        content = None
+    if isinstance(content, dict) and isinstance(content.get("event"), str):
+        at = content.get("at")
+        if type(at) in (int, float) and 0 <= at < _LATEST_S:
+            return content
+    return {"event": "damaged_line", "at": 0.0, "text": line.content.decode(errors="replace")}
 
 
 def _fill_list(pairs: Any, values: Mapping[str, Any]) -> None:

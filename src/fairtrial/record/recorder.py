@@ -33,7 +33,7 @@ from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.lines import drop_torn_line, events_named, newest_event_named
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
-from fairtrial.record.series import (
+from fairtrial.record.metric_lines import (
     FROM_THE_BEGINNING,
     MOST_STEP,
     RESERVED,
@@ -42,8 +42,8 @@ from fairtrial.record.series import (
     Rewind,
     check_base,
     spell,
-    write_columns,
 )
+from fairtrial.record.series import write_columns
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
 
@@ -184,10 +184,10 @@ class Recorder:
             self._keep_best(step, self._awaiting_state[1], state)
         self._awaiting_state = None
         path = self.paths.step(step)
+        series = self._metrics_hash.extent().to_dict()
         os.fsync(self._metrics_file)  # what a checkpoint builds on must be as durable as the checkpoint
         self._fence.check()
         best = self._hold_best(step)
-        series = self._metrics_hash.extent().to_dict()
         sha256 = write_checkpoint(path, step, state, best=best, series=series, **self._spent())
         self.write_event("checkpoint_saved", step=step, sha256=sha256, series=series)
         os.fsync(self._events_file)
