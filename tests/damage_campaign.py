@@ -450,12 +450,12 @@ def _is_rebuilt(case: Case) -> bool:
 
 def _check_launch(tally: Tally, where: str, case: Case, root: Path) -> None:
     """Launching again leaves a damaged run alone, says so, and makes nothing else anew; evaluating goes on."""
-    commands: dict[str, Callable[[], Any]] = {
-        "launch": lambda: launch(study(), store=root, terms=LaunchTerms(jobs=1)),
-        "evaluate": lambda: evaluate([f"{STUDY}/base.*"], store=root).to_dict(),
-        "cost-performance": lambda: cost_performance(Source(study=STUDY), terms=LabTerms(store=root)),
-    }
-    for name, command in commands.items():
+    commands: tuple[tuple[str, Callable[[], Any]], ...] = (
+        ("launch", lambda: launch(study(), store=root, terms=LaunchTerms(jobs=1))),
+        ("evaluate", lambda: evaluate([f"{STUDY}/base.*"], store=root).to_dict()),
+        ("cost-performance", lambda: cost_performance(Source(study=STUDY), terms=LabTerms(store=root))),
+    )
+    for name, command in commands:
         tally.answers += 1
         try:
             said = command()

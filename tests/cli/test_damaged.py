@@ -54,7 +54,7 @@ def change(paths: RunPaths, name: str, value: Any) -> None:
     paths.metadata.write_text(json.dumps(metadata))
 
 
-WRONG = [
+WRONG: list[tuple[str, Any]] = [
     ("environment", None), ("timings", None), ("timings.created", "now"), ("seed", -1), ("seed", 2**63),
     ("final", {"report_accuracy": []}), ("options", None), ("cautions", [1]), ("lineage", None), ("resources", None),
     ("status", "done"), ("data", "x"), ("best_pending", {}), ("final", None), ("timings.wall_s", "1"),
@@ -100,8 +100,9 @@ def test_launching_again_leaves_a_damaged_run_alone_until_it_is_replaced(damaged
     change(damaged, "environment", None)
     shutil.rmtree(damaged.root.with_name("new.seed3014"))
     content = damaged.metadata.read_bytes()
-    again = cli(*LAUNCH)
-    assert again.code == 4 and f"s/{BAD}" in again.err + again.out
+    again = cli(*LAUNCH, "--format", "json")
+    assert again.code == 4 and again.json["made"] == ["s/new.seed3014"]  # nobody tried to make the damaged one
+    assert f"s/{BAD}" in json.dumps(again.json["cautions"])
     assert damaged.metadata.read_bytes() == content
     assert RunPaths(damaged.root.with_name("new.seed3014")).metadata.exists()
     assert cli(*LAUNCH, "--replace").code == 0

@@ -375,7 +375,7 @@ def test_an_evaluation_that_lacks_its_metrics_does_not_keep_a_run_from_being_sho
     with paths.events.open("a") as file:
         file.write('{"schema":1,"event":"evaluation","at":1.0,"step":1}\n')
     answer = cli("runs", "show", "s/v.seed1")
-    assert answer.code == 0 and "20 points" in answer.out
+    assert answer.code == 3 and "20 points" in answer.out and "the event evaluation" in " ".join(answer.out.split())
 
 
 def test_a_rewind_that_cannot_be_read_keeps_no_checkpoint(store: Store) -> None:

@@ -98,11 +98,6 @@ class Quarantine:
         return target
 
 
-def _taken_away(path: Path) -> Repair:
-    """A repair that moves a file away: it can be made again, or is not needed."""
-    return lambda quarantine: quarantine.take(path)
-
-
 Watch = Callable[[int, int], None]
 """Is told how many runs have been looked at, and of how many."""
 
@@ -357,8 +352,12 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
             if not whole:
                 yield Damage(
                     path, f"{path} is not JSON", repair="take it away; it is written anew when it is needed",
-                    mend=_taken_away(path),
+                    mend=partial(_take, path),
                 )  # fmt: skip
+
+
+def _take(path: Path, quarantine: Quarantine) -> None:
+    quarantine.take(path)
 
 
 def _leftovers(paths: RunPaths) -> Iterator[Damage]:
@@ -377,7 +376,7 @@ def _is_old(path: Path) -> bool:
 def _leftover(path: Path) -> Damage:
     return Damage(
         path, f"{path} was left by a process that was killed", repair="take it away",
-        mend=_taken_away(path),
+        mend=partial(_take, path),
     )  # fmt: skip
 
 
@@ -406,7 +405,7 @@ def _of_store(store: Store) -> Iterator[Damage]:
         yield Damage(
             index, f"{index} does not have its recorded checksum",
             repair="take it away; it is made again from the runs",
-            mend=_taken_away(index),
+            mend=partial(_take, index),
         )  # fmt: skip
     for path in sorted(store.paths.series_cache("").parent.glob("*.arrow")):
         if not is_whole_copy(path):
@@ -427,4 +426,4 @@ def _of_store(store: Store) -> Iterator[Damage]:
 
 def _of_cache(path: Path, reason: str, *, remade: bool) -> Damage:
     told = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
-    return Damage(path, reason, repair=told, mend=_taken_away(path))
+    return Damage(path, reason, repair=told, mend=partial(_take, path))
