@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 Number = TypeVar("Number", int, float)
 
 OWN_OPTIONS = (
-    click.Option(["--max-batches"], type=int, help="Training steps to take.  [default: 200, or all of a shorter training]"),
+    click.Option(
+        ["--max-batches"], type=int, help="Training steps to take.  [default: 200, or all of a shorter training]"
+    ),
     click.Option(["--warmup-batches"], type=int, help="Steps to leave out first.  [default: until they are steady]"),
     click.Option(["--run-validation"], is_flag=True, help="Evaluate as training does; else only steps are taken."),
     click.Option(
