@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 
 import numpy as np
 
 from fairtrial.analyse.compare import Judged, Terms, compare, decide_by, judge, keep_finite, outlook
 from fairtrial.analyse.inference import Inference
+from fairtrial.analyse.ranges import range_p, range_quantile
 from fairtrial.analyse.samples import Array, Seed, frozen_seed, row_order
 from fairtrial.analyse.verdicts import Decision, conclude, stand_both
 from fairtrial.core.cautions import ARMS_DIFFER, LOST_RUNS, POOLED_NOISE, TOO_FEW_FOR_FAMILY
@@ -44,18 +44,11 @@ def residual_variance(layout: Array) -> tuple[Array, int]:
     return np.asarray((left**2).sum(axis=(-2, -1)) / freedom), freedom
 
 
-@lru_cache(maxsize=256)
-def tukey_quantile(level: float, arms: int, freedom: int) -> float:
-    """How far apart, in standard errors of a mean, the two outermost of equal arms come to lie."""
-    from scipy import stats
-
-    return float(stats.studentized_range.ppf(level, arms, freedom))
+tukey_quantile = range_quantile
 
 
 def infer_tukey(layout: Array, first: int, second: int) -> Inference:
     """second − first, with limits that hold for all pairs of the layout at once."""
-    from scipy import stats
-
     arms, seeds = layout.shape
     variance, freedom = residual_variance(layout)
     error = math.sqrt(float(variance) / seeds)
@@ -64,7 +57,7 @@ def infer_tukey(layout: Array, first: int, second: int) -> Inference:
     def reach(tail: float) -> float:
         return tukey_quantile(1 - 2 * tail, arms, freedom) * error
 
-    p = float(stats.studentized_range.sf(abs(value) / error, arms, freedom))
+    p = range_p(abs(value) / error, arms, freedom)
     sided = (p / 2, 1 - p / 2) if value > 0 else (1 - p / 2, p / 2)
     return Inference(
         "Tukey, pooled within seeds", value,

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from fairtrial.analyse.families import canonical_layout, complete_seeds, residual_variance, tukey_quantile, with_worst
+from fairtrial.analyse.ranges import range_p
 from fairtrial.analyse.samples import Array, is_still
 from fairtrial.analyse.student import from_t
 from fairtrial.core.findings import Estimate, Reason
@@ -39,9 +40,7 @@ class Spacing:
     @cached_property
     def range_p(self) -> float:
         """How often equal arms would lie as far apart as the best and the worst of these."""
-        from scipy import stats
-
-        return float(stats.studentized_range.sf(self.range * math.sqrt(self.seeds) / self.sd, self.arms, self.freedom))
+        return range_p(self.range * math.sqrt(self.seeds) / self.sd, self.arms, self.freedom)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.core.specs import split_and_quantity
-from fairtrial.core.words import counted, shown_p, shown_value
+from fairtrial.core.words import counted, p_equals, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -97,7 +97,7 @@ def _set_line(found: Sweep) -> str:
     if len(alike) == 1:
         return f"All other values are worse ({limit})."
     if len(alike) == len(valid):
-        p = f", p = {shown_p(spacing.range_p)} for any difference at all" if spacing else ""
+        p = f", {p_equals(shown_p(spacing.range_p))} for any difference at all" if spacing else ""
         return f"No value can be told apart from it ({limit}{p})."
     return f"Cannot be told apart from it: {_listed(found, alike)} ({limit})."
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.sentences import p_words
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,7 +141,7 @@ def _ttest_line(found: Comparison) -> str:
     test = found.tests["ttest"]
     return (
         f"Student's t beside it: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} degrees of "
-        f"freedom, p = {shown_p(test['p_value'])}."
+        f"freedom, {p_equals(shown_p(test['p_value']))}."
     )
 
 

@@ -21,7 +21,7 @@ from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -71,7 +71,7 @@ def _show(console: Console, out: Output, found: Ablation) -> None:
     if found.interactions:
         console.print("Together:", style="bold")
         for each in found.interactions:
-            p = f", adjusted p = {shown_p(each.adjusted_p)}".replace("= <", "<") if each.adjusted_p is not None else ""
+            p = f", adjusted {p_equals(shown_p(each.adjusted_p))}" if each.adjusted_p is not None else ""
             told = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
             console.print(f"  {told}", markup=False)
     console.print(judged_line(found.metric, found.direction), markup=False)

@@ -20,7 +20,7 @@ from fairtrial.cli._lab import (
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._sweep_text import quantity_of
-from fairtrial.core.words import decimals_for, shown_change, shown_interval, shown_p, shown_time, shown_value
+from fairtrial.core.words import decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -91,7 +91,7 @@ def difference_line(found: Comparison) -> str:
     decimals = decimals_for(None if low is None or high is None else high - low)
     p = found.adjusted_p if found.adjusted_p is not None else found.p_value
     change = shown_change(found.effect.value or 0.0, decimals)
-    told = f"p = {shown_p(p)}".replace("= <", "<")
+    told = p_equals(shown_p(p))
     return f"{found.candidate} > {found.control} ({told}, Δ = {change} {shown_interval(low, high, decimals)})"
 
 

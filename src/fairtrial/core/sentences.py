@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from fairtrial.core.findings import Comparison, Reason, Verdict
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p
+from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p
 
 REASONS = {
     Reason.TOO_FEW: "fewer than two usable runs on a side",
@@ -75,15 +75,17 @@ def evidence_words(found: Comparison) -> str:
     )
     p = found.adjusted_p if found.adjusted_p is not None else found.p_value
     adjusted = " adjusted" if found.adjusted_p is not None else ""
-    told = f"p = {p_words(found, p)}{adjusted}".replace("= <", "<") if p is not None else ""
+    told = f"{p_equals(p_words(found, p))}{adjusted}" if p is not None else ""
     level = f"{100 * found.effect.level:.4g} % interval" if found.effect.low is not None else ""
     return ", ".join(filter(None, [level, f"{found.method} over {runs}", told]))
 
 
 def p_words(found: Comparison, p: float | None) -> str:
     """A p-value as a person reads it; resampling cannot see below one in the number of resamples."""
-    floor = 1 / found.tests["resamples"] if found.tests.get("resamples") else 0.0
-    return f"< {floor:.1e}" if p is not None and p <= floor * (1 + 1e-9) else shown_p(p)
+    resamples = found.tests.get("resamples")
+    if p is None or not resamples or p > (1 + 1e-9) / resamples:
+        return shown_p(p)
+    return f"< {1 / resamples:.1e}"
 
 
 def _ordered(found: Comparison) -> str:

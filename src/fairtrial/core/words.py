@@ -49,6 +49,11 @@ def shown_p(p: float | None) -> str:
     return f"{p:.2f}" if p >= 0.1 else f"{p:.3f}" if p >= 0.001 else f"{p:.1e}" if p >= 1e-9 else "< 1e-9"
 
 
+def p_equals(shown: str) -> str:
+    """`p = 0.003` or `p < 1e-9` of a p-value as it is shown."""
+    return f"p {shown}" if shown.startswith("<") else f"p = {shown}"
+
+
 def counted(number: Any, noun: str) -> str:
     """A number with its noun: 1 run, 2 runs, 2 studies."""
     if number == 1:
