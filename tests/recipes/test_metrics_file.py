@@ -289,6 +289,22 @@ def test_no_moment_of_a_rewrite_in_place_is_taken_for_data(tmp_path: Path) -> No
         assert journal.points == said
 
 
+def test_a_file_with_other_rows_waits_for_the_end_and_counts_then(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    metrics, journal = MetricsFile(path, "step"), Journal()
+    path.write_text('{"step": 1, "x": 10}\n{"step": 1, "x": 11}\n')
+    metrics.copy_new(journal)  # type: ignore[arg-type]
+    assert journal.points == {("x", 1): 11}
+    path.rename(tmp_path / "other.jsonl")
+    path.write_text('{"step": 1, "x": 10}\n{"step": 2, "x": 20}\n{"step": 3, "x": 30}\n')
+    for _ in range(4):
+        metrics.copy_new(journal)  # type: ignore[arg-type]
+    assert journal.points == {("x", 1): 11}, "it may be in the middle of being written"
+    metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
+    metrics.check()
+    assert journal.points == {("x", 1): 10, ("x", 2): 20, ("x", 3): 30}
+
+
 def test_a_file_that_became_shorter_is_read_again(tmp_path: Path) -> None:
     path = tmp_path / "m.jsonl"
     metrics, journal = MetricsFile(path, "step"), Journal()
