@@ -6,7 +6,6 @@ row of its own to turn up in the run's metrics, never for a time.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -268,38 +267,52 @@ class Journal:
 
 def test_no_moment_of_a_rewrite_in_place_is_taken_for_data(tmp_path: Path) -> None:
     """Every prefix of the new content over the old one: nothing may be logged that neither of the two says."""
-    old = "step,a\n" + "".join(f"{n},{n}.5\n" for n in range(10, 22))
-    new = "step,a,b\n" + "".join(f"{n},{n}.5,\n" for n in range(10, 22)) + "22,22.5,1\n"
-    said = {("a", n): n + 0.5 for n in range(10, 23)} | {("b", 22): 1.0}
+    steps = range(10, 26)
+    old = "step,a\n" + "".join(f"{n},{n + 100}\n" for n in steps)
+    new = "a,step,b\n" + "".join(f"{n + 100},{n},{'7' if n > 22 else ''}\n" for n in steps)
+    said = {("a", n): n + 100.0 for n in steps} | {("b", n): 7.0 for n in steps if n > 22}
+    read = old.index("20,")
     path = tmp_path / "m.csv"
-    for length in range(1, len(new)):
+    for length in range(1, len(new) - 24, 3):
         path.unlink(missing_ok=True)
         metrics, journal = MetricsFile(path, "step"), Journal()
-        path.write_text(old)
+        path.write_text(old[:read])
         metrics.copy_new(journal)  # type: ignore[arg-type]
-        before = len(journal.lines)
         with path.open("r+") as file:
-            file.write(new[:length])
-        os.utime(path, ns=(length, length))
+            file.write(new[:length] + old[length:])
         for _ in range(3):
             metrics.copy_new(journal)  # type: ignore[arg-type]
-        assert journal.points.items() <= said.items(), f"after {length} bytes: {journal.lines[before:]}"
+        assert journal.points.items() <= said.items(), f"after {length} bytes: {journal.lines}"
         path.write_text(new)
         metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
         metrics.check()
         assert journal.points == said
 
 
+def test_a_file_with_other_rows_waits_for_the_end_and_counts_then(tmp_path: Path) -> None:
+    path = tmp_path / "m.jsonl"
+    metrics, journal = MetricsFile(path, "step"), Journal()
+    path.write_text('{"step": 1, "x": 10}\n{"step": 1, "x": 11}\n')
+    metrics.copy_new(journal)  # type: ignore[arg-type]
+    assert journal.points == {("x", 1): 11}
+    path.rename(tmp_path / "other.jsonl")
+    path.write_text('{"step": 1, "x": 10}\n{"step": 2, "x": 20}\n{"step": 3, "x": 30}\n')
+    for _ in range(4):
+        metrics.copy_new(journal)  # type: ignore[arg-type]
+    assert journal.points == {("x", 1): 11}, "it may be in the middle of being written"
+    metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
+    metrics.check()
+    assert journal.points == {("x", 1): 10, ("x", 2): 20, ("x", 3): 30}
+
+
 def test_a_file_that_became_shorter_is_read_again(tmp_path: Path) -> None:
-    """Also where its end happens to be the same: the rows before it may be others."""
     path = tmp_path / "m.jsonl"
     metrics, journal = MetricsFile(path, "step"), Journal()
     path.write_text("".join(f'{{"step": {n}, "x": {n}}}\n' for n in range(3)))
     metrics.copy_new(journal)  # type: ignore[arg-type]
-    path.rename(tmp_path / "old.jsonl")
-    path.write_text("".join(f'{{"step": {n}, "x": {n}}}\n' for n in (0, 7, 2, 3)))
+    path.write_text('{"step": 0, "x": 5}\n')
     metrics.copy_new(journal, ended=True)  # type: ignore[arg-type]
-    assert journal.points == {("x", n): n for n in (0, 1, 2, 3, 7)}
+    assert journal.points == {("x", 0): 5, ("x", 1): 1, ("x", 2): 2}
 
 
 @pytest.mark.parametrize(

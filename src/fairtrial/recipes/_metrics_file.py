@@ -193,7 +193,7 @@ class MetricsFile:
                     new.append(_Row(row.step, more))
                 if len(new) > MOST_AT_ONCE_BYTES // 64:
                     return False  # so much at once is left to the end
-            if len(place.rows) < len(before.rows) or reading.problems:
+            if len(place.rows) < len(before.rows) or reading.problems or reading.is_ragged:
                 return False
             place.remember(file, reading)
         self._place = place
@@ -291,6 +291,8 @@ class _Reading:
         self._number = number
         self._taken = offset
         self._at_end = False
+        self.is_ragged = False
+        """Whether rows have fewer cells than the header, as where a file is being overwritten with more columns."""
 
     def read(self, most: int | None) -> Iterator[_Row]:
         return self._csv_rows(most) if self.of._is_csv else self._json_rows(most)
@@ -358,8 +360,10 @@ class _Reading:
     def _csv_row(self, cells: Sequence[str]) -> _Row:
         names = self.names or []
         if len(cells) > len(names) and any(cells[len(names) :]):
+            self.is_ragged = True
             told = f"row {self._number} of {self.of.path} has {len(cells)} cells, its header has {len(names)}"
             return _Row(0, {}, told)
+        self.is_ragged |= len(cells) != len(names)
         twice = {name for name, *_ in repeated(names)}
         return self.of.row(
             {name: cell for name, cell in zip(names, cells, strict=False) if name not in twice}, self._number
