@@ -60,6 +60,8 @@ def test_more_seeds_than_any_study_has_are_refused_at_once(cli: Cli, words: tupl
 def test_a_study_file_with_too_many_seeds_or_runs_is_refused_at_once(cli: Cli) -> None:
     Path("seeds.yaml").write_text("study: q\nrecipe: fake\nseeds: 100000000\n")
     assert "100,000,000 seeds are more than 10,000" in cli("launch", "seeds.yaml", "--dry-run").err
+    Path("listed.yaml").write_text(f"study: q\nrecipe: fake\nseeds: {list(range(10_001))}\n")
+    assert "10,001 seeds are more than 10,000" in cli("launch", "listed.yaml", "--dry-run").err
     variants = "".join(f"  v{n}: {{effect: {n}}}\n" for n in range(11))
     Path("runs.yaml").write_text(f"study: q\nrecipe: fake\nseeds: 10000\nvariants:\n{variants}")
     answer = cli("launch", "runs.yaml", "--dry-run")
@@ -75,6 +77,8 @@ def test_seeds_that_are_there_thousands_of_times_are_named_in_one_line(cli: Cli)
 def test_no_list_of_seeds_is_made_that_nobody_could_run(cli: Cli) -> None:
     with pytest.raises(InvalidOptions, match="10,001 seeds are more than 10,000"):
         seed_list(10_001)
+    with pytest.raises(InvalidOptions, match="10,001 seeds are more than 10,000"):
+        confirmation_seeds(10_001)
     assert len(seed_list(10_000)) == len(set(confirmation_seeds(10_000, seed_list(50)))) == 10_000
     words = ("research", "preregister", "artifact.yaml", "--hypothesis", "h", "--methods", "m", "--derive-seeds")
     assert "not in the range 1<=x<=10000" in cli(*words, "10001").err

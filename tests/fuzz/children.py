@@ -230,7 +230,8 @@ def _surround(folder: Path, place: Path) -> None:
     os.environ.update(HOME=str(home), TMPDIR=str(temporary), FAIRTRIAL_MIRRORS=str(folder / "mirrors"), COLUMNS="100")
     tempfile.tempdir = None
     os.chdir(place)
-    os.fsync = os.fstat  # type: ignore[assignment]  # nobody cuts the power here
+    # Nobody cuts the power here; a file that is not open is still an error.
+    os.fsync = os.fstat  # type: ignore[assignment]
     for signal_number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(signal_number, signal.default_int_handler if signal_number == signal.SIGINT else signal.SIG_DFL)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
