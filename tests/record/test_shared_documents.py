@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of
 from fairtrial.core.untrusted import UntrustedDocument, collisions, why_names_unsafe, why_unsafe
 from fairtrial.record import leases, mirror
@@ -164,7 +165,8 @@ def test_a_step_in_an_event_does_not_become_a_path(tmp_path: Path) -> None:
     saved = {"event": "checkpoint_saved", "sha256": "x"}
     rows = [{**row, "step": step} for row in (told, saved) for step in (3, "/../../../victim")]
     paths.events.write_text("".join(json.dumps({"schema": 1, "at": 1.0, **row}) + "\n" for row in rows))
-    assert [kept.path for kept in kept_checkpoints(paths, "max")] == [paths.top(3)]
+    with pytest.raises(StoreError, match="with the step"):
+        kept_checkpoints(paths, "max")
     assert saved_checkpoints(paths) == {3: "x"}
     with pytest.raises(ValueError, match="format code 'd'"):
         paths.step("/../../../victim")  # type: ignore[arg-type]
