@@ -367,7 +367,7 @@ def test_what_differs_between_processes_is_in_the_interval(measure: Callable[...
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        ("{", "cannot read the baseline"),
+        ("{", "is not valid JSON"),
         ("[]", "is no measurement of bench"),
         ('{"kind": "fairtrial bench", "schema": 99}', "another version of bench"),
         ('{"kind": "fairtrial bench", "schema": 1}', "is damaged"),

@@ -260,7 +260,7 @@ def test_a_study_is_priced_by_its_measured_hours(cli: Cli, with_data: Store) -> 
     assert named["calibration"] is None and not named["points"][0]["estimated"]
     plan = cli("power", "--sesoi", "0.1", "--pilot", "priced:a", "--gpu", "t4", "--format", "json").json
     assert plan["hours_per_run"] == pytest.approx(point["hours"] / 0.3) and "1 thread" in plan["hours_basis"]
-    with_data.remove(runs[0].paths)
+    with_data.archive(runs[0].paths)
     partial = cli("cost-performance", "priced", "--format", "json").json
     assert "missing runs" in {caution["code"] for caution in partial["cautions"]}
 
@@ -319,7 +319,7 @@ def test_without_anything_to_price_the_family_is_trained(cli: Cli, with_data: St
     newest = cli("recommend", "--format", "json").json
     assert newest["study"] == found["study"], "the newest study with hours is taken"
     for entry in [entry for _, entry in with_data.directories(found["study"]) if "r64" in entry.name]:
-        with_data.remove(RunPaths(Path(entry.path)))
+        with_data.archive(RunPaths(Path(entry.path)))
     again = cli("cost-performance", "--format", "json")
     resumed = again.json
     assert "Nothing to price yet: training" in again.err and resumed["trained"] and len(resumed["points"]) == 5, (

@@ -13,7 +13,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +128,8 @@ def run_paths(root: Path) -> RunPaths:
     return Store(root / "store").paths.run("s", "v.seed1")
 
 
-def begun(paths: RunPaths, *, over: int | None = None) -> Recorder:
-    metadata = new_metadata(SPEC, {}, synthetic=True)
+def begun(paths: RunPaths, seed: int = 1, *, over: int | None = None) -> Recorder:
+    metadata = new_metadata(replace(SPEC, seed=seed), {}, synthetic=True)
     metadata.update(metric="accuracy", direction="max", best_metric_name="accuracy", best_metric_mode="max")
     return Recorder.create(paths, metadata, Claim(paths, over=over))
 
@@ -351,7 +351,7 @@ def _ended_run(root: Path, seed: int) -> None:
     paths = Store(root / "store").paths.run("s", f"v.seed{seed}")
     if (run := load_run(paths)) is not None and run.status is Status.COMPLETED:
         return
-    recorder = begun(paths)
+    recorder = begun(paths, seed)
     recorder.resume()
     for step in range(1, 40):
         recorder.log(step, loss=seed / step)

@@ -272,7 +272,7 @@ def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(
     best = read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
     assert best.step == run.metadata["best_checkpoint_step"]
     for wait_for in (1, 3):
-        store.remove(paths)
+        store.archive(paths)
         process = recorded(tmp_path, *words)
         # A checkpoint counts once it is on record, which `last.pt` follows: its own file is there a moment earlier.
         eventually(lambda n=wait_for: paths.last.exists() and len(list(paths.checkpoints.glob("step-*.pt"))) >= n)

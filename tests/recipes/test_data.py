@@ -11,7 +11,7 @@ import pytest
 from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.data import load_data
 from fairtrial.record.store import Store
-from tests.harness import forked, make, wait
+from tests.harness import edit_metadata, forked, make, wait
 
 PUBLISHED = {"train": 4000, "eval": 1000, "report": 1000}
 
@@ -83,11 +83,7 @@ def test_more_than_there_is_is_refused(with_data: Store, options: dict[str, int]
 
 def test_the_data_are_part_of_a_cells_fingerprint(with_data: Store) -> None:
     make(with_data, "classify", model="linear", steps=2)
-    path = with_data.paths.run("s", "v.seed1").metadata
-    path.write_text(path.read_text().replace(load_data("mnist1d", with_data.cache).sha256, "0" * 64))
-    text = path.read_text()
-    run = with_data.run("s", "v.seed1")
-    assert run is not None
-    path.write_text(text.replace(run.metadata["fingerprint"], "1" * 64))
+    paths = with_data.paths.run("s", "v.seed1")
+    edit_metadata(paths, data={"name": "mnist1d", "sha256": "0" * 64}, fingerprint="1" * 64)
     with pytest.raises(FairtrialError, match="exists with other options"):
         make(with_data, "classify", model="linear", steps=2)

@@ -13,6 +13,7 @@ import pytest
 
 from fairtrial.record.store import Store
 from tests.conftest import Answer
+from tests.harness import edit_metadata
 
 Cli = Callable[..., Answer]
 PROGRAM = """
@@ -109,8 +110,7 @@ def test_another_token_is_not_another_run(cli: Cli, program: str, store: Store) 
 def test_a_run_is_resumed_only_with_its_secret(cli: Cli, tmp_path: Path, program: str, store: Store) -> None:
     assert launch(cli, program, "--hub-token", TOKEN).code == 0
     paths = store.paths.run("s", "default.seed1072")
-    metadata = orjson.loads(paths.metadata.read_bytes())
-    paths.metadata.write_bytes(orjson.dumps({**metadata, "status": "interrupted"}))
+    edit_metadata(paths, status="interrupted")
     forget()
     refused = cli("train", "--resume", "s/default.seed1072")
     assert refused.code == 1
@@ -132,7 +132,7 @@ def test_a_run_that_an_older_version_began_with_its_secret_goes_on(
     paths = store.paths.run("s", "default.seed1072")
     old = orjson.loads(paths.metadata.read_bytes().replace(b"{env:FAIRTRIAL_SECRET_HUB_TOKEN}", TOKEN.encode()))
     spec = RunSpec("command", old["options"], old["identity"], 1072)
-    paths.metadata.write_bytes(orjson.dumps({**old, "status": "interrupted", "fingerprint": spec.fingerprint}))
+    edit_metadata(paths, **{**old, "status": "interrupted", "fingerprint": spec.fingerprint})
     (tmp_path / "seen.json").unlink()
     again = launch(cli, program, "--hub-token", TOKEN)
     assert again.code == 0, again.err

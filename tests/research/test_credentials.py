@@ -8,8 +8,9 @@ from pathlib import Path
 import orjson
 import pytest
 
-from fairtrial.core.paths import ProjectPaths
+from fairtrial.core.paths import ProjectPaths, RunPaths
 from tests.conftest import Answer
+from tests.harness import edit_metadata
 
 Cli = Callable[..., Answer]
 TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN3pQ5rS7tU9vW1xY3zA5"
@@ -51,11 +52,10 @@ def test_a_credential_in_an_added_file_is_named_with_its_line_and_the_bundle_ref
 
 
 def test_a_credential_that_an_older_version_recorded_is_found_in_every_file(cli: Cli, made: ProjectPaths) -> None:
-    run = made.root / "runs" / "s" / "default.seed1072"
-    metadata = orjson.loads((run / "metadata.json").read_bytes())
-    metadata["options"]["argv"] = ["prog", "--password", "hunter2"]
-    (run / "metadata.json").write_bytes(orjson.dumps(metadata, option=orjson.OPT_INDENT_2))
-    with (run / "events.jsonl").open("a") as file:
+    run = RunPaths(made.root / "runs" / "s" / "default.seed1072")
+    options = orjson.loads(run.metadata.read_bytes())["options"]
+    edit_metadata(run, options={**options, "argv": ["prog", "--password", "hunter2"]})
+    with run.events.open("a") as file:
         file.write('{"schema": 1, "event": "program_started", "at": 0.0, "argv": ["prog", "--password", "hunter2"]}\n')
     refused = bundle(cli)
     assert refused.code == 1

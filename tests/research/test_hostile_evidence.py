@@ -22,7 +22,7 @@ from fairtrial.research.journal import note_file, read_journal, removed_runs
 from fairtrial.research.ledger import KEYS, parse_ledger, read_ledger
 from fairtrial.research.manifest import Manifest, read_manifest
 from tests.conftest import Answer
-from tests.harness import make
+from tests.harness import edit_metadata, make
 from tests.research.conftest import Made
 from tests.research.test_bundle import content_of, packed, rehashed, zip_with
 
@@ -40,10 +40,10 @@ def test_metadata_cannot_make_a_bundle_write_elsewhere(
     store = Store(tmp_path / "store")
     make(store, "fake", steps=5)
     paths = store.paths.run("s", "v.seed1")
-    paths.metadata.write_text(json.dumps({**json.loads(paths.metadata.read_text()), **change}))
+    edit_metadata(paths, **change)
     answer = cli("research", "bundle", "--store", str(store.root), "--output", str(tmp_path / "b.zip"))
     assert not list(tmp_path.rglob("outside"))
-    assert answer.code == 1 and "Traceback" not in answer.err, answer.err
+    assert answer.code == 3 and "does not belong here" in answer.err, answer.err
 
 
 def test_a_bundle_in_the_making_takes_no_name_that_leads_elsewhere(tmp_path: Path) -> None:

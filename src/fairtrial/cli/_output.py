@@ -242,7 +242,7 @@ def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | N
 
 def _unfit(option: click.Option, item: Any) -> str | None:
     """Why an option cannot have this value; Click itself only expects what can be typed."""
-    takes_list = option.multiple or option.nargs > 1
+    takes_list = option.multiple or option.nargs > 1 or _takes_commas(option)
     if isinstance(item, dict) and option.multiple:
         item = list(item.values())
     parts = item if isinstance(item, list) and takes_list else [item]
@@ -251,12 +251,20 @@ def _unfit(option: click.Option, item: Any) -> str | None:
     return "must be a value, or a list of values" if takes_list else "must be one value"
 
 
+def _takes_commas(option: click.Option) -> bool:
+    """Whether an option is text, which may be a list such as `--seeds 1,2,3`: others take one value each."""
+    one_value = (click.types.IntParamType, click.types.FloatParamType, click.types.BoolParamType, click.Choice)
+    return not option.is_flag and not isinstance(option.type, one_value)
+
+
 def _as_typed(option: click.Option, item: Any) -> Any:
     """The value as a person would have typed it: a mapping as NAME=VALUE words, a date as text."""
     if isinstance(item, dict):
         item = [f"{name}={value}" for name, value in item.items()]
     if option.multiple and not isinstance(item, list):
         item = [] if item is None else [item]
+    if isinstance(item, list) and not option.multiple and option.nargs == 1:
+        return ",".join(str(part) for part in item)
     if isinstance(item, list):
         return [str(part) if isinstance(part, date) else part for part in item]
     return str(item) if isinstance(item, date) else item

@@ -108,10 +108,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
-    try:
-        "".join(arguments).encode()
-    except UnicodeEncodeError:  # Python's spelling of bytes that are no text; no file that we write can hold it
-        return _tell(UsageError("an argument is not UTF-8 text", hint="Rename the file, or type it anew."), arguments)
     begun = time.time()
     found: dict[str, Any] = {}
     with like_ctrl_c():
@@ -127,6 +123,7 @@ def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
     """Errors become a sentence and a hint, here and nowhere else. What the command found is left in `found`."""
     debug = "--debug" in arguments
     try:
+        _refuse_bytes(arguments)
         result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False, obj=found)
     except FairtrialError as error:
         if debug:
@@ -148,6 +145,14 @@ def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
         where = f" {error.filename}" if error.filename else ""
         return _tell(FairtrialError(f"cannot use{where}: {error.strerror or error}"), arguments)
     return result if isinstance(result, int) else EXIT_OK
+
+
+def _refuse_bytes(arguments: Sequence[str]) -> None:
+    """Python spells bytes that are not text as lone surrogates, which no file that we write can hold."""
+    try:
+        "".join(arguments).encode()
+    except UnicodeEncodeError:
+        raise UsageError("an argument is not UTF-8 text", hint="Rename the file, or type it anew.") from None
 
 
 def _from_click(error: click.UsageError) -> FairtrialError:

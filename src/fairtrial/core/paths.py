@@ -292,8 +292,12 @@ class StorePaths:
     def cache(self) -> Path:
         return self.root / ".cache"
 
+    @property
+    def series_caches(self) -> Path:
+        return self.cache / "series"
+
     def series_cache(self, study: str) -> Path:
-        return self.root / ".cache" / "series" / f"{_part(study)}.arrow"
+        return self.series_caches / f"{_part(study)}.arrow"
 
     @property
     def index(self) -> Path:

@@ -338,13 +338,13 @@ class Concealer:
             if value in text:
                 text = text.replace(value, f"{{env:{variable}}}")
                 _taken[variable] = value
-        content = text.encode(errors="surrogateescape")
+        content = text.encode(errors="surrogatepass")
         for found in reversed(find_secrets(content)):
-            secret = content[found.start : found.end].decode(errors="surrogateescape")
+            secret = content[found.start : found.end].decode(errors="surrogatepass")
             if not REFERENCE.search(secret) and not _PLACEHOLDER.search(secret):
                 reference = self._take(secret, name if _may_be_secret(name) else found.kind, where)
                 content = content[: found.start] + reference.encode() + content[found.end :]
-        return content.decode(errors="surrogateescape")
+        return content.decode(errors="surrogatepass")
 
     def _take(self, value: str, name: str, where: str) -> str:
         known = self._known.get(value)
@@ -477,10 +477,10 @@ def redact(text: str) -> str:
     for value in sorted(_taken.values(), key=len, reverse=True):
         if len(value) >= 4 and value in text:
             text = text.replace(value, REDACTED)
-    content = text.encode(errors="surrogateescape")
+    content = text.encode(errors="surrogatepass")
     for found in reversed(find_secrets(content)):
         content = content[: found.start] + REDACTED.encode() + content[found.end :]
-    return content.decode(errors="surrogateescape")
+    return content.decode(errors="surrogatepass")
 
 
 def redact_all(value: Any, redacted: Callable[[str], str] = redact) -> Any:

@@ -290,9 +290,9 @@ def _follow(paths: RunPaths, row: Mapping[str, Any], saved: dict[Path, str]) -> 
     if row["event"] == "checkpoint_saved":
         saved[paths.step(row["step"])] = saved[paths.last] = row["sha256"]
     elif row["event"] == "top_kept":
-        saved[paths.checkpoints / f"top-{row['step']}.pt"] = row["sha256"]
+        saved[paths.top(row["step"])] = row["sha256"]
     elif row["event"] == "top_dropped":
-        saved.pop(paths.checkpoints / f"top-{row['step']}.pt", None)
+        saved.pop(paths.top(row["step"]), None)
     elif row["event"] == "rewound":
         later = [path for path in saved if path != paths.last and _step_of(path) > row["step"]]
         for path in later:
@@ -407,7 +407,7 @@ def _of_store(store: Store) -> Iterator[Damage]:
             repair="take it away; it is made again from the runs",
             mend=partial(_take, index),
         )  # fmt: skip
-    for path in sorted(store.paths.series_cache("").parent.glob("*.arrow")):
+    for path in sorted(store.paths.series_caches.glob("*.arrow")):
         if not is_whole_copy(path):
             yield _of_cache(path, f"{path} is damaged, or of another version", remade=True)
     for found in damaged_entries(store.paths.cache):

@@ -214,7 +214,7 @@ def write_columns(paths: RunPaths) -> Written:
             briefs = _FromLines(spill).briefs()
         else:
             briefs = {}
-            replace_file(paths.columns, lambda path: briefs.update(write_blocks(spill, seen, path)), sync=Sync.NOTHING)
+            replace_file(paths.columns, lambda path: briefs.update(write_blocks(spill, seen, path)), sync=Sync.FILE)
     return Written({name: brief.last for name, brief in briefs.items()}, seen.extent)
 
 
