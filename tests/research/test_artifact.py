@@ -120,11 +120,12 @@ def test_files_are_added_from_within_the_project_alone(tmp_path: Path) -> None:
             add_file(tmp_path / "p" / name, project)
 
 
-def test_words_that_are_no_text_are_listed_all_the_same(tmp_path: Path, cli: Callable[..., Answer]) -> None:
+def test_a_command_whose_words_are_not_text_is_refused_and_not_listed(
+    tmp_path: Path, cli: Callable[..., Answer]
+) -> None:
     assert cli("research", "init", *WORDS).code == 0
     assert cli("analyze", "\udcff").code == 2
-    [entry] = [json.loads(line) for line in (tmp_path / "artifact.journal.jsonl").read_text().splitlines()]
-    assert entry["command"] == ["analyze", "?"] and entry["folder"] == "."
+    assert not (tmp_path / "artifact.journal.jsonl").exists()
 
 
 # The description.
