@@ -147,3 +147,12 @@ def test_names_in_an_archive_are_judged_before_anything_is_unpacked(tmp_path: Pa
     path = zip_with(tmp_path / "x.zip", ("fine", b"x", 0o100644), ("../evil", b"x", 0o100644))
     with zipfile.ZipFile(path) as archive, pytest.raises(UserError, match="leads out of the folder"):
         refuse_unsafe(archive, path)
+
+
+@pytest.mark.parametrize("device", ["/dev/zero", "/dev/full"])
+def test_a_device_is_not_a_bundle(cli: Cli, tmp_path: Path, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading one would never end: it is refused before anything is read."""
+    monkeypatch.setattr("zipfile.ZipFile._RealGetContents", lambda _: pytest.fail("it was read"))
+    (tmp_path / "bundle.zip").symlink_to(device)
+    answer = cli("research", "verify", "bundle.zip")
+    assert answer.code == 1 and "not a file" in answer.err, answer.err

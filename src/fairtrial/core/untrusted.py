@@ -19,7 +19,7 @@ import stat
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 import orjson
 
@@ -169,6 +169,11 @@ def read_file(path: Path, *, most: int = LARGEST_DOCUMENT_BYTES, hint: str | Non
     if size > most or len(content) > most:
         raise UserError(f"{path} is larger than the {most >> 20} MB that such a file may have", hint=hint)
     return content
+
+
+def open_file(path: Path) -> BinaryIO:
+    """An ordinary file of any size, to be read in pieces. Raises FileNotFoundError where there is none."""
+    return os.fdopen(_open_regular(path), "rb")
 
 
 def _open_regular(path: Path) -> int:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
+from fairtrial.core.untrusted import collisions, open_file, path_inside, why_unsafe
 from fairtrial.core.words import counted
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
@@ -104,7 +104,7 @@ def _begins_like_a_zip(path: Path) -> bool:
 def opened(path: Path) -> Iterator[zipfile.ZipFile]:
     """A zip whose list of content may be trusted as far as paths, links and sizes go; else one sentence."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_file(path) as file, zipfile.ZipFile(file) as archive:
             refuse_unsafe(archive, path)
             yield archive
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, zlib.error, NotImplementedError) as error:
