@@ -32,6 +32,9 @@ settings.register_profile("fixed", derandomize=True, deadline=None)
 if not os.environ.get("HYPOTHESIS_EXPLORE"):
     settings.load_profile("fixed")
 
+# A shell starts what it puts into the background with Ctrl-C ignored, and so would everything that a test starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 gc.disable()
 
 
