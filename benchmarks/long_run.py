@@ -8,7 +8,6 @@ interpreter and imports included, and none of these commands starts another proc
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -82,16 +81,21 @@ def _figures(shape: Shape, what: str, found: Peak, cpu_goal: float | None = None
 
 def in_process(argv: Sequence[str]) -> Peak:
     """Run a program to its end; its peak of resident memory and its CPU time."""
-    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT)
-    assert process.stderr is not None
-    with process.stderr as stream:
-        errors = stream.read()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        last = errors.decode(errors="replace").strip().splitlines()[-1:]
-        raise Unavailable(f"{' '.join(argv[1:5])} ended with status {process.returncode}: {' '.join(last)}")
-    return Peak(used.ru_maxrss / 1e3, used.ru_utime + used.ru_stime)
+    done = subprocess.run([sys.executable, "-I", "-c", _STARTER, *argv], capture_output=True, cwd=ROOT, check=False)
+    status, kilobytes, cpu_s = (float(word) for word in done.stdout.split())
+    if status:
+        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
+        raise Unavailable(f"{' '.join(argv[1:5])} ended with status {status:.0f}: {' '.join(last)}")
+    return Peak(kilobytes / 1e3, cpu_s)
+
+
+_STARTER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, used = os.wait4(process.pid, 0)
+print(os.waitstatus_to_exitcode(status), used.ru_maxrss, used.ru_utime + used.ru_stime)
+"""
+"""Starts a program from a small process: Linux counts the memory of who starts a program to the program's peak."""
 
 
 def _module(what: str, shape: Shape, store: Path) -> list[str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -247,8 +248,8 @@ def test_runs_there_see_what_reaches_the_store_only_where_it_is_a_url(monkeypatc
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "me")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://here")
     monkeypatch.delenv("AWS_PROFILE", raising=False)
-    assert "AWS_ACCESS_KEY_ID" not in _environment("/shared/lab")
-    sent = _environment("s3://bucket/lab")
+    assert "AWS_ACCESS_KEY_ID" not in _environment(order(Path("/shared/lab")))
+    sent = _environment(replace(order(Path("/shared/lab")), store="s3://bucket/lab"))
     assert sent["AWS_ACCESS_KEY_ID"] == "me" and sent["AWS_ENDPOINT_URL"] == "http://here"
     assert "AWS_PROFILE" not in sent and "FAIRTRIAL_STORE" in sent and "HOME" not in sent
 
