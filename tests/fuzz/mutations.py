@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import io
 import json
@@ -94,13 +95,18 @@ _BYTE_WAYS: tuple[Callable[[bytes, Random], bytes], ...] = (
 # Trees of values: JSON and YAML
 
 
+def odd_value(rng: Random) -> Any:
+    """A copy: what is put into a document may be spoiled there again, and must not change what later ones get."""
+    return copy.deepcopy(rng.choice(ODD_VALUES))
+
+
 def spoil_tree(value: Any, rng: Random) -> Any:
     """The same document with one to three of its values, keys or shapes changed."""
     value = json.loads(json.dumps(value, default=str))
     for _ in range(rng.choice((1, 1, 1, 2, 3))):
         places = list(_places(value))
         if not places:
-            return rng.choice(ODD_VALUES)
+            return odd_value(rng)
         _spoil_place(*rng.choice(places), rng)
     return value
 
@@ -117,7 +123,7 @@ def _spoil_place(holder: Any, key: Any, rng: Random) -> None:
     way = rng.randrange(9)
     old = holder[key]
     if way <= 3:
-        holder[key] = rng.choice(ODD_VALUES)
+        holder[key] = odd_value(rng)
     elif way == 4:
         del holder[key]
     elif way == 5:
@@ -125,7 +131,7 @@ def _spoil_place(holder: Any, key: Any, rng: Random) -> None:
     elif way == 6 and isinstance(holder, dict):
         holder[rng.choice(ODD_WORDS)] = holder.pop(key)
     elif way == 7:
-        holder[key] = _nested(rng.choice((10, 70, 400)))
+        holder[key] = _nested(rng.choice((10, 70, 250)))
     elif isinstance(holder, list):
         holder.extend([old] * rng.choice((1, 2, 300)))
     else:
@@ -159,7 +165,7 @@ def spoil_json_lines(content: bytes, rng: Random) -> bytes:
     try:
         lines[place] = _dumped(spoil_tree(json.loads(lines[place]), rng), rng).replace(b"\n", b"")
     except ValueError:
-        lines[place] = _dumped(rng.choice(ODD_VALUES), rng)
+        lines[place] = _dumped(odd_value(rng), rng)
     return b"\n".join(lines)
 
 
