@@ -30,9 +30,12 @@ def hostile(cli: Cli, store: Store) -> Store:
     metadata = orjson.loads(paths.metadata.read_bytes())
     metadata.update(status="failed", reason=f"it said {EVIL}[/red]", hint=f"do {EVIL}", metric=f"metric {EVIL}")
     metadata["options"]["profile"] = EVIL
-    metadata["cautions"].append({"kind": "x", "text": f"careful {EVIL}", "remedy": EVIL})
+    metadata["cautions"].append({"code": "x", "text": f"careful {EVIL}", "remedy": EVIL})
     metadata["environment"]["git_commit"] = EVIL
+    for name in ("checksum", "sealed", "series"):  # as an attacker writes it: nothing tells that it was changed
+        metadata.pop(name, None)
     paths.metadata.write_bytes(orjson.dumps(metadata))
+    paths.columns.unlink()
     paths.log.write_text(f"printed {EVIL}\n")
     with paths.metrics.open("ab") as file:
         file.write(orjson.dumps({"step": 4, "_time": 1.0, f"loss{EVIL}": 1.5}) + b"\n")

@@ -101,7 +101,7 @@ def test_what_was_logged_after_the_last_checkpoint_and_cannot_be_read_is_logged_
     make(reference, "fake", **FAKE)
     paths = interrupted(store)
     with paths.metrics.open("ab") as file:
-        file.write(b'{"step":10,"_time":0.1,"train_l\x00\x00\x00\n')
+        file.write(b'{"step":10,"_time":0.1,"train_l\xff\xff\xff\n')
     run_cell(request_for(store, "fake", **FAKE))
     assert series_of(store) == series_of(reference)
     lineage = store.run("s", "v.seed1").metadata["lineage"]  # type: ignore[union-attr]
