@@ -19,6 +19,7 @@ def measure(folder: Path) -> list[Figure]:
     for tree in (before, now):
         copy_tree(tree)
     take_source_of(BEFORE, before)
+    _fit_to_old_source(before / "tests" / "conftest.py")
     failed_before = _by_file(before, tests)
     fails_now = _by_file(now, tests)
     missing = [name for name in IDS if name not in {defect.id for defect in listed}]
@@ -28,6 +29,14 @@ def measure(folder: Path) -> list[Figure]:
                note=f"without: {', '.join(missing)}" if missing else None),
         *figures,
     ]  # fmt: skip
+
+
+def _fit_to_old_source(conftest: Path) -> None:
+    """A test must fail before because of the defect, not because a fixture of all tests uses a newer name."""
+    text = conftest.read_text()
+    if "write_event" not in text:
+        raise RuntimeError(f"{conftest.name} no longer uses the newer name")
+    conftest.write_text(text.replace("Recorder.write_event", "Recorder.event").replace('"write_event"', '"event"'))
 
 
 def _by_file(tree: Path, tests: list[str]) -> dict[str, str | None]:
