@@ -131,7 +131,7 @@ def _wait(pid: int, limit_s: float, limit_bytes: int) -> tuple[int, Any, str | N
             killed = f"hang: more than {limit_s:g} s"
         elif now - looked > 0.05:
             looked = now
-            if _resident(pid) > 1.5 * limit_bytes:
+            if resident_bytes(pid) > 1.5 * limit_bytes:
                 killed = f"memory: more than {1.5 * limit_bytes / (1 << 30):.2g} GB, ended"
         if killed:
             with contextlib.suppress(ProcessLookupError):
@@ -145,7 +145,7 @@ def _wait(pid: int, limit_s: float, limit_bytes: int) -> tuple[int, Any, str | N
     return status, usage, killed
 
 
-def _resident(pid: int) -> int:
+def resident_bytes(pid: int) -> int:
     try:
         return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, IndexError, ValueError):
