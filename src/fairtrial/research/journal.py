@@ -37,16 +37,11 @@ def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapp
         return
     entry = {
         "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3),
-        "command": redact_words([*map(_readable, arguments)]),
+        "command": redact_words(arguments),
         "folder": _folder(artifact.parent), "exit": code, "study": _study(result), "result": redact_all(_kept(result)),
     }  # fmt: skip
     with contextlib.suppress(OSError, TypeError):
         append(ProjectPaths(artifact.parent), entry)
-
-
-def _readable(word: str) -> str:
-    """A word as it can be written down, also where it was no text."""
-    return word.encode(errors="replace").decode()
 
 
 def _folder(root: Path) -> str:
