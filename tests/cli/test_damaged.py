@@ -13,6 +13,7 @@ import pytest
 from fairtrial.core.paths import RunPaths
 from fairtrial.record.store import Store
 from tests.conftest import Answer
+from tests.harness import make
 
 Cli = Callable[..., Answer]
 LAUNCH = (
@@ -189,3 +190,11 @@ def test_a_metadata_file_that_is_a_pipe_does_not_hang(damaged: RunPaths, cli: Cl
     rows = {row["run"]: row for row in cli("runs", "list", "--format", "json").json["runs"]}
     assert rows[BAD]["status"] == "damaged" and "pipe" in rows[BAD]["reason"]
     assert cli("analyze", "s").code == 0
+
+
+def test_the_seed_of_a_damaged_run_that_nothing_names_is_unknown(cli: Cli, store: Store) -> None:
+    make(store, "fake", steps=3)
+    (store.root / "s" / "v.seed1").rename(store.root / "s" / "weird")
+    (store.root / "s" / "weird" / "metadata.json").write_text("garbage")
+    assert cli("runs", "show", "s/weird", "--format", "json").json["seed"] is None
+    assert cli("runs", "list", "--format", "json").json["runs"][0]["seed"] is None

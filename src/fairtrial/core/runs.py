@@ -62,7 +62,8 @@ class Run:
 
     @property
     def seed(self) -> int:
-        return int(self.metadata["seed"])
+        """Of a damaged run whose folder does not name it, the metadata have null; such a run is never scored."""
+        return int(self.metadata["seed"] or 0)
 
     @property
     def attempt(self) -> int:

@@ -320,7 +320,7 @@ def load_run_or_damage(paths: RunPaths, *, in_store: bool = True) -> Run | None:
 
 def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
     """What stands for a run that cannot be read: its folder's name is all that is believed."""
-    variant, seed, attempt = parts_of_run_id(paths.root.name) or (paths.root.name, 0, 1)
+    variant, seed, attempt = parts_of_run_id(paths.root.name) or (paths.root.name, None, 1)
     try:
         created = paths.root.stat().st_mtime
     except OSError:
