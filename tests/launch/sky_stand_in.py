@@ -15,6 +15,7 @@ $SKY_STAND_IN is its folder. The environment variable $STAND_IN_MACHINE marks wh
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -88,11 +89,16 @@ def read(job: int | str) -> dict[str, Any]:
 
 
 def note(job: int | str, **changes: Any) -> None:
+    """Change a record. A job that has ended stays as it ended: `cancel` and its controller may come at the same moment."""
     path = folder_of(job) / "record.json"
-    before = json.loads(path.read_text()) if path.exists() else RECORD
-    new = path.with_suffix(f".{os.getpid()}")
-    new.write_text(json.dumps({**before, **changes}))
-    new.replace(path)
+    with (folder_of(job) / "record.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = json.loads(path.read_text()) if path.exists() else RECORD
+        if before["end_at"] is not None:
+            return
+        new = path.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({**before, **changes}))
+        new.replace(path)
 
 
 def all_jobs() -> list[int]:
@@ -105,7 +111,12 @@ def all_jobs() -> list[int]:
 def lose(job: int) -> None:
     """Take the machine of a job away, with everything that runs on it."""
     machines = sorted(folder_of(job).glob("machine-*"))
-    mark = f"STAND_IN_MACHINE={machines[-1]}".encode() if machines else b"no machine yet"
+    if machines:
+        end_machine(machines[-1])
+
+
+def end_machine(home: Path) -> None:
+    mark = f"STAND_IN_MACHINE={home}".encode()
     for _ in range(3):  # what was just being started is caught the next time
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
@@ -165,12 +176,22 @@ def carry_out(job: int, task: dict[str, Any], home: Path, environment: dict[str,
                 ["bash", "-c", task.get(section, "")], cwd=home / "sky_workdir", env=environment, stdout=log,
                 stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
             )  # fmt: skip
-            code = bash.wait()
+            code = _wait(bash, folder_of(job) / "cancelled", home)
         if code == -signal.SIGKILL:
             return None
         if code != 0:
             return failed
     return "SUCCEEDED"
+
+
+def _wait(bash: subprocess.Popen[bytes], cancelled: Path, home: Path) -> int:
+    """How bash ended. A task that `cancel` missed, because it had not begun yet, is ended here."""
+    while True:
+        try:
+            return bash.wait(timeout=0.05)
+        except subprocess.TimeoutExpired:
+            if cancelled.exists():
+                end_machine(home)
 
 
 # The commands.
