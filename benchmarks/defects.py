@@ -22,6 +22,9 @@ def measure(folder: Path) -> list[Figure]:
     _fit_to_old_source(before / "tests" / "conftest.py")
     failed_before = _by_file(before, tests)
     fails_now = _by_file(now, tests)
+    of_suite = sorted({test for defect in listed if defect.in_suite for test in defect.tests})
+    failed_before |= _suite_before(folder / "suite", of_suite)
+    fails_now |= run_tests(now, of_suite, nohup=True)
     missing = [name for name in IDS if name not in {defect.id for defect in listed}]
     figures = [_figure(defect, failed_before, fails_now) for defect in listed]
     return [
@@ -37,6 +40,13 @@ def _fit_to_old_source(conftest: Path) -> None:
     if "write_event" not in text:
         raise RuntimeError(f"{conftest.name} no longer uses the newer name")
     conftest.write_text(text.replace("Recorder.write_event", "Recorder.event").replace('"write_event"', '"event"'))
+
+
+def _suite_before(tree: Path, tests: list[str]) -> dict[str, str | None]:
+    """A defect of the tests themselves shows where the tests are the old ones too, below `nohup`."""
+    copy_tree(tree)
+    take_source_of(BEFORE, tree, "src", "tests")
+    return run_tests(tree, tests, nohup=True)
 
 
 def _by_file(tree: Path, tests: list[str]) -> dict[str, str | None]:

@@ -58,19 +58,24 @@ class Figure:
         """Whether the goal was reached; None where there is none. A goal that was not measured was not met."""
         if self.goal is None:
             return None
-        return self.value is not None and self.goal.holds(self.value)
+        return self.value is not None and bool(self.goal.holds(self.value))  # NumPy's truth values are not JSON
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "value": self.value,
+            "value": _plain(self.value),
             "unit": self.unit,
-            "low": self.low,
-            "high": self.high,
-            "samples": self.samples,
+            "low": _plain(self.low),
+            "high": _plain(self.high),
+            "samples": None if self.samples is None else int(self.samples),
             "goal": self.goal.text if self.goal else None,
             "met": self.met,
             "note": self.note,
         }
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as Python's own."""
+    return value.item() if hasattr(value, "item") else value
 
 
 def estimated(name: str, estimate: Estimate, unit: str, goal: Goal | None = None, note: str | None = None) -> Figure:
@@ -114,6 +119,7 @@ def show(title: str, figures: Iterable[Figure]) -> None:
     """Print a readable table of figures; where there is an interval, the value is the median."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(title=title, box=None, padding=(0, 2, 0, 0), title_justify="left")
     for heading, justify in (("figure", "left"), ("value", "right"), ("95 % interval", "right"), ("n", "right")):
@@ -121,7 +127,7 @@ def show(title: str, figures: Iterable[Figure]) -> None:
     for heading in ("unit", "goal", ""):
         table.add_column(heading)
     for figure in figures:
-        table.add_row(*_row(figure))
+        table.add_row(*(Text(cell) for cell in _row(figure)))  # notes may hold what looks like markup
     console = Console()
     console.width = max(console.width, WIDTH)
     console.print(table, "")

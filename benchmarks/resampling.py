@@ -34,7 +34,7 @@ def measure(folder: Path) -> list[Figure]:  # noqa: ARG001
 
 def _iqm(scores: np.ndarray[tuple[int, int], np.dtype[np.float64]]) -> list[Figure]:
     request = {"do": "time_iqm", "scores": scores.tolist(), "resamples": IQM_RESAMPLES, "seed": 1}
-    ours = partial(_cpu, lambda: aggregate(scores, statistic="iqm", resamples=IQM_RESAMPLES, rng=1))
+    ours = partial(_cpu, lambda: aggregate(scores, statistic="iqm", method="bootstrap", resamples=IQM_RESAMPLES, rng=1))
     return _beside(
         f"IQM {RUNS} × {TASKS}, {IQM_RESAMPLES:,} resamples", "rliable", ours, partial(spent, request), at_least(40)
     )
@@ -44,7 +44,9 @@ def _improvement(
     scores: np.ndarray[tuple[int, int], np.dtype[np.float64]], other: np.ndarray[tuple[int, int], np.dtype[np.float64]]
 ) -> list[Figure]:
     request = {"do": "time_poi", "scores": scores.tolist(), "other": other.tolist(), "resamples": POI_RESAMPLES}
-    ours = partial(_cpu, lambda: probability_of_improvement(scores, other, resamples=POI_RESAMPLES, rng=1))
+    ours = partial(
+        _cpu, lambda: probability_of_improvement(scores, other, method="bootstrap", resamples=POI_RESAMPLES, rng=1)
+    )
     name = f"probability of improvement, {POI_RESAMPLES:,} resamples"
     return _beside(name, "rliable", ours, partial(spent, request), at_least(500))
 

@@ -25,23 +25,26 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, copy)
 
 
-def take_source_of(commit: str, target: Path) -> None:
-    """Replace `src` of a copy by that of a commit."""
-    shutil.rmtree(target / "src")
-    packed = subprocess.run(["git", "archive", commit, "src"], cwd=ROOT, capture_output=True, check=True).stdout
+def take_source_of(commit: str, target: Path, *folders: str) -> None:
+    """Replace `src`, or other folders, of a copy by those of a commit."""
+    names = folders or ("src",)
+    for name in names:
+        shutil.rmtree(target / name)
+    packed = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(target)], input=packed, check=True)
 
 
-def run_tests(tree: Path, tests: Sequence[str]) -> dict[str, str | None]:
+def run_tests(tree: Path, tests: Sequence[str], *, nohup: bool = False) -> dict[str, str | None]:
     """Test → None where it passed, else the first line of what went wrong, for every test that was run.
 
-    Tests are named without their parameters: one that fails for any of them has failed.
+    Tests are named without their parameters: one that fails for any of them has failed. `nohup`: below a process that
+    ignores the end of its terminal.
     """
     report = tree / "report.xml"
     report.unlink(missing_ok=True)
     words = [
-        sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors",
-        f"--junitxml={report}", *tests,
+        *(["nohup"] if nohup else []), sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+        "--continue-on-collection-errors", f"--junitxml={report}", *tests,
     ]  # fmt: skip
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
     try:

@@ -204,3 +204,51 @@ def test_a_judgment_that_is_taken_away_is_noticed() -> None:
     assert judged in source
     found = paths_in("record/mirror.py", source.replace(judged, bare)) - ALLOWED.keys()
     assert [expression for _, expression in found] == [bare]
+
+
+# Files that somebody else may have put there
+
+READERS = ("record", "research", "api", "core")
+OWN_FILES = {
+    "api/detach.py:_last_words": "what a process printed that was started here",
+    "api/detach.py:_move_output": "what a process printed that was started here",
+    "api/export.py:export": "files of a bundle that it has just made",
+    "core/processes.py:_processes": "the system's own files",
+    "record/environment.py:cpu_name": "the system's own files",
+    "record/file_systems.py:_try_appending": "files that it has just written",
+    "record/file_systems.py:_try_replacing": "files that it has just written",
+}
+
+
+def opened_directly(source: str) -> set[str]:
+    """The functions of a module that read a file by its name without `open_regular` or `read_regular`."""
+    found = set()
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef):
+            found |= {function.name for call in ast.walk(function) if isinstance(call, ast.Call) and reads_file(call)}
+    return found
+
+
+def reads_file(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    if isinstance(call.func, ast.Attribute) and name in ("read_bytes", "read_text"):
+        return True
+    modes = [each.value for each in call.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+    return name == "open" and any(mode in ("r", "rb", "rt") for mode in modes)
+
+
+def test_files_of_others_are_opened_in_one_place() -> None:
+    folder = ROOT / "src" / "fairtrial"
+    files = sorted(path for room in READERS for path in (folder / room).rglob("*.py"))
+    found = {
+        f"{path.relative_to(folder).as_posix()}:{function}"
+        for path in files
+        for function in opened_directly(path.read_text())
+    }
+    assert found == OWN_FILES.keys(), "use core/regular_files, or say in OWN_FILES whose file it is"
+
+
+@pytest.mark.parametrize("line", ["path.read_bytes()", "path.read_text()", "open(path, 'rb')", "path.open('rb')"])
+def test_a_file_that_is_opened_by_its_name_is_noticed(line: str) -> None:
+    source = (ROOT / "src/fairtrial/record/series.py").read_text()
+    assert opened_directly(source + f"\n\ndef planted(path):\n    return {line}\n") == {"planted"}

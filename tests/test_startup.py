@@ -54,6 +54,20 @@ def test_listing_runs_needs_neither_torch_nor_pydantic() -> None:
     assert not imported_by("runs list", ROOT / "src") & {"torch", "pydantic", "numpy", "duckdb", "pyarrow"}
 
 
+def test_showing_a_run_needs_neither_numpy_nor_pydantic(tmp_path: Path) -> None:
+    """Not even for a run that was resumed: it is shown within half a second, however long it is."""
+    code = (
+        "import fairtrial\n"
+        f"run = fairtrial.run(study='s', variant='v', seed=1, store={str(tmp_path)!r})\n"
+        "run.log(1, loss=0.5)\nrun.save(1, {})\nrun.close()\n"
+        f"with fairtrial.run(study='s', variant='v', seed=1, store={str(tmp_path)!r}) as run:\n"
+        "    run.resume()\n    run.log(2, loss=0.25)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    used = imported_by(f"runs show s/v.seed1 --store {tmp_path}", ROOT / "src")
+    assert not used & {"torch", "pydantic", "numpy", "duckdb", "pyarrow"}
+
+
 JOB = """
 import sys
 class Absent:

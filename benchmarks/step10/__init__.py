@@ -26,6 +26,8 @@ class Defect:
     id: str
     tests: tuple[str, ...]
     mend: str
+    in_suite: bool = False
+    """The tests themselves were the defect."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ def defects() -> list[Defect]:
         known = by_id.get(row["id"])  # two areas may each mend a part of it
         by_id[row["id"]] = (
             Defect(row["id"], (*known.tests, *tests), f"{known.mend} {row['mend']}")
-            if known else Defect(row["id"], tests, row["mend"])
+            if known else Defect(row["id"], tests, row["mend"], row.get("in_suite", False))
         )  # fmt: skip
     return sorted(by_id.values(), key=_order)
 

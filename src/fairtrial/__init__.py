@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from fairtrial.analyse.aggregate import aggregate
     from fairtrial.analyse.compare import compare_samples
     from fairtrial.analyse.summaries import SummaryRule
+    from fairtrial.analyse.target import compare_to_target
     from fairtrial.api.ablation import Ablation, ablation
     from fairtrial.api.analysis import Analysis, Question
     from fairtrial.api.analyze import analyze
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fairtrial.api.bench_runs import BenchTerms
     from fairtrial.api.bundle import Bundled, BundleTerms, bundle
     from fairtrial.api.by_plan import analyze_by_plan
+    from fairtrial.api.by_stream import variance_by_stream
     from fairtrial.api.compare import StrategyComparison, compare
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.deposit import Deposit, deposit
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from fairtrial.api.watch import StudyState, watch_study
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
+    from fairtrial.core.printed import SummaryOptions
     from fairtrial.decide.analysis import CostPerformanceAnalysis
     from fairtrial.decide.choice import Constraints
     from fairtrial.decide.cost import CostModel
@@ -92,6 +95,7 @@ _HOMES = {
     "Ablation": "fairtrial.api.ablation",
     "LabTerms": "fairtrial.api.arms",
     "variance": "fairtrial.api.variance",
+    "variance_by_stream": "fairtrial.api.by_stream",
     "power": "fairtrial.api.power",
     "bench": "fairtrial.api.bench",
     "Bench": "fairtrial.api.bench",
@@ -117,9 +121,11 @@ _HOMES = {
     "CostPoint": "fairtrial.decide.points",
     "Constraints": "fairtrial.decide.choice",
     "compare_samples": "fairtrial.analyse.compare",
+    "compare_to_target": "fairtrial.analyse.target",
     "aggregate": "fairtrial.analyse.aggregate",
     "SummaryRule": "fairtrial.analyse.summaries",
     "Columns": "fairtrial.record.tables",
+    "SummaryOptions": "fairtrial.core.printed",
     "Comparison": "fairtrial.core.findings",
     "Estimate": "fairtrial.core.findings",
     "Verdict": "fairtrial.core.findings",
@@ -143,13 +149,14 @@ __all__ = [
     "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "BundleTerms", "Bundled", "CheckedBundle", "Columns",
     "Comparison", "Constraints", "CostModel", "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Deposit",
     "Detached", "Estimate", "Evaluated", "FairtrialError", "Intent", "LabTerms", "LaunchTerms", "Launched", "Profile",
-    "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison", "Study", "StudyState", "SummaryRule",
+    "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison", "Study", "StudyState",
+    "SummaryOptions", "SummaryRule",
     "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
     "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
-    "compare", "compare_samples", "cost_performance", "deposit", "detach", "diff_profiles", "evaluate", "export",
-    "export_runs", "init_artifact", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
-    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync", "temperature", "temperature_sweep",
-    "train", "variance", "verify_bundle", "watch_study",
+    "compare", "compare_samples", "compare_to_target", "cost_performance", "deposit", "detach", "diff_profiles",
+    "evaluate", "export", "export_runs", "init_artifact", "launch", "list_runs", "load_profile", "power",
+    "preregister", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
+    "temperature", "temperature_sweep", "train", "variance", "variance_by_stream", "verify_bundle", "watch_study",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from fairtrial.core.cautions import REDACTED_VALUES, SYNTHETIC
+from fairtrial.core.cautions import REDACTED_VALUES, SYNTHETIC, UNUSED_STREAM_SEED
 from fairtrial.core.errors import (
     CellConflict,
     Diverged,
@@ -356,7 +356,7 @@ def _setting(
 ) -> Setting:
     spec = request.spec
     return Setting(
-        streams=Streams(spec.seed),
+        streams=Streams(spec.seed, own=spec.options.get("stream_seed") or {}),
         variant=spec.variant,
         run=store.paths.run(spec.study, spec.run_id),
         cache=store.cache,
@@ -498,6 +498,11 @@ class _Work:
             log.write(redact("".join(traceback.format_exception(error))))
         return Outcome(Status.FAILED, f"{type(error).__name__}: {error}")
 
+    def _unused_seeds(self, used: Sequence[str]) -> list[dict[str, str]]:
+        """A seed for a stream that the recipe never draws from is a mistake, which only the run itself can tell."""
+        idle = sorted({*self.setting.streams.own} - {*used})
+        return [UNUSED_STREAM_SEED.fill(streams=", ".join(idle), used=", ".join(used) or "none")] if idle else []
+
     def conclude(self, outcome: Outcome) -> Outcome:
         """Write down how the work ended and what it used."""
         is_program = self.recipe.execute is not None
@@ -508,7 +513,8 @@ class _Work:
         metadata = self.recorder.metadata
         streams = sorted({*metadata["lineage"].get("streams", []), *self.setting.streams.used})
         metadata["lineage"] = {**metadata["lineage"], **self.setting.lineage, "streams": streams}
-        metadata.update(resources=self.resources, cautions=[*metadata["cautions"], *self.setting.cautions])
+        cautions = [*self.setting.cautions, *self._unused_seeds(streams)]
+        metadata.update(resources=self.resources, cautions=[*metadata["cautions"], *cautions])
         used = children_cpu_seconds() - self._children_before if is_program else None
         sending = getattr(self.options, "otlp", None) is not None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=used, hold=sending)

@@ -15,6 +15,7 @@ import pytest
 from fairtrial.record.store import Store
 from tests.api.test_analyze import fill
 from tests.conftest import Answer
+from tests.harness import make
 
 Cli = Callable[..., Answer]
 
@@ -47,8 +48,8 @@ def test_what_is_open_says_what_would_settle_it(store: Store, cli: Cli) -> None:
     fill(store, base={}, new={"effect": 0.001})
     line = cli("analyze", "s").out.splitlines()[0]
     assert line.startswith("Inconclusive: new − base")
-    assert re.search(r"only a true difference of [\d.]+ or more is likely to be seen", line)
-    assert re.search(r"About [\d,]+ more seeds \([\d,]+ in all\) would settle it", line)
+    assert re.search(r"This design detects differences of [\d.]+ with 80 % power\.", line)
+    assert re.search(r"If a difference as small as [\d.]+ matters, plan [\d,]+ fresh seeds per arm; if not", line)
 
 
 def test_a_required_verdict_that_is_missing_exits_with_3(two: Store, cli: Cli) -> None:
@@ -86,7 +87,8 @@ def test_the_method_can_be_named_in_two_ways(two: Store, cli: Cli) -> None:
     one = cli("analyze", "s", "--method", "bca", "--format", "json").json
     two_ = cli("analyze", "s", "--bootstrap.method", "bca", "--format", "json").json
     assert one == two_
-    assert one["comparisons"][0]["method"] == "BCa bootstrap"
+    assert one["comparisons"][0]["bootstrap"]["method"] == "BCa bootstrap"
+    assert one["comparisons"][0]["method"] == "paired t", "five pairs are too few for a bootstrap to be the verdict"
     assert cli("analyze", "s", "--method", "t", "--bootstrap.method", "bca").code == 2
 
 
@@ -106,13 +108,62 @@ def test_the_certificate_is_shown(two: Store, cli: Cli) -> None:
 def test_resamples_reach_the_bootstrap(two: Store, cli: Cli) -> None:
     line = ["analyze", "s", "--method", "percentile", "--format", "json"]
     tests = [cli(*line, "--bootstrap.n_resamples", str(n)).json["comparisons"][0]["tests"] for n in (200, 300)]
-    assert [test["resamples"] for test in tests] == [200, 300]
+    assert [test["bootstrap"]["resamples"] for test in tests] == [200, 300]
+
+
+def test_resamples_alone_show_a_bootstrap_next_to_the_default(two: Store, cli: Cli) -> None:
+    [found] = cli("analyze", "s", "--bootstrap.n_resamples", "300", "--format", "json").json["comparisons"]
+    [plain] = cli("analyze", "s", "--format", "json").json["comparisons"]
+    assert found["effect"] == plain["effect"] and found["tests"]["bootstrap"]["resamples"] == 300
+    assert found["bootstrap"]["low"] is not None and plain["bootstrap"] is None
+    assert "Next to it, the BCa bootstrap interval of new − base: [" in cli(
+        "analyze", "s", "--bootstrap.n_resamples", "300"
+    ).out.replace("\n", " ")
+    assert cli("analyze", "s", "--bootstrap.n_resamples", "300", "--method", "sign-flip").code == 2
+
+
+def test_lost_runs_can_be_given_a_number(two: Store, cli: Cli) -> None:
+    make(two, "fake", study="s", variant="base", seed=6, label="base", steps=20)
+    make(two, "fake", study="s", variant="new", seed=6, label="new", steps=20, effect=0.2, diverge_at=5)
+    assert cli("analyze", "s", "--require", "not-worse").code == 3
+    text = cli("analyze", "s", "--failure-value", "0.5").out
+    assert "1 of 6 runs of new diverged (base 0 of 6) and count as 0.5. Including them, " in text.splitlines()[0]
+    assert "Failure rate: new 1 of 6, base 0 of 6; difference +17 points [" in text.replace("\n", " ")
 
 
 def test_the_seed_reaches_the_bootstrap(two: Store, cli: Cli) -> None:
     line = ["analyze", "s", "--method", "percentile", "--format", "json", "--bootstrap.n_resamples", "200"]
-    lows = [cli(*line, "--seed", seed).json["comparisons"][0]["effect"]["low"] for seed in ("0", "1", "0")]
+    lows = [cli(*line, "--seed", seed).json["comparisons"][0]["bootstrap"]["low"] for seed in ("0", "1", "0")]
     assert lows[0] == lows[2] != lows[1]
+
+
+def _scores(folder: Path, *, own_seeds: bool) -> str:
+    lines = ["variant,task,seed,score"]
+    for number, variant in enumerate(("base", "new")):
+        for task in range(22):
+            for seed in range(4):
+                name = f"{1000 * task + 10 * seed + number}" if own_seeds else f"{seed}"
+                lines.append(f"{variant},t{task},{name},{task + number + 0.1 * ((7 * task + 3 * seed + number) % 5)}")
+    path = folder / "scores.csv"
+    path.write_text("\n".join(lines))
+    return str(path)
+
+
+def test_runs_over_tasks_are_told_as_runs_times_tasks(tmp_path: Path, cli: Cli) -> None:
+    text = cli("analyze", "--from", _scores(tmp_path, own_seeds=False), "--tasks", "--direction", "max").out
+    assert "4 runs × 22 tasks" in text and "jackknife by run, paired t over 4 pairs" in text
+    assert "stratified bootstrap" not in text
+
+
+def test_seeds_by_task_are_told_as_runs_on_each_task(tmp_path: Path, cli: Cli) -> None:
+    text = cli("analyze", "--from", _scores(tmp_path, own_seeds=True), "--tasks", "--direction", "max").out
+    assert "4 runs on each of 22 tasks" in text and "Left out" not in text
+
+
+def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cli) -> None:
+    line = ["analyze", "--from", _scores(tmp_path, own_seeds=False), "--tasks", "--direction", "max"]
+    text = cli(*line, "--bootstrap.method", "percentile", "--bootstrap.n_resamples", "200").out
+    assert "stratified bootstrap of the iqm over 22 tasks" in text and "The verdict is by run" in text
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
@@ -140,7 +191,17 @@ def test_the_seed_reaches_the_bootstrap(two: Store, cli: Cli) -> None:
     (["variance", "s:base", "--threshold", "0"], 1, "must be positive"),
     (["variance", "s:base", "--threshold", "0.1", "--threshold-abs", "1"], 1, "two ways"),
     (["power"], 1, "--sesoi is needed"),
-    (["power", "--sesoi", "0.1"], 1, "give the noise"),
+    (["power", "--sesoi", "0.1"], 1, "the noise is not known: give --sd, earlier runs with --pilot, or a file"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--pilot", "s:base"], 1, "--sd and --pilot both give the noise"),
+    (["power", "--superiority", "0.7", "--sd", "1"], 1, "--superiority needs no noise: leave out --sd"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--variant", "a"], 1, "--variant is for --from"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--seed-column", "a"], 2, "needs --from"),
+    (["power", "--sesoi", "0.1", "--sd", "1", "--assurance", "0.8"], 1, "--assurance is about the noise of a pilot"),
+    (["variance", "s:base", "--by-stream", "--threshold", "0.1"], 2, "--by-stream takes no --threshold"),
+    (["variance", "s:base", "--by-stream", "--seed", "1"], 2, "--by-stream takes no --seed"),
+    (["variance", "s:base", "--by-stream", "--output", "v.png"], 2, "--by-stream takes no picture"),
+    (["variance", "--by-stream"], 1, "no runs given"),
+    (["variance", "s", "--by-stream"], 1, "differ in more than their random streams: effect"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--alpha", "2"], 1, "--alpha must lie"),
     (["power", "--sesoi", "0.1", "--pilot", "s:base", "--design", "paired"], 1, "does not say how well pairs match"),
     (["power", "--sesoi", "0.1", "--sd", "1", "--gpu", "t5"], 1, "valid: a100-80gb, a10g"),
@@ -208,9 +269,12 @@ def test_power_gives_the_closed_form_values(cli: Cli, words: list[str], seeds: i
     assert cli("power", *words, "--format", "json").json["seeds"] == seeds
 
 
-def test_power_plans_on_the_upper_bound_of_a_pilot(two: Store, cli: Cli) -> None:
+def test_power_plans_the_mean_power_over_what_a_pilot_leaves_open(two: Store, cli: Cli) -> None:
     found = cli("power", "--sesoi", "0.02", "--pilot", "s:base", "--format", "json").json
     assert found["design"] == "unpaired" and found["seeds"] > found["seeds_at_sd"]
+    assert found["freedom"] == 4 and found["assurance"] is None and found["sd_upper"] is None
+    bound = cli("power", "--sesoi", "0.02", "--pilot", "s:base", "--assurance", "0.8", "--format", "json").json
+    assert bound["seeds"] > found["seeds"] and bound["sd_upper"] > found["sd"] == bound["sd"]
     pilots = ("power", "--sesoi", "0.02", "--pilot", "s:base", "--pilot", "s:new")
     unsaid = cli(*pilots, "--gpu", "t4")
     assert unsaid.code == 1 and "--hours-per-run" in unsaid.err, "hours from who knows where are not priced on a card"

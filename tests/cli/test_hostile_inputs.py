@@ -132,6 +132,8 @@ def test_an_argument_that_is_not_utf_8_is_refused(shell: Cli) -> None:
     [
         ("limit: [3]", "limit: must be one value"), ("limit: {a: 1}", "limit: must be one value"),
         ("study: [[s]]", "study: must be a value, or a list of values"), ("where: [[a]]", "where: must be a value, or a list of values"),
+        ("limit: .inf", "limit: must be a whole number, not inf"), ("limit: 2.5", "limit: must be a whole number, not 2.5"),
+        ("limit: true", "limit: must be a number, not true"),
     ],
 )  # fmt: skip
 def test_a_configuration_has_values_that_could_be_typed(cli: Cli, text: str, told: str) -> None:

@@ -22,6 +22,7 @@ from fairtrial import LabTerms, Study, ablation, compare, temperature_sweep
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.runs import Run, Status
 from fairtrial.recipes.data import load_data
+from fairtrial.record.looks import read_looks
 from fairtrial.record.store import Store
 from tests.conftest import Answer, link_data, start
 from tests.harness import eventually, one_at_a_time, series_of
@@ -96,6 +97,22 @@ def test_the_text_says_the_best_value_and_its_set(cli: Cli, launched: Cli) -> No
     assert re.search(r"^Best temperature: [123]\.0 \(accuracy: 0\.\d+\)$", answer.out, re.MULTILINE)
     assert "Tukey over 3 values × 2 seeds" in answer.out
     assert answer.err.startswith("Store: ")
+
+
+@pytest.mark.parametrize(("line", "pairs"), [(COMPARED, 6), (ABLATED, 6)], ids=["compare", "ablation"])
+def test_the_differences_of_a_laboratory_command_are_looks_at_its_study(
+    cli: Cli, launched: Cli, with_data: Store, line: Sequence[str], pairs: int
+) -> None:
+    study = launched(*line, "--format", "json").json["study"]
+    rows = read_looks(with_data, study)
+    assert len(rows) == pairs
+    assert {(row["metric"], row["method"], row["side"], row["summary"]) for row in rows} == {
+        ("report_accuracy", "t", "two-sided", "last value")
+    }
+    found = cli("analyze", study, "--format", "json").json
+    assert [each["label"] for each in found["comparisons"]] == [None] * len(found["comparisons"])
+    other = cli("analyze", study, "--side", "greater", "--format", "json").json
+    assert "another question" in other["comparisons"][0]["label"]
 
 
 def test_one_run_has_no_standard_deviation(cli: Cli) -> None:

@@ -297,3 +297,10 @@ def test_two_constraints_that_cannot_give_alone_say_so():
     found = A100.recommend(points, Constraints(max_cost=1, min_accuracy=0.9))
     assert found.chosen is None and all(each.needed is None for each in found.relaxations)
     assert "at least two" in found.rationale[-1]
+
+
+def test_a_limit_that_floating_point_cannot_divide_by_is_shown_as_it_is():
+    points = [CostPoint("small", 1.5, 5e-324, memory=8)]
+    found = A100.recommend(points, Constraints(max_cost=50, min_accuracy=0.8))
+    assert found.chosen is None
+    assert any("--min-accuracy 5e-324 instead of 0.8" in line for line in found.rationale)

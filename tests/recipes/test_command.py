@@ -294,3 +294,32 @@ def test_a_recorded_script_joins_the_run_that_launched_it(cli: Cli, store: Store
     run = store.run("s", "a.seed1072")
     assert run is not None and run.status is Status.COMPLETED
     assert run.metadata["best_checkpoint_step"] is not None and run.paths.best.exists()
+
+
+JOINS = """
+import fairtrial
+with fairtrial.run() as run:
+    seed = {seed}
+    run.log(1, eval_accuracy=0.5 + seed / 1e6)
+"""
+
+
+@pytest.mark.parametrize(
+    ("seed", "codes"),
+    [("run.seed", []), ("0", ["seed not passed", "same over seeds"])],
+    ids=["reads run.seed", "knows no seed"],
+)
+def test_a_program_that_takes_the_seed_of_its_run_is_not_told_that_it_has_none(
+    cli: Cli, tmp_path: Path, seed: str, codes: list[str]
+) -> None:
+    """D: scripts that took `run.seed` were told that all seeds are the same run."""
+    (tmp_path / "joins.py").write_text(JOINS.replace("{seed}", seed))
+    done = launch(cli, "--", PYTHON, str(tmp_path / "joins.py"))
+    assert done.code == 0, done.err
+    told = [each["code"] for each in done.json["cautions"]]
+    assert [code for code in told if code in ("seed not passed", "same over seeds")] == codes
+
+
+def test_a_program_that_takes_its_seed_as_an_argument_is_not_told_either(cli: Cli, writer: str) -> None:
+    done = launch(cli, "--metrics", "{run_dir}/o.jsonl", "--", PYTHON, writer, "0.5", "{seed}", "{run_dir}/o.jsonl")
+    assert done.code == 0 and "seed not passed" not in [each["code"] for each in done.json["cautions"]]

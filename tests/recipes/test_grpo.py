@@ -33,9 +33,9 @@ SMALL = {
 }  # fmt: skip
 
 
-def make(store: Store, name: str = "v", seed: int = 1, **options: Any) -> Run:
+def make(store: Store, name: str = "v", seed: int = 1, own: Mapping[str, int] | None = None, **options: Any) -> Run:
     parsed = parse_options(grpo.Options, {**SMALL, **options}, where="grpo")
-    return Run(parsed, Setting(Streams(seed), "v", store.paths.run("s", name), store.cache))
+    return Run(parsed, Setting(Streams(seed, own=own or {}), "v", store.paths.run("s", name), store.cache))
 
 
 def to_the_bit(metrics: Mapping[str, Any]) -> dict[str, str]:
@@ -194,6 +194,14 @@ def test_a_buffer_changes_nothing_but_who_plays_and_how_old_rollouts_are(with_da
 def test_without_lag_a_buffer_gives_what_playing_in_turns_gives(with_data: Store) -> None:
     alone, buffered = make(with_data, "alone"), make(with_data, "buffered", buffer_depth=1, policy_lag=0)
     assert steps_of(alone, 1, 3) == steps_of(buffered, 1, 3)
+    buffered.close()
+
+
+def test_a_stream_with_a_seed_of_its_own_has_it_in_other_processes_too(with_data: Store) -> None:
+    own = {"env": 5}
+    alone, buffered = (make(with_data, f"own{depth}", own=own, buffer_depth=depth, policy_lag=0) for depth in (0, 1))
+    found = steps_of(alone, 1, 2)
+    assert found == steps_of(buffered, 1, 2) != steps_of(make(with_data, "plain"), 1, 2)
     buffered.close()
 
 

@@ -63,6 +63,10 @@ def test_the_quick_check_takes_nothing_that_the_model_refuses(run: RunPaths) -> 
     whole["resources"]["tensor_bytes"] = {"parameters": 12}
     whole["data"] = {"name": "d", "sha256": "d" * 64}
     whole["final"]["train_loss"] = "NaN"
+    whole["lineage"]["resumed"] = [
+        {"step": 5, "at": 1.5, "best_step": None, "best_value": None},
+        {"step": 9, "at": 2, "best_step": 5, "best_value": 0.5},
+    ]
     assert has_usual_shape(whole) and shape_problems(Metadata, whole) == []
     chance, refused = random.Random(1), 0
     for _ in range(1500):
@@ -129,7 +133,8 @@ def test_another_layout_of_the_same_content_is_no_damage(run: RunPaths) -> None:
 @pytest.mark.parametrize("bit", range(8))
 def test_every_flipped_bit_is_noticed(run: RunPaths, bit: int) -> None:
     whole, kept = run.metadata.read_bytes(), load_metadata(run)
-    for at in range(bit, len(whole), 41):
+    keys = (whole.index(b'"checksum"'), whole.index(b'"sealed"'))  # without them the file would look like an older one
+    for at in (*range(bit, len(whole), 41), *(start + place for start in keys for place in range(10))):
         run.metadata.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << bit]) + whole[at + 1 :])
         try:
             assert load_metadata(run) == kept  # white space between two keys
@@ -307,3 +312,32 @@ def test_forty_damaged_stores(tmp_path: Path) -> None:
     found = campaign(tmp_path, 40, seed=1)
     assert found.problems == []
     assert found.cases == 40 and found.named > 40 and len(found.kinds) > 20
+
+
+# What is not a regular file
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+@pytest.mark.parametrize("name", ["metrics.jsonl", "metrics.parquet", "events.jsonl", "metadata.json"])
+def test_what_is_not_a_file_is_damage_of_one_run_and_nobody_waits_for_it(
+    cli: Callable[..., Answer], store: Store, name: str, kind: str
+) -> None:
+    """A pipe would be waited for, and a device such as /dev/zero never ends."""
+    for seed in (1, 2):
+        make(store, "fake", seed=seed, steps=20)
+    path = store.paths.run("s", "v.seed1").root / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    listed = cli("runs", "list", "--format", "json")
+    assert listed.code == 0 and len(listed.json["runs"]) == 2
+    exported = cli("runs", "export", "s/*", "--format", "csv")
+    assert "v.seed2" in exported.out
+    if name in ("metrics.jsonl", "metadata.json"):
+        assert exported.code == 4 and "v.seed1" in exported.err
+    doctor = cli("doctor", "--damage")
+    assert doctor.code == 3 and str(path) in doctor.out

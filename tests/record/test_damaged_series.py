@@ -15,7 +15,8 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
 from fairtrial.job import run_cell
 from fairtrial.record.checkpoints import read_checkpoint, write_checkpoint
-from fairtrial.record.series import read_lines, read_series
+from fairtrial.record.columns import read_header
+from fairtrial.record.series import read_lines, read_series, series_in_brief
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.harness import make, request_for, series_of
@@ -252,6 +253,45 @@ def test_a_changed_bit_of_the_columns_changes_no_value(store: Store) -> None:
     short = content[: len(content) // 2]
     paths.columns.write_bytes(short)
     assert {name: (s.tolist(), v.tolist()) for name, (s, v) in read_series(paths).items()} == expected
+
+
+def test_a_changed_bit_of_the_footer_changes_no_series_in_brief(store: Store) -> None:
+    """`runs show` reads the footer by itself, without pyarrow."""
+    paths = ended(store)
+    expected = series_in_brief(paths)
+    series = read_series(paths)
+    assert {name: (each.points, each.last_step, each.last) for name, each in expected.items()} == {
+        name: (len(steps), steps[-1], values[-1]) for name, (steps, values) in series.items()
+    }
+    content = paths.columns.read_bytes()
+    footer = content.index(b"fairtrial.series") - 1000
+    for place in (*range(max(0, footer), len(content), 7), *range(len(content) - 8, len(content))):
+        for bit in range(8):
+            changed = bytearray(content)
+            changed[place] ^= 1 << bit
+            paths.columns.write_bytes(changed)
+            assert series_in_brief(paths) == expected, place
+    for length in (0, 3, 8, len(content) // 2, len(content) - 1):
+        paths.columns.write_bytes(content[:length])
+        assert series_in_brief(paths) == expected, length
+
+
+@pytest.mark.parametrize("end", [b"\xff\xff\xff\x7fPAR1", b"\x10\x00\x00\x00PAR2"])
+def test_a_footer_of_an_impossible_length_is_not_read(store: Store, end: bytes) -> None:
+    paths = ended(store)
+    content = paths.columns.read_bytes()
+    paths.columns.write_bytes(content[:-8] + end)
+    with pytest.raises(ValueError, match="not a Parquet file of ours"):
+        read_header(paths)
+
+
+def test_series_in_brief_come_from_the_footer_and_not_from_all_lines(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = ended(store)
+    expected = series_in_brief(paths)
+    monkeypatch.setattr("fairtrial.record.series.collect", lambda *_: pytest.fail("reads every line"))
+    assert series_in_brief(paths) == expected
 
 
 def test_columns_of_an_earlier_version_are_read(store: Store) -> None:

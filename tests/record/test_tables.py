@@ -167,7 +167,7 @@ def test_a_status_of_the_field_is_understood(cli: Cli, column: str, word: str, l
     table = [{**row, column: "finished"} for row in rows()]
     table[-1][column] = table[-2][column] = word
     found = comparison(cli, "--from", write("r.csv", csv_of(table)))
-    assert found["n_candidate"] == 5 - lost and (found["attrition"] is not None) == (lost > 0)
+    assert found["n_candidate"] == 5 - lost and found["reliability"]["lost_candidate"] == lost
 
 
 @pytest.mark.parametrize("word", ["killed", "RUNNING", "pending", "Timed out", "preempted"])
@@ -176,7 +176,7 @@ def test_an_interrupted_run_is_not_scored(cli: Cli, word: str) -> None:
     table[-1]["status"] = word
     done = cli("analyze", "--from", write("r.csv", csv_of(table)), "--format", "json")
     assert done.code == 0 and [arm["used"] for arm in done.json["arms"]] == [5, 4]
-    assert done.json["comparisons"][0]["attrition"] is None
+    assert done.json["comparisons"][0]["reliability"]["lost_candidate"] == 0
 
 
 def test_an_unknown_status_is_refused_with_the_known_ones(cli: Cli) -> None:
@@ -374,14 +374,14 @@ def test_a_cell_that_is_not_a_number_is_named_with_line_and_column(cli: Cli, cel
 def test_a_value_that_is_missing_or_not_finite_is_a_lost_run(cli: Cli, spelled: str) -> None:
     table = rows()
     table[6]["accuracy"] = spelled
-    assert comparison(cli, "--from", write("r.csv", csv_of(table)))["attrition"] is not None
+    assert comparison(cli, "--from", write("r.csv", csv_of(table)))["reliability"]["lost_candidate"] == 1
 
 
 def test_python_writes_nan_into_json_and_it_is_read(cli: Cli) -> None:
     table = rows()
     table[6]["accuracy"] = float("nan")
     path = write("r.jsonl", "\n".join(json.dumps(row) for row in table))
-    assert comparison(cli, "--from", path)["attrition"] is not None
+    assert comparison(cli, "--from", path)["reliability"]["lost_candidate"] == 1
 
 
 @pytest.mark.parametrize("role", ["seed", "run", "task", "step"])

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import analyze
 from fairtrial.api.by_plan import analyze_by_plan
 from fairtrial.core.errors import CheckFailed
@@ -47,6 +48,14 @@ def test_a_study_done_as_registered_has_no_deviation(plan: Registration, store: 
     assert "No commit was registered" in found.plan.unchecked[0]
     again = analyze_by_plan(plan.path, store=store.root)
     assert kinds(again) == []  # looking at the whole study breaks no rule
+
+
+def test_the_registered_question_is_never_another_one(plan: Registration, store: Store) -> None:
+    fill(store, plan.seeds)
+    analyze("s", store=store.root, question=Question(metrics=["eval_accuracy"]))
+    found = analyze_by_plan(plan.path, store=store.root, asked={"side": "greater"})
+    assert "nother question" not in found.headline and found.exploratory is not None
+    assert "Another question about runs already looked at: first asked for eval_accuracy" in found.exploratory.headline
 
 
 def test_the_deviations_are_in_text_and_json(plan: Registration, store: Store, cli: Callable[..., Answer]) -> None:

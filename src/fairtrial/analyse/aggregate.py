@@ -1,69 +1,50 @@
-"""Many tasks at once: aggregates over runs × tasks, with intervals that hold at few runs.
-
-Runs are resampled within each task. A resample of n runs varies less than n fresh runs would, by √((n − 1)/n); with
-three to five runs that is much, and intervals that ignore it cover 86–90 % where they say 95 %. So deviations are
-scaled up. The scaled interval is good from 20 tasks on, where the many tasks make up for the few runs.
-"""
+"""Many tasks at once: aggregates of one arm over runs × tasks, with intervals by run that hold at few runs."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.diagnostics import one_arm_cautions
+from fairtrial.analyse.improvement import improvement, resampled_improvement
 from fairtrial.analyse.inference import Inference
-from fairtrial.analyse.samples import Array, Seed, is_still, row_order
-from fairtrial.analyse.student import from_t, paired_parts
-from fairtrial.core.cautions import FEW_TASKS, ONE_ARM
+from fairtrial.analyse.jackknife import (
+    Tables,
+    aggregate_value,
+    are_still,
+    fewest_runs,
+    summed_parts,
+    table_values,
+)
+from fairtrial.analyse.samples import Array, Seed, row_order
+from fairtrial.analyse.stratified import RESAMPLES, generator_of, infer_one, widening_of
+from fairtrial.analyse.student import from_t
+from fairtrial.analyse.task_statistics import (
+    ENOUGH_TASKS,
+    STATISTICS,
+    default_statistic,
+    iqm,
+    mean,
+    median,
+    olympic,
+    optimality_gap,
+    same_tasks,
+    statistic_named,
+    trimmed,
+)
+from fairtrial.core.cautions import FEW_TASKS
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.findings import Estimate, FilledCaution, Reason
 
-RESAMPLES = 50_000
-BOOTSTRAP = "stratified bootstrap"
-ENOUGH_TASKS = 20
-BLOCK = 1 << 18
-"""Numbers resampled at once: a block stays in the processor's cache."""
+__all__ = [
+    "ENOUGH_TASKS", "RESAMPLES", "STATISTICS", "aggregate", "default_statistic", "iqm", "mean", "mean_curve", "median",
+    "olympic", "optimality_gap", "performance_profile", "probability_of_improvement", "profile_of_tables",
+    "statistic_named", "trimmed",
+]  # fmt: skip
 
-Statistic = Callable[[Array], Array]
-Rows = np.ndarray[tuple[int, ...], np.dtype[np.unsignedinteger[Any]]]
-
-
-def iqm(scores: Array) -> Array:
-    """Mean of the middle half of all scores; (…, runs, tasks) → (…)."""
-    flat = np.sort(scores.reshape(*scores.shape[:-2], -1), axis=-1)
-    cut = int(0.25 * flat.shape[-1])
-    return np.asarray(flat[..., cut : flat.shape[-1] - cut].mean(axis=-1))
-
-
-def mean(scores: Array) -> Array:
-    return np.asarray(scores.mean(axis=-2).mean(axis=-1))
-
-
-def median(scores: Array) -> Array:
-    """Median over tasks of the mean over runs."""
-    return np.asarray(np.median(scores.mean(axis=-2), axis=-1))
-
-
-def optimality_gap(scores: Array, gamma: float = 1.0) -> Array:
-    """By how much the runs miss γ on average; what lies above it does not make up for what lies below."""
-    return np.asarray(gamma - np.minimum(scores, gamma).mean(axis=(-2, -1)))
-
-
-STATISTICS: dict[str, Statistic] = {"iqm": iqm, "mean": mean, "median": median, "optimality_gap": optimality_gap}
-
-
-def statistic_named(name: str, gamma: float = 1.0) -> Statistic:
-    if name not in STATISTICS:
-        raise InvalidOptions(unknown("statistic", name, STATISTICS))
-    return (lambda scores: optimality_gap(scores, gamma)) if name == "optimality_gap" else STATISTICS[name]
-
-
-def default_statistic(tasks: int) -> str:
-    """What intervals hold for: IQM over many tasks, the mean over few."""
-    return "iqm" if tasks >= ENOUGH_TASKS else "mean"
+JACKKNIFE = "jackknife by run"
+METHODS = ("jackknife", "bootstrap")
 
 
 def aggregate(
@@ -71,69 +52,80 @@ def aggregate(
     *,
     statistic: str = "iqm",
     level: float = 0.95,
-    resamples: int = RESAMPLES,
+    method: str = "jackknife",
+    resamples: int | None = None,
     rng: Seed = None,
     gamma: float = 1.0,
 ) -> Estimate:
-    """One number over runs × tasks with its interval. `rng` is a seed or a generator; without one, seed 0."""
-    table, function = as_scores(scores, "scores"), statistic_named(statistic, gamma)
+    """One number over runs × tasks with its interval.
+
+    `method="bootstrap"` gives the stratified bootstrap of rliable instead, which takes the tasks of one run for
+    independent; `resamples` and `rng`, a seed or a generator, are for it alone.
+    """
+    table = as_scores(scores, "scores")
+    _check(level, method, resamples)
+    if method == "jackknife":
+        return aggregate_tables([table], statistic, level, gamma)
+    unknown = _unknown([table], statistic, level, gamma)
+    if len(table) < 2:
+        return unknown
+    inference = infer_one(table, statistic_named(statistic, gamma), resamples or RESAMPLES, generator_of(rng))
+    return _with_limits(unknown, inference)
+
+
+def _check(level: float, method: str, resamples: int | None) -> None:
     if not 0.5 < level < 1:
         raise InvalidOptions(f"level must lie between 0.5 and 1, not {level!r}")
-    if resamples < 100:
+    if method not in METHODS:
+        raise InvalidOptions(unknown("method", str(method), METHODS))
+    if resamples is not None and method != "bootstrap":
+        raise InvalidOptions("resamples are for method='bootstrap'; the jackknife draws nothing")
+    if resamples is not None and resamples < 100:
         raise InvalidOptions(f"resamples must be at least 100, not {resamples}")
-    runs, tasks = table.shape
-    value = float(function(table))
-    cautions = tuple(cautions_of(statistic, tasks))
-    unknown = Estimate(value, None, None, level, statistic, runs, reason=Reason.TOO_FEW.value, cautions=cautions)
-    if runs < 2:
+
+
+def aggregate_tables(tables: Tables, statistic: str, level: float = 0.95, gamma: float = 1.0) -> Estimate:
+    """The same by the jackknife, also for tasks that have runs of their own: several finite tables."""
+    unknown = _unknown(tables, statistic, level, gamma)
+    tables, statistic = as_means(tables, statistic, gamma)
+    if min(len(table) for table in tables) < fewest_runs(statistic):
         return unknown
-    inference = _infer(table, statistic, function, resamples, generator_of(rng))
+    samples = table_values(tables, statistic)
+    if are_still(samples, max(float(np.abs(table).max()) for table in tables)):
+        return replace(unknown, reason=Reason.NO_VARIATION.value)
+    return _with_limits(unknown, from_t(JACKKNIFE, unknown.value or 0.0, *summed_parts(samples)))
+
+
+def as_means(tables: Tables, statistic: str, gamma: float) -> tuple[Tables, str]:
+    """The optimality gap of many scores is the mean of their gaps."""
+    if statistic != "optimality_gap":
+        return tables, statistic
+    return [np.maximum(gamma - table, 0.0) for table in tables], "mean"
+
+
+def _unknown(tables: Tables, statistic: str, level: float, gamma: float) -> Estimate:
+    """The value without an interval."""
+    statistic_named(statistic)
+    if statistic == "optimality_gap" and len(tables) == 1:
+        value = float(optimality_gap(tables[0], gamma))
+    else:
+        value = aggregate_value(*as_means(tables, statistic, gamma))
+    runs, tasks = min(len(table) for table in tables), sum(table.shape[1] for table in tables)
+    cautions = tuple(cautions_of(statistic, runs, tasks))
+    return Estimate(value, None, None, level, statistic, runs, reason=Reason.TOO_FEW.value, cautions=cautions)
+
+
+def _with_limits(unknown: Estimate, inference: Inference | None) -> Estimate:
+    """None: no run moves the statistic, so nothing is known about its noise."""
     if inference is None:
         return replace(unknown, reason=Reason.NO_VARIATION.value)
-    low, high = inference.interval(1 - level)
-    return replace(unknown, low=low, high=high, method=f"{statistic}, {inference.method}", reason=None)
+    low, high = inference.interval(1 - unknown.level)
+    return replace(unknown, low=low, high=high, method=f"{unknown.method}, {inference.method}", reason=None)
 
 
-def cautions_of(statistic: str, tasks: int) -> list[FilledCaution]:
-    if tasks >= ENOUGH_TASKS:
-        return []
-    return [ONE_ARM.fill() if statistic == "mean" else FEW_TASKS.fill(tasks=tasks, statistic=statistic)]
-
-
-def _infer(table: Array, name: str, function: Statistic, resamples: int, rng: np.random.Generator) -> Inference | None:
-    """None where no resample moves the statistic: then nothing is known about its noise."""
-    if name == "mean" and table.shape[1] < ENOUGH_TASKS:
-        means = np.sort(table.mean(axis=1))
-        if is_still(means, float(np.abs(table).max())):
-            return None
-        middle, error, freedom = paired_parts(means)
-        return from_t("Student's t over runs", float(middle), float(error), freedom)
-    draws = resampled(table, function, resamples, rng)
-    return from_draws(float(function(table)), draws, widening_of(len(table)), float(np.abs(table).max()))
-
-
-def from_draws(value: float, draws: Array, widening: float, scale: float) -> Inference | None:
-    """Limits from resampled values whose deviations are scaled up; None where they do not vary."""
-    if is_still(draws, scale):
-        return None
-    ordered = np.sort(value + widening * (draws - value))
-    below = float((np.searchsorted(ordered, 0.0, "left") + np.searchsorted(ordered, 0.0, "right")) / (2 * len(draws)))
-    below = min(max(below, 0.5 / len(draws)), 1 - 0.5 / len(draws))
-    return Inference(
-        BOOTSTRAP, value,
-        lower=lambda tail: float(np.quantile(ordered, tail)),
-        upper=lambda tail: float(np.quantile(ordered, 1 - tail)),
-        p_greater=below, p_less=1 - below, p_two_sided=2 * min(below, 1 - below),
-        detail={"resamples": len(draws), "widening": widening},
-    )  # fmt: skip
-
-
-def widening_of(runs: int) -> float:
-    return math.sqrt(runs / (runs - 1))
-
-
-def generator_of(seed: Seed) -> np.random.Generator:
-    return seed if isinstance(seed, np.random.Generator) else np.random.default_rng([int(seed or 0), 0])
+def cautions_of(statistic: str, runs: int, tasks: int) -> list[FilledCaution]:
+    few = [FEW_TASKS.fill(tasks=tasks)] if statistic == "iqm" and tasks < ENOUGH_TASKS else []
+    return [*few, *one_arm_cautions(runs)]
 
 
 def as_scores(scores: Array, name: str) -> Array:
@@ -153,69 +145,57 @@ def as_scores(scores: Array, name: str) -> Array:
     return table[row_order(table)]
 
 
-def resampled(table: Array, function: Statistic, resamples: int, rng: np.random.Generator) -> Array:
-    """The statistic of tables whose runs were drawn anew within each task."""
-    draws = [function(table[rows, np.arange(table.shape[1])]) for rows in resampled_rows(table.shape, resamples, rng)]
-    return np.concatenate(draws)
-
-
-def resampled_rows(shape: tuple[int, ...], resamples: int, rng: np.random.Generator) -> Iterator[Rows]:
-    """Blocks of row numbers, drawn anew for each task."""
-    runs, tasks = shape
-    block = max(1, BLOCK // (runs * tasks))
-    kind = np.uint8 if runs <= 256 else np.uint16
-    for start in range(0, resamples, block):
-        yield rng.integers(0, runs, (min(block, resamples - start), runs, tasks), dtype=kind)
-
-
 def probability_of_improvement(
-    control: Array, candidate: Array, *, level: float = 0.95, resamples: int = 2000, rng: Seed = None
+    control: Array,
+    candidate: Array,
+    *,
+    paired: bool = False,
+    level: float = 0.95,
+    method: str = "jackknife",
+    resamples: int | None = None,
+    rng: Seed = None,
 ) -> Estimate:
-    """How often a run of the candidate beats one of the control, averaged over tasks, ties halved."""
-    first, second = as_scores(control, "control"), as_scores(candidate, "candidate")
+    """How often a run of the candidate beats one of the control, averaged over tasks, ties halved.
+
+    `paired`: run i of one arm belongs to run i of the other. `method`, `resamples` and `rng` as for `aggregate`.
+    """
+    _check(level, method, resamples)
+    if paired:
+        as_scores(control, "control"), as_scores(candidate, "candidate")
+        first, second = np.asarray(control, dtype=np.float64), np.asarray(candidate, dtype=np.float64)
+        if len(first) != len(second):
+            raise UserError(f"{len(first)} and {len(second)} runs cannot be paired one to one")
+        order = row_order(np.hstack([first, second]))
+        first, second = first[order], second[order]
+    else:
+        first, second = as_scores(control, "control"), as_scores(candidate, "candidate")
     same_tasks(first, second)
-    # wins[t, i, j]: run i of the candidate against run j of the control on task t.
-    gaps = second.T[:, :, None] - first.T[:, None, :]
-    wins = (np.sign(gaps) + 1) / 2
-    value = float(wins.mean(axis=(1, 2)).mean())
-    n, m = len(first), len(second)
-    if min(n, m) < 2:
-        return Estimate(value, None, None, level, "probability of improvement", n + m, reason=Reason.TOO_FEW.value)
-    generator = generator_of(rng)
-    drawn = [_multiplicities(len(table), table.shape[1], resamples, generator) for table in (second, first)]
-    draws = np.einsum("bti,tij,btj->b", drawn[0], wins, drawn[1], optimize="optimal") / (n * m * wins.shape[0])
-    if np.ptp(draws) == 0:  # every task is won or lost by all runs: nothing is left to resample
-        name, why = "probability of improvement", Reason.NO_VARIATION.value
-        return Estimate(value, None, None, level, name, n + m, reason=why)
-    ordered = np.clip(value + widening_of(min(n, m)) * (draws - value), 0, 1)
-    low, high = (float(x) for x in np.quantile(ordered, [(1 - level) / 2, (1 + level) / 2]))
-    return Estimate(value, low, high, level, "probability of improvement, stratified bootstrap", n + m)
+    if method == "bootstrap":
+        return resampled_improvement(first, second, level=level, resamples=resamples or 2000, rng=rng)
+    return improvement([first], [second], paired=paired, level=level)
 
 
-def _multiplicities(runs: int, tasks: int, resamples: int, rng: np.random.Generator) -> Array:
-    """How often each run occurs in each resample of each task: all that a resample is."""
-    return rng.multinomial(runs, [1 / runs] * runs, size=(resamples, tasks)).astype(np.float64)
+def performance_profile(scores: Array, taus: Array, *, level: float = 0.95) -> tuple[Array, Array, Array]:
+    """The share of runs above each τ, averaged over tasks, with a band from Student's t over runs at each τ."""
+    return profile_of_tables([as_scores(scores, "scores")], taus, level=level)
 
 
-def same_tasks(first: Array, second: Array) -> None:
-    if first.shape[1] != second.shape[1]:
-        raise UserError(f"the arms were run on {first.shape[1]} and {second.shape[1]} tasks; they must be the same")
+def profile_of_tables(tables: Tables, taus: Array, *, level: float = 0.95) -> tuple[Array, Array, Array]:
+    """The same for tasks that have runs of their own: several finite tables."""
+    from scipy import special
 
-
-def performance_profile(
-    scores: Array, taus: Array, *, level: float = 0.95, resamples: int = 2000, rng: Seed = None
-) -> tuple[Array, Array, Array]:
-    """The share of runs above each τ, averaged over tasks, with a band from whole resampled tables."""
-    table, thresholds = as_scores(scores, "scores"), np.asarray(taus, dtype=np.float64)
-    above = table[:, :, None] > thresholds
-    value = above.mean(axis=(0, 1))
-    if len(table) < 2:
+    thresholds = np.asarray(taus, dtype=np.float64)
+    tasks = sum(table.shape[1] for table in tables)
+    shares = [(table[:, :, None] > thresholds).sum(axis=1) / tasks for table in tables]
+    value = np.sum([share.mean(axis=0) for share in shares], axis=0)
+    if min(len(table) for table in tables) < 2:
         return value, np.full_like(value, np.nan), np.full_like(value, np.nan)
-    counts = _multiplicities(len(table), table.shape[1], resamples, generator_of(rng))
-    draws = np.tensordot(counts, above.transpose(1, 0, 2).astype(float), axes=2) / table.size
-    spread = np.clip(value + widening_of(len(table)) * (draws - value), 0, 1)
-    low, high = np.quantile(spread, [(1 - level) / 2, (1 + level) / 2], axis=0)
-    return value, low, high
+    variances = np.array([share.var(axis=0, ddof=1) / len(share) for share in shares])
+    total = variances.sum(axis=0)
+    parts = (variances**2 / np.array([[len(share) - 1] for share in shares])).sum(axis=0)
+    freedom = np.divide(total**2, parts, out=np.full_like(total, np.inf), where=parts > 0)
+    reach = -special.stdtrit(freedom, (1 - level) / 2) * np.sqrt(total)
+    return value, np.clip(value - reach, 0, 1), np.clip(value + reach, 0, 1)
 
 
 def mean_curve(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.compare import Terms, compare
-from fairtrial.analyse.families import holm
+from fairtrial.analyse.families import adjust_comparisons
 from fairtrial.analyse.samples import Array
 from fairtrial.core.findings import Comparison, Estimate, Reason
 
@@ -44,28 +44,44 @@ def interactions(layout: Layout, terms: Terms) -> list[Interaction]:
     without b. In a full factorial it is averaged over the settings of the other components.
     """
     sets = [removed for removed in layout if len(removed) >= 2 and set(_subsets(removed)) <= set(layout)]
-    found = [_interaction(layout, removed, terms) for removed in sets]
-    adjusted = iter(holm([p for _, p, _ in found if p is not None]))
-    return [
-        Interaction(removed, effect, p, next(adjusted) if p is not None else None, basis)
-        for removed, (effect, p, basis) in zip(sets, found, strict=True)
-    ]
+    halves = {removed: _halves(layout, removed) for removed in sets}
+    whole = [removed for removed in sets if np.isfinite(halves[removed].less + halves[removed].more).all()]
+
+    def again(index: int, alpha: float) -> Comparison:
+        half = halves[whole[index]]
+        return compare(half.less, half.more, replace(terms, alpha=alpha), names=("apart", "together"))
+
+    judged = dict(zip(whole, adjust_comparisons(again, len(whole), "holm", terms.alpha), strict=True))
+    return [_interaction(removed, halves[removed].basis, judged.get(removed), terms) for removed in sets]
 
 
 def _subsets(removed: Removed) -> list[Removed]:
     return [chosen for size in range(len(removed) + 1) for chosen in itertools.combinations(removed, size)]
 
 
-def _interaction(layout: Layout, removed: Removed, terms: Terms) -> tuple[Estimate, float | None, str]:
+@dataclass(frozen=True)
+class _Halves:
+    """The two sums whose difference is an interaction, per seed."""
+
+    less: Array
+    more: Array
+    basis: str
+
+
+def _halves(layout: Layout, removed: Removed) -> _Halves:
     order = list(dict.fromkeys(name for each in layout for name in each))
     others = _other_settings(layout, removed, order)
     less, more = (_half(layout, removed, others, odd=odd) for odd in (True, False))
     basis = "beside all other components" if len(others) == 1 else "averaged over the settings of the others"
-    if not np.isfinite(less + more).all():  # what is left without the lost runs may say the opposite
+    return _Halves(less, more, basis)
+
+
+def _interaction(removed: Removed, basis: str, judged: Comparison | None, terms: Terms) -> Interaction:
+    if judged is None:  # what is left without the lost runs may say the opposite
         lost = Estimate(None, None, None, 1 - terms.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
-        return lost, None, "unknown: runs were lost"
-    judged: Comparison = compare(less, more, terms, names=("apart", "together"))
-    return judged.effect, judged.p_value, basis
+        return Interaction(removed, lost, None, None, "unknown: runs were lost")
+    adjusted = judged.p_value if judged.adjusted_p is None else judged.adjusted_p  # one alone needs no adjustment
+    return Interaction(removed, judged.effect, judged.p_value, adjusted, basis)
 
 
 def _other_settings(layout: Layout, removed: Removed, order: Sequence[str]) -> list[Removed]:

@@ -10,6 +10,14 @@ import numpy as np
 from scipy import special
 
 from fairtrial.analyse.samples import Array
+from fairtrial.core.cautions import ONE_ARM
+from fairtrial.core.findings import FilledCaution
+
+ENOUGH_FOR_ONE_ARM = 92
+"""From this many runs on, 95 % t intervals for one arm cover at least 93 % on log-normal noise."""
+SMALL_ARM = 6
+UNEQUAL_SMALL, UNEQUAL_LARGE = 1.6, 2.5
+"""Ratios of the arms' sizes beyond which Welch errs in more than 6 % on some shape, for small and for larger arms."""
 
 
 def diagnose(control: Array, candidate: Array, *, paired: bool) -> dict[str, Any]:
@@ -56,6 +64,20 @@ def bimodality(sample: Array) -> float | None:
     skew = m3 / m2**1.5 * math.sqrt(n * (n - 1)) / (n - 2)
     kurtosis = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (m4 / m2**2 - 3) + 6)
     return float(skew**2 + 1) / (kurtosis + 3 * (n - 1) ** 2 / ((n - 2) * (n - 3)))
+
+
+def too_unequal(n: int, m: int) -> bool:
+    """Whether arms of these sizes make Welch's test err in more than 6 % on some shape of `analyse/noise.py`.
+
+    Found by simulation: `benchmarks/caution_rates.py` shows the rates on both sides of the rule.
+    """
+    fewer, more = sorted((n, m))
+    return more > UNEQUAL_SMALL * fewer if fewer <= SMALL_ARM else more >= UNEQUAL_LARGE * fewer
+
+
+def one_arm_cautions(n: int) -> list[FilledCaution]:
+    """For an interval of one arm with `n` runs; with enough of them it holds whatever the noise."""
+    return [ONE_ARM.fill()] if n < ENOUGH_FOR_ONE_ARM else []
 
 
 def differ_in_shape(found: Mapping[str, Any], control: Array, candidate: Array) -> bool:

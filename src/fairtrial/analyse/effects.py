@@ -8,9 +8,13 @@ from collections.abc import Callable
 import numpy as np
 from scipy import special
 
+from fairtrial.analyse.power import chi2_quantile
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.student import noncentral_cdf
 from fairtrial.core.findings import Estimate, Reason
+
+FAR = 1e4
+"""A t statistic beyond which the limits of its noncentrality are those of the scale alone, to 2e-7 of their size."""
 
 
 def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) -> Estimate:
@@ -19,18 +23,24 @@ def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) ->
     scale = (control.std(ddof=1) + candidate.std(ddof=1)) / 2
     if scale == 0:
         return _unknown("Hedges g", alpha, n + m)
-    correction = _small_sample(n + m - 2)
     value = float((candidate.mean() - control.mean()) / scale)
-    if paired:
-        spread = float((candidate - control).std(ddof=1))
-        to_effect, statistic, freedom = spread / (math.sqrt(n) * scale), _one_sample_t(candidate - control), n - 1
-    else:
-        to_effect, freedom = math.sqrt(1 / n + 1 / m), n + m - 2
-        statistic = value / to_effect
-    low, high = noncentrality_limits(statistic, freedom, alpha)
+    if not paired:
+        return unpaired_g(value, (n, m), alpha)
+    spread = float((candidate - control).std(ddof=1))
+    to_effect = spread / (math.sqrt(n) * scale)
+    low, high = noncentrality_limits(_one_sample_t(candidate - control), n - 1, alpha)
     # The value is corrected for its bias; the limits are those of the effect itself and need no correction.
     limits = float(low * to_effect), float(high * to_effect)
-    return Estimate(value * correction, limits[0], limits[1], 1 - alpha, "Hedges g", n if paired else n + m)
+    return Estimate(value * _small_sample(n + m - 2), limits[0], limits[1], 1 - alpha, "Hedges g", n)
+
+
+def unpaired_g(value: float, runs: tuple[int, int], alpha: float) -> Estimate:
+    """The same for independent arms, of which only the difference in those units and the numbers of runs are known."""
+    n, m = runs
+    to_effect = math.sqrt(1 / n + 1 / m)
+    low, high = noncentrality_limits(value / to_effect, n + m - 2, alpha)
+    limits = float(low * to_effect), float(high * to_effect)
+    return Estimate(value * _small_sample(n + m - 2), limits[0], limits[1], 1 - alpha, "Hedges g", n + m)
 
 
 def d_z(differences: Array, alpha: float) -> Estimate:
@@ -59,6 +69,11 @@ def noncentrality_limits(statistic: float, freedom: float, alpha: float) -> tupl
     """The noncentral t distributions for which the observed statistic is just not too extreme."""
     if math.isinf(statistic):
         return (-math.inf, math.inf)
+    if abs(statistic) > FAR:  # only the noise of the scale is left, and the integrals behind the exact limits are slow
+        low, high = (
+            abs(statistic) * math.sqrt(chi2_quantile(q, freedom) / freedom) for q in (alpha / 2, 1 - alpha / 2)
+        )
+        return (low, high) if statistic > 0 else (-high, -low)
     return (
         _noncentrality(statistic, freedom, 1 - alpha / 2),
         _noncentrality(statistic, freedom, alpha / 2),

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.aggregate import statistic_named
+from fairtrial.analyse.aggregate import as_means
+from fairtrial.analyse.jackknife import Tables, aggregate_value
 from fairtrial.analyse.samples import Array
 
 
@@ -29,14 +30,25 @@ class Rank:
         return dict(vars(self))
 
 
-def rank_arms(tables: Mapping[str, Array], statistic: str, direction: str, gamma: float = 1.0) -> list[Rank]:
-    """From tables of seeds × tasks. Arms without a complete seed come last and have no place."""
-    of, sign = statistic_named(statistic, gamma), 1 if direction == "max" and statistic != "optimality_gap" else -1
-    whole = {arm: table[np.isfinite(table).all(axis=1)] for arm, table in tables.items()}
-    values = {arm: float(of(table)) for arm, table in whole.items() if len(table)}
+def rank_arms(tables: Mapping[str, Array | Tables], statistic: str, direction: str, gamma: float = 1.0) -> list[Rank]:
+    """From a table of seeds × tasks per arm, or several where tasks have seeds of their own.
+
+    Arms without a complete seed come last and have no place.
+    """
+    sign = 1 if direction == "max" and statistic != "optimality_gap" else -1
+    every = {arm: [each] if isinstance(each, np.ndarray) else list(each) for arm, each in tables.items()}
+    whole = {arm: [table[np.isfinite(table).all(axis=1)] for table in each] for arm, each in every.items()}
+    values = {
+        arm: aggregate_value(*as_means(each, statistic, gamma))
+        for arm, each in whole.items()
+        if min(len(table) for table in each)
+    }
     order = sorted(values, key=lambda arm: -sign * values[arm])
     places = {arm: 1 + sum(sign * other > sign * values[arm] for other in values.values()) for arm in values}
     return [
-        Rank(arm, places.get(arm), values.get(arm), len(whole[arm]), len(tables[arm]) - len(whole[arm]))
+        Rank(
+            arm, places.get(arm), values.get(arm), min(len(table) for table in whole[arm]),
+            sum(map(len, every[arm])) - sum(map(len, whole[arm])),
+        )
         for arm in [*order, *(arm for arm in tables if arm not in values)]
-    ]
+    ]  # fmt: skip

@@ -38,6 +38,10 @@ def infer_t(arms: Arms) -> Inference:
     return from_t("Welch t", float(mean), float(error), float(own))
 
 
+def t_quantile(share: float, freedom: float) -> float:
+    return float(special.stdtrit(freedom, share))
+
+
 def from_t(method: str, mean: float, error: float, freedom: float) -> Inference:
     def reach(tail: float) -> float:
         return float(-special.stdtrit(freedom, tail)) * error

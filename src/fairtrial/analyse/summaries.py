@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from fairtrial.core.errors import InvalidOptions, UserError, unknown
 
 Curve = tuple[Array, Array]
 """Steps in rising order, and the value at each."""
+Window = tuple[float, float]
 
 TYPES = ("auc", "last", "best", "slope", "time_to")
 ENDS = ("first", "last")
@@ -117,7 +118,9 @@ def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Cur
     return s[last], v[last]
 
 
-Window = tuple[float, float]
+def usual_gap(steps: Array) -> float:
+    """How far apart a run's logged steps usually are; zero where it logged once."""
+    return float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
 
 
 def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[str, Window | None]:
@@ -127,13 +130,15 @@ def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[s
     the steps take what the arms have in common; last and best values each arm's own range. Where runs stop early, each
     at its own step, areas take what all of them cover, and last values each run's own end.
     """
+    logged = {name: [steps for steps, _ in curves if len(steps)] for name, curves in arms.items()}
     if rule.window is not None:
-        return dict.fromkeys(arms, rule.window)
-    ranges = {name: [(float(s[0]), float(s[-1])) for s, _ in curves if len(s)] for name, curves in arms.items()}
+        return dict.fromkeys(arms, _logged_part(rule.window, [each for each in logged.values() if each]))
+    ranges = {name: [(float(s[0]), float(s[-1])) for s in each] for name, each in logged.items()}
     own = {name: _majority(each) for name, each in ranges.items() if each}
     known = [window for window in own.values() if window is not None]
     if rule.type not in ("auc", "slope") and rule.percent is None:
-        return {name: own.get(name) for name in arms}
+        windows = {name: own.get(name) for name in arms}
+        return windows if rule.type == "last" else _same_end(windows, logged)
     shared = [*known, *(window for name, each in ranges.items() if own.get(name) is None for window in each)]
     if not shared:
         return dict.fromkeys(arms)
@@ -150,8 +155,46 @@ def _majority(ranges: Sequence[Window]) -> Window | None:
     return (first, last) if min(firsts, lasts) * 2 > len(ranges) else None
 
 
-def summarise(curve: Curve, rule: SummaryRule, window: tuple[float, float] | None, direction: str) -> Summarised:
-    """The number of one run."""
+def _logged_part(window: Window, arms: Sequence[Sequence[Array]]) -> Window:
+    """A window that was asked for, without the part of a logging interval that no run has.
+
+    0:1000 of a training whose thousand steps are counted from 0, or logged from step 1 on, is all of it.
+    """
+    last = _edge(window[1], [[(float(s[-1]), usual_gap(s)) for s in arm] for arm in arms])
+    first = -_edge(-window[0], [[(-float(s[0]), usual_gap(s)) for s in arm] for arm in arms])
+    return (first, last) if first < last else window
+
+
+def _edge(asked: float, arms: Sequence[Sequence[tuple[float, float]]]) -> float:
+    """Where the window ends: as asked, or where the runs do, if most of each arm end at most an interval before that.
+
+    From each arm it takes the end that more than half of its runs have, else one that all of the near ones reach.
+    """
+    if all(2 * sum(end >= asked for end, _ in arm) > len(arm) for arm in arms):
+        return asked
+    ends = []
+    for arm in arms:
+        near = [end for end, gap in arm if end + gap >= asked]
+        if 2 * len(near) <= len(arm):
+            return asked
+        usual, count = Counter(near).most_common(1)[0]
+        ends.append(usual if 2 * count > len(arm) else min(near))
+    return min([asked, *ends])
+
+
+def _same_end(windows: Mapping[str, Window | None], logged: Mapping[str, Sequence[Array]]) -> dict[str, Window | None]:
+    """Arms whose ends differ by no more than a logging interval were trained as long: all are looked at to one end."""
+    ends = [window[1] for window in windows.values() if window is not None]
+    gaps = [float(np.median([usual_gap(steps) for steps in each])) for each in logged.values() if each]
+    if not ends or max(ends) - min(ends) > max(gaps):
+        return dict(windows)
+    return {name: window and (window[0], min(ends)) for name, window in windows.items()}
+
+
+def summarise(curve: Curve | None, rule: SummaryRule, window: Window | None, direction: str) -> Summarised:
+    """The number of one run; None for the curve of one that logged too little to be compared."""
+    if curve is None:
+        return Summarised(None, "logged at far fewer steps than the other runs")
     steps, values = curve
     if not len(steps):
         return Summarised(None, "never logged")
@@ -247,10 +290,11 @@ def describe(rule: SummaryRule, windows: Mapping[str, Window | None]) -> dict[st
     """The rule and the steps it came to look at, for reports; no window where the arms have different ones."""
     distinct = set(windows.values())
     window = distinct.pop() if len(distinct) == 1 else None
+    shown = replace(rule, window=window) if rule.window is not None and window is not None else rule
     return {
         "type": rule.type,
         "window": None if window is None else list(window),
         "points": rule.points if rule.type == "last" else None,
         "threshold": rule.threshold,
-        "text": str(rule),
+        "text": str(shown),
     }

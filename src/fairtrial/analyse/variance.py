@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy import special
 
+from fairtrial.analyse.diagnostics import one_arm_cautions
 from fairtrial.analyse.power import sd_interval, smallest
 from fairtrial.analyse.samples import Array, Seed, as_sample, is_still
-from fairtrial.core.cautions import ONE_ARM
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution, Reason
 
@@ -113,7 +113,7 @@ def _measured(found: Spread, values: Array, mean: float, sd: float, alpha: float
     limits = enough_runs(low, reach, alpha), enough_runs(high, reach, alpha)
     curve = _curve(values, mean if found.relative else None, sd, alpha, n_min, rng)
     cv = sd / abs(mean) if found.relative else None
-    filled = {"cv": cv, "n_min": n_min, "n_range": limits, "curve": curve, "cautions": (ONE_ARM.fill(),)}
+    filled = {"cv": cv, "n_min": n_min, "n_range": limits, "curve": curve, "cautions": tuple(one_arm_cautions(found.n))}
     return Spread(**{**vars(found), **filled})
 
 

@@ -43,20 +43,9 @@ def conclude(significant: bool, good: bool, equivalent: bool | None, exceeds: bo
     return Decision(Verdict.INCONCLUSIVE, significant, equivalent, exceeds, Reason.NOT_COVERED.value)
 
 
-def stand_both(without: Decision, with_worst: Decision) -> Decision:
-    """A verdict must hold without the lost runs and with each of them at its worst."""
-    both = Decision(
-        without.verdict,
-        _both(without.significant, with_worst.significant),
-        _both(without.equivalent, with_worst.equivalent),
-        _both(without.exceeds_sesoi, with_worst.exceeds_sesoi),
-        without.reason,
-        _both(without.not_worse, with_worst.not_worse),
-    )
-    if without.verdict is with_worst.verdict:
-        return both
-    return replace(both, verdict=Verdict.INCONCLUSIVE, reason=Reason.ATTRITION.value)
-
-
-def _both(first: bool | None, second: bool | None) -> bool | None:
-    return None if first is None or second is None else first and second
+def capped(decision: Decision) -> Decision:
+    """A candidate that loses runs which the control does not lose is neither better, nor equivalent, nor not worse."""
+    below = replace(decision, equivalent=None if decision.equivalent is None else False, not_worse=False)
+    if decision.verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
+        return replace(below, verdict=Verdict.INCONCLUSIVE, reason=Reason.ATTRITION.value)
+    return below

@@ -15,7 +15,7 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.contrasts import Interaction, interactions
 from fairtrial.analyse.families import compare_family
 from fairtrial.analyse.sweeps import mean_of
-from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, on_view, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.api.compare import STUDENT
 from fairtrial.core.cautions import IDENTICAL_ROWS
@@ -132,7 +132,7 @@ def _judge(
 ) -> Ablation:  # fmt: skip
     if FULL not in ran.arms:
         raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
-    found = compare_family(ran.arms, FULL, judged, adjustment) if len(ran.arms) > 1 else []
+    found = on_view(compare_family(ran.arms, FULL, judged, adjustment), ran, terms) if len(ran.arms) > 1 else []
     by_name = {each.candidate: replace(each, metric=ran.metric) for each in found}
     same = _identical(ran, [variant_of(removed) for removed in sets])
     rows = [_row(removed, ran, by_name, same, terms) for removed in sets]
@@ -141,7 +141,7 @@ def _judge(
     flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
     return Ablation(
         study=ran.launched.study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
-        level=terms.level, adjustment=adjustment,
+        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
         components=list(components), base=full, rows=rows, interactions=interactions(layout, judged),
         cautions=[*flagged, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),

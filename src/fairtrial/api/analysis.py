@@ -13,8 +13,10 @@ from fairtrial.api.gather import Wanted
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.sentences import family_sentence
+from fairtrial.core.specs import covariate_metric
 from fairtrial.core.traces import Trace
 from fairtrial.core.words import counted
+from fairtrial.record.looks import Asked
 from fairtrial.research.deviations import Deviation
 
 REQUIREMENTS = ("better", "not-worse", "equivalent")
@@ -43,10 +45,25 @@ class Question:
     ttest: bool = False
     since: str | None = None
     seed: int = 0
+    failure_value: float | None = None
+    """The number of a run that was lost. None: it has none, and reliability is judged."""
+    target: float | None = None
+    """A fixed value that each arm is held against, in the place of a control."""
+    known_sd: float | None = None
+    """With a target: the standard deviation of runs, known from elsewhere."""
+    adjust: str | None = None
+    """A covariate from before the change: a metric, whose first value counts, or `variant:NAME`, a baseline arm."""
+    planned_adjust: str | None = None
+    """The covariate that the study file or the registration names; only that one enters the verdict."""
 
     @property
     def wanted(self) -> Wanted:
-        return Wanted(self.metrics, self.direction)
+        return Wanted(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
+
+    def asked(self, metric: str, summary: str) -> Asked:
+        """What a look at a difference records of the question: what was asked for, not what the runs made of it."""
+        method = (self.method or "t") + (", unpaired" if self.unpaired else "")
+        return Asked(metric, method, self.side, summary)
 
 
 @dataclass(frozen=True)

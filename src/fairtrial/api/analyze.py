@@ -11,34 +11,43 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.certificate import Certificate, certify
-from fairtrial.analyse.compare import ASSURANCE, RESAMPLES, Terms, compare, keep_finite
-from fairtrial.analyse.families import adjust_comparisons, check_adjustment, compare_family, default_adjustment
-from fairtrial.analyse.power import detectable, sd_upper, seeds_for
+from fairtrial.analyse.compare import RESAMPLES, Terms, compare, keep_finite
+from fairtrial.analyse.families import (
+    adjust_comparisons,
+    check_adjustment,
+    compare_family,
+    default_adjustment,
+    stepwise,
+)
+from fairtrial.analyse.power import detectable_from, pooled_freedom, seeds_for, welch_error
 from fairtrial.analyse.samples import Array, canonical
 from fairtrial.analyse.summaries import SummaryRule, Window, describe
 from fairtrial.analyse.times import compare_times
+from fairtrial.api.adjust import adjust_comparisons_for, refuse_over_tasks, set_baseline_apart, with_planned_covariate
 from fairtrial.api.analysis import Analysis, Question
+from fairtrial.api.claims import analyze_summary_table
 from fairtrial.api.context import account_of, fairness_of, in_context, shared_cautions
 from fairtrial.api.gather import (
     Gathered,
     choose_arms,
     files_of,
-    from_file,
     from_pairs,
     from_runs,
     from_study,
+    from_table,
     since,
 )  # fmt: skip
-from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.api.interim_looks import with_looks
+from fairtrial.api.numbers import Numbers, align, logging_cautions, losses_of, number_runs, rule_of_study
 from fairtrial.api.over_tasks import over_tasks
 from fairtrial.api.registered import not_by_plan
+from fairtrial.api.target import against_target, choose_candidates, refuse_without_effect
 from fairtrial.core.directions import GIVE_FLAG
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
-from fairtrial.core.options import parse_options
-from fairtrial.plan.study import Summary
+from fairtrial.core.printed import SummaryOptions
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.tables import Columns
+from fairtrial.record.tables import Columns, read_table
 
 
 def analyze(
@@ -53,8 +62,12 @@ def analyze(
     columns: Columns | None = None,
     question: Question | None = None,
     store: str | os.PathLike[str] | None = None,
+    summary_table: SummaryOptions | None = None,
 ) -> Analysis:
-    """Did the candidate do better than the control? On a study, chosen runs, pairs, or files from elsewhere."""
+    """Did the candidate do better than the control? On a study, chosen runs, pairs, or files from elsewhere.
+
+    A file may also be a table of means, as papers print them; `summary_table` says what such a table leaves open.
+    """
     question = question or Question()
     names = [studies] if isinstance(studies, str) else list(studies)
     candidates = [candidate] if isinstance(candidate, str) else list(candidate or [])
@@ -66,34 +79,50 @@ def analyze(
     chosen = [what for what, is_given in given.items() if is_given]
     if len(chosen) > 1:
         raise UserError(f"{' and '.join(chosen)} cannot be combined", hint="Give one source of runs.")
+    if question.target is not None:
+        refuse_without_effect(question, control, paired_by_hand=pairs is not None)
     if source is not None:
-        gathered = from_file(files_of(source), columns or Columns(), question.wanted)
+        table = read_table(files_of(source), columns or Columns())
+        published = analyze_summary_table(table, control, candidates, question, summary_table)
+        if published is not None:
+            return published
+        gathered = from_table(table, question.wanted)
     elif pairs is not None:
         gathered = from_pairs(place, pairs, question.wanted)
     elif control_run_ids or candidate_run_ids:
-        gathered = from_runs(place, _run_ids(control_run_ids, candidate_run_ids), question.wanted)
+        gathered = from_runs(place, _run_ids(control_run_ids, candidate_run_ids, question), question.wanted)
     elif names:
         gathered = _of_studies(place, names, question)
         question = as_planned(question, gathered.plan)
     else:
-        gathered = from_runs(place, _variants(control, candidates), question.wanted)
+        gathered = from_runs(place, _variants(control, candidates, question), question.wanted)
     return not_by_plan(analyze_gathered(gathered, control, candidates, question, place), gathered)
 
 
 def analyze_gathered(
-    gathered: Gathered, control: str | None, candidates: Sequence[str], question: Question, store: Store
-) -> Analysis:
-    """The same for runs that are at hand."""
-    return _analyse(*choose_arms(gathered, control, candidates), question, store)
+    gathered: Gathered, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
+    registered: bool = False,
+) -> Analysis:  # fmt: skip
+    """The same for runs that are at hand. `registered`: the question was fixed before the runs."""
+    if question.target is not None:
+        return _analyse(choose_candidates(gathered, candidates), "", question, store, registered=registered)
+    gathered = set_baseline_apart(gathered, question, (control, *candidates))
+    return _analyse(*choose_arms(gathered, control, candidates), question, store, registered=registered)
 
 
-def _run_ids(control: Sequence[str], candidate: Sequence[str]) -> dict[str, Sequence[str]]:
+def _run_ids(control: Sequence[str], candidate: Sequence[str], question: Question) -> dict[str, Sequence[str]]:
+    if question.target is not None:
+        if control:
+            raise UserError("--control-run-ids does not apply with --target", hint="Give --candidate-run-ids alone.")
+        return {"candidate": candidate}
     if not control or not candidate:
         raise UserError("both --control-run-ids and --candidate-run-ids are needed")
     return {"control": control, "candidate": candidate}
 
 
-def _variants(control: str | None, candidates: Sequence[str]) -> dict[str, Sequence[str]]:
+def _variants(control: str | None, candidates: Sequence[str], question: Question) -> dict[str, Sequence[str]]:
+    if question.target is not None and candidates:
+        return {name: [name] for name in candidates}
     if not control or not candidates:
         raise UserError(
             "nothing to analyse",
@@ -128,20 +157,11 @@ def as_planned(question: Question, plan: Mapping[str, Any] | None) -> Question:
     if not plan:
         return question
     return replace(
-        question,
+        with_planned_covariate(question, plan.get("adjust")),
         alpha=question.alpha if question.alpha is not None else plan.get("alpha"),
         sesoi=question.sesoi if question.sesoi is not None else plan.get("sesoi"),
         summary=question.summary or rule_of_study(plan.get("summary") or {}),
     )
-
-
-def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
-    """The summary of a study as it was kept, or a sentence on what is wrong with it."""
-    known = parse_options(Summary, summary, where="study.json, summary", noun="key").model_dump()
-    if known["window"] is not None:
-        first, _, last = str(known["window"]).partition(":")
-        known["window"] = (float(first), float(last))
-    return SummaryRule(**known)
 
 
 @dataclass(frozen=True)
@@ -160,33 +180,39 @@ def judge_arms(gathered: Gathered, control: str, question: Question) -> JudgedAr
     rule = (question.summary or SummaryRule()).check()
     terms = _terms(gathered, rule, question)
     numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
-    return JudgedArms(rule, terms, numbers, windows, _compare(numbers, control, terms, question))
+    found = _compare(gathered, numbers, control, terms, question)
+    return JudgedArms(rule, terms, numbers, windows, adjust_comparisons_for(found, gathered, numbers, terms, question))
 
 
-def _analyse(gathered: Gathered, control: str, question: Question, store: Store) -> Analysis:
+def _analyse(gathered: Gathered, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
     if question.since is not None:
         gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
     _check_tasks(gathered, question)
+    if question.target is not None:
+        return against_target(gathered, question, store, registered=registered)
     if question.tasks:
+        refuse_over_tasks(question)
         rule = (question.summary or SummaryRule()).check()
-        return over_tasks(gathered, control, rule, _terms(gathered, rule, question), question, store)
+        terms = _terms(gathered, rule, question)
+        return over_tasks(gathered, control, rule, terms, question, store, registered=registered)
     judged = judge_arms(gathered, control, question)
     rule, terms, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
     _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(gathered, control, name) for name in gathered.arms if name != control}
-    label = rule.label(gathered.metric)
+    label, asked = rule.label(gathered.metric), question.asked(gathered.metric, str(rule))
+    in_place = [in_context(found, gathered, fairness[found.candidate]) for found in comparisons]
+    shown = with_looks(in_place, gathered, asked, store, registered=registered)
     return Analysis(
         source=gathered.source, metric=gathered.metric, direction=gathered.direction,
         direction_source=gathered.direction_source,
         summary=describe(rule, judged.windows), control=control,
         arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
-        comparisons=[
-            replace(in_context(found, gathered, fairness[found.candidate], store), metric=label)
-            for found in comparisons
-        ],
+        comparisons=[replace(found, metric=label) for found in shown],
         fairness=fairness,
-        cautions=shared_cautions(gathered, numbers, judged.windows, paired=terms.paired),
-        secondary=_secondary(gathered, control, rule, terms, question),
+        cautions=[
+            *shared_cautions(gathered, numbers, judged.windows, paired=terms.paired), *logging_cautions(gathered, rule)
+        ],
+        secondary=_secondary(gathered, control, rule, terms, question, store),
         certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
         power=_power(comparisons[0], terms) if question.power else None,
         curves=gathered.arms,
@@ -198,10 +224,16 @@ def _terms(gathered: Gathered, rule: SummaryRule, question: Question) -> Terms:
         paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
         side=question.side, sesoi=question.sesoi, method=question.method or "t",
         direction=rule.direction(gathered.direction), resamples=question.resamples or RESAMPLES,
+        failure_value=question.failure_value, beside=_beside(question),
     ).check()  # fmt: skip
     if question.family is not None:
         check_adjustment(question.family, terms)
     return terms
+
+
+def _beside(question: Question) -> str | None:
+    """Resamples without a method: the bootstrap is shown next to the default method."""
+    return "bca" if question.resamples is not None and question.method is None and not question.tasks else None
 
 
 def _refuse_for_families(found: Sequence[Comparison], question: Question) -> None:
@@ -234,32 +266,39 @@ def _is_paired(gathered: Gathered, question: Question) -> bool:
     return all(seeds == planned[0] for seeds in planned)
 
 
-def _compare(numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
+def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
         if question.method == "t":
             raise UserError("some runs never reached the threshold, so there is no mean for t to judge")
-        return _compare_times(numbers, control, others, terms)
+        return _compare_times(numbers, control, others, terms, question)
     arms = align(numbers, terms.paired)
     if len(others) == 1:
-        found = compare(arms[control], arms[others[0]], terms, names=(control, others[0]), seed=question.seed)
+        lost, names = losses_of(gathered, numbers, control, others[0]), (control, others[0])
+        found = compare(arms[control], arms[others[0]], terms, names=names, seed=question.seed, losses=lost)
         return [_with_t(found, arms, terms) if question.ttest else found]
     adjustment = question.family or default_adjustment(terms)
     ordered = {control: arms[control], **{name: arms[name] for name in others}}
-    return compare_family(ordered, control, terms, adjustment, seed=question.seed)
+    losses = {name: losses_of(gathered, numbers, control, name) for name in others}
+    return compare_family(ordered, control, terms, adjustment, seed=question.seed, losses=losses)
 
 
-def _compare_times(numbers: Numbers, control: str, others: Sequence[str], terms: Terms) -> list[Comparison]:
+def _compare_times(
+    numbers: Numbers, control: str, others: Sequence[str], terms: Terms, question: Question
+) -> list[Comparison]:
     """Some runs never arrived: lost runs are ranked with them, and p is adjusted where there are several arms."""
     horizons = [n.horizon for arm in numbers.values() for n in arm.values() if n.horizon is not None]
     arms = {
         name: np.array([math.inf if n.value is None else n.value for n in arm.values()])
         for name, arm in numbers.items()
     }
-    found = [compare_times(arms[control], arms[name], min(horizons), terms, names=(control, name)) for name in others]
-    if len(found) < 2:
-        return found
-    return adjust_comparisons(found, "holm", terms.alpha)
+    reach, threshold = min(horizons), question.summary.threshold if question.summary else None
+
+    def again(index: int, alpha: float) -> Comparison:
+        own, names = replace(terms, alpha=alpha), (control, others[index])
+        return compare_times(arms[control], arms[others[index]], reach, own, names=names, threshold=threshold)
+
+    return adjust_comparisons(again, len(others), stepwise(question.family), terms.alpha)
 
 
 def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Comparison:
@@ -273,7 +312,7 @@ def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Compa
 
 
 def _secondary(
-    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question
+    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store
 ) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
     found = []
@@ -281,10 +320,9 @@ def _secondary(
         direction = gathered.direction_of(metric)
         own = replace(terms, direction=rule.direction(direction), sesoi=None)
         numbers, _ = number_runs(gathered, metric, direction, rule)
-        found += [
-            replace(each, metric=rule.label(metric), label="secondary metric")
-            for each in _compare(numbers, control, own, question)
-        ]
+        compared = _compare(gathered, numbers, control, own, question)
+        with_looks(compared, gathered, question.asked(metric, str(rule)), store)  # on view, and labelled already
+        found += [replace(each, metric=rule.label(metric), label="secondary metric") for each in compared]
     return found
 
 
@@ -295,23 +333,23 @@ def _certificate(numbers: Numbers, control: str, found: Comparison, terms: Terms
 
 
 def _power(found: Comparison, terms: Terms) -> dict[str, Any] | None:
-    """What this design sees, and what it would take to see the smallest difference of interest."""
+    """What this design detects, and what it would take to detect the smallest difference of interest."""
     if found.effect.samples is None and found.sd_control is None:
         return None
     runs = min(found.n_control, found.n_candidate)
     if runs < 2:
         return None
-    sd = _noise_of(found)
-    upper = sd_upper(sd, terms.design.freedom(runs), ASSURANCE) if sd else None
+    if found.pairing == "paired" and found.effect.samples:
+        sd, freedom = float(np.std(np.asarray(found.effect.samples), ddof=1)), float(runs - 1)
+        error = sd / math.sqrt(runs), freedom
+    else:
+        variances = [(found.sd_control or 0) ** 2, (found.sd_candidate or 0) ** 2]
+        counts = [found.n_control, found.n_candidate]
+        sd, freedom = math.sqrt(sum(variances) / 2), pooled_freedom(variances, [n - 1 for n in counts])
+        error = welch_error(variances, counts)
     rows = []
     for power in (0.8, 0.9, 0.95):
         design = replace(terms.design, power=power)
-        needed = seeds_for(terms.sesoi / upper, design) if terms.sesoi and upper else None
-        rows.append({"power": power, "detectable": detectable(runs, sd, design), "seeds_for_sesoi": needed})
-    return {"sd": sd, "sd_upper": upper, "assurance": ASSURANCE, "n": runs, "sesoi": terms.sesoi, "rows": rows}
-
-
-def _noise_of(found: Comparison) -> float:
-    if found.pairing == "paired" and found.effect.samples:
-        return float(np.std(np.asarray(found.effect.samples), ddof=1))
-    return math.sqrt(((found.sd_control or 0) ** 2 + (found.sd_candidate or 0) ** 2) / 2)
+        needed = seeds_for(terms.sesoi / sd, design, freedom) if terms.sesoi and sd else None
+        rows.append({"power": power, "detectable": detectable_from(*error, design), "seeds_for_sesoi": needed})
+    return {"sd": sd, "freedom": freedom, "n": runs, "sesoi": terms.sesoi, "rows": rows}

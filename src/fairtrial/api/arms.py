@@ -18,13 +18,15 @@ from fairtrial.analyse.samples import Array
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.cells import Cell, Watcher
 from fairtrial.api.gather import Gathered, Wanted, from_study
-from fairtrial.api.launch import Launched, LaunchTerms, launch, named_recipe
+from fairtrial.api.interim_looks import with_looks
+from fairtrial.api.launch import Launched, LaunchTerms, named_recipe, run_study
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.registered import as_registered
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import InvalidOptions, RunsFailed
+from fairtrial.core.findings import Comparison
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.places import store_words
 from fairtrial.core.registry import LoadedRecipe, load_recipe
@@ -32,6 +34,7 @@ from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.study import Study
+from fairtrial.record.looks import Asked
 from fairtrial.record.store import Store
 
 LONGEST_STUDY = 90
@@ -133,7 +136,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     """Fill what is missing of a study and read all of it back, whoever made it."""
     threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
     check_metric(study, terms, metric)
-    launched = launch(study, store=terms.store, terms=terms.launching())
+    launched = run_study(study, store=terms.store, terms=terms.launching())
     if all(arm.n == 0 for arm in launched.arms):
         first = next(iter(launched.bad), None)
         raise RunsFailed(
@@ -156,6 +159,12 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     cautions = [*gathered.direction_cautions, *launched.cautions]
     cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
     return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
+
+
+def on_view(found: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:
+    """Record that these differences of a study are shown, as `analyze` does, and label them."""
+    asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
+    return with_looks(found, ran.gathered, asked, Store.at(terms.store))
 
 
 def check_metric(study: Study, terms: LabTerms, metric: str | None) -> None:

@@ -29,6 +29,7 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknown
 from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
 from fairtrial.core.places import Place
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
 from fairtrial.core.words import counted
@@ -274,7 +275,7 @@ def _planned(project: Project, store: Store, copy: Store, studies: Sequence[str]
 @contextlib.contextmanager
 def _kept_as_staged(stage: Stage) -> Iterator[None]:
     """An analysis notes that somebody looked. What is packed is how it was before this one."""
-    looks = {name: path.read_bytes() for name, path in stage.sources.items() if name.endswith("/looks.jsonl")}
+    looks = {name: read_regular(path) for name, path in stage.sources.items() if name.endswith("/looks.jsonl")}
     yield
     for name, content in looks.items():
         stage.sources[name].write_bytes(content)
@@ -288,7 +289,7 @@ def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: 
     stage.tell(place / paths.metadata.name, scrubber.metadata(_as_bundled(run)))
     for path in (paths.metrics, paths.events):
         if path.is_file():
-            content = path.read_bytes()
+            content = read_regular(path)
             stage.put(place / path.name, content if path == paths.metrics else scrubber.text(content))
     for path in _others(paths):
         name = place / path.relative_to(paths.root).as_posix()
@@ -319,7 +320,7 @@ def _kind(paths: RunPaths, path: Path) -> str:
 def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> None:
     for path in (store.paths.study_plan(study), store.paths.looks(study)):
         if path.is_file():
-            content = path.read_bytes() if path.suffix == ".jsonl" else without_checksum(path.read_bytes())
+            content = read_regular(path) if path.suffix == ".jsonl" else without_checksum(read_regular(path))
             stage.tell(INSIDE.store / study / path.name, scrubber.text(content))
     for path in _others_of_study(store, study):
         stage.leave(LOGS, f"{INSIDE.store}/{study}/{path.name}", path.stat().st_size)
@@ -344,8 +345,8 @@ def _stage_project(
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
     paths = project.paths
-    stage.put(paths.artifact.name, paths.artifact.read_bytes())
-    written = paths.citation.read_bytes() if paths.citation.is_file() else cff(project.artifact).encode()
+    stage.put(paths.artifact.name, read_regular(paths.artifact))
+    written = read_regular(paths.citation) if paths.citation.is_file() else cff(project.artifact).encode()
     stage.put(paths.citation.name, written)
     journal = read_journal(paths.journal)
     if journal:
@@ -354,12 +355,12 @@ def _stage_project(
     folder = paths.registrations.root
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_file() and not path.name.startswith("."):
-            stage.tell(INSIDE.registrations / path.name, path.read_bytes())
+            stage.tell(INSIDE.registrations / path.name, read_regular(path))
     _stage_added(stage, project, journal)
     for path in _named(project, journal, runs):
         name = INSIDE.files / file_in(project, path)
         if str(name) not in stage.files:
-            stage.tell(name, path.read_bytes())
+            stage.tell(name, read_regular(path))
     return journal
 
 

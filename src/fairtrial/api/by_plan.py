@@ -67,7 +67,7 @@ def analyze_by_plan(
     every = [each.run for each in read_study(place, study)]
     runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
-    found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place)
+    found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place, registered=True)
     other = _other(wanted, asked or {})
     deviations = find_deviations(registration, _done(registration, found, every, looks))
     deviations += _damaged(every)
@@ -242,7 +242,7 @@ def _beyond(
     question = replace(question, **own)
     if "metrics" in own and "direction" not in own:
         question = replace(question, direction=None)
-    if {"metrics", "direction"} & own.keys():
+    if {"metrics", "direction", "adjust"} & own.keys():
         everything = from_study(store, study, question.wanted)
     candidates = [name for name in chosen["candidates"] if name != chosen["control"]]
     found = analyze_gathered(everything, chosen["control"], candidates, question, store)

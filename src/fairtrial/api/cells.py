@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairtrial.core.canonical import content_hash, file_hash
+from fairtrial.core.canonical import canonical_json, content_hash, file_hash
 from fairtrial.core.errors import FairtrialError, RunsFailed, StoreError, UserError
-from fairtrial.core.options import parse_options
+from fairtrial.core.options import Options, parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
@@ -97,27 +97,34 @@ def prepare(
     return _Preparation(store, StoreCache(store.paths.cache, tell), environment).cells(specs)
 
 
+@dataclass(frozen=True)
+class _Variant:
+    """What all seeds of a variant share."""
+
+    recipe: LoadedRecipe
+    options: Options
+    data: Mapping[str, Any]
+    needs: Mapping[str, Need]
+
+
 @dataclass
 class _Preparation:
     store: Store
     cache: StoreCache
     environment: Mapping[str, Any]
     known: dict[str, Cell] = field(default_factory=dict)
+    variants: dict[tuple[str, str], tuple[RunSpec, _Variant]] = field(default_factory=dict)
+    needed: dict[bytes, RunSpec] = field(default_factory=dict)
 
     def cells(self, specs: Iterable[RunSpec]) -> list[Cell]:
         return [self._cell(spec) for spec in specs]
 
     def _cell(self, spec: RunSpec) -> Cell:
-        recipe = load_recipe(spec.recipe, file=spec.recipe_file)
-        if not recipe.options.fills_environment:
-            require_variables([spec.options])
-        options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
-        if getattr(options, "otlp", None) is not None:
-            require_packages("--otlp", ["opentelemetry.proto"], "otlp")
-        data = recipe.data(options, self.cache)
-        spec = spec.with_data(data.identity() if data else {})
+        variant = self._variant(spec)
+        recipe, options = variant.recipe, variant.options
+        spec = spec.with_data(variant.data)
         if spec.name not in self.known:
-            needs = {name: self._cell(_need_spec(need)) for name, need in recipe.needs(options).items()}
+            needs = {name: self._cell(self._need_spec(need)) for name, need in variant.needs.items()}
             existing = self.store.look_at(spec.study, spec.run_id)
             judgement(recipe, options, existing.metadata if existing else None)  # refused now, not by every single job
             spec = _as_recorded(spec, existing)
@@ -125,6 +132,30 @@ class _Preparation:
             key = recipe.stack_key(options)
             self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
         return self.known[spec.name]
+
+    def _variant(self, spec: RunSpec) -> _Variant:
+        """What all seeds of a variant share, found out once: a sweep has thousands of cells."""
+        first, variant = self.variants.get((spec.study, spec.variant), (None, None))
+        if first is None or variant is None or replace(first, seed=spec.seed, attempt=spec.attempt) != spec:
+            variant = self._new_variant(spec)
+            self.variants[spec.study, spec.variant] = spec, variant
+        return variant
+
+    def _new_variant(self, spec: RunSpec) -> _Variant:
+        recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+        if not recipe.options.fills_environment:
+            require_variables([spec.options])
+        options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
+        if getattr(options, "otlp", None) is not None:
+            require_packages("--otlp", ["opentelemetry.proto"], "otlp")
+        data = recipe.data(options, self.cache)
+        return _Variant(recipe, options, data.identity() if data else {}, recipe.needs(options))
+
+    def _need_spec(self, need: Need) -> RunSpec:
+        key = canonical_json([need.recipe, need.label, need.seed, dict(need.options)])
+        if key not in self.needed:
+            self.needed[key] = _need_spec(need)
+        return self.needed[key]
 
     def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
         source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}

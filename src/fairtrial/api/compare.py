@@ -13,7 +13,7 @@ from fairtrial.analyse.compare import Terms
 from fairtrial.analyse.families import compare_pairs, with_worst
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.sweeps import exact_mean, mean_of
-from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
+from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
 from fairtrial.api.cells import load_checked_recipe
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
@@ -172,7 +172,7 @@ def _judge(
         raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
     order = _worst_first(arms, ran.direction)
     pairs = list(combinations(order, 2))
-    found = compare_pairs(arms, pairs, judged, adjustment) if pairs else []
+    found = on_view(compare_pairs(arms, pairs, judged, adjustment), ran, terms) if pairs else []
     rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
     sign = 1 if ran.direction == "max" else -1
     rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
@@ -180,7 +180,7 @@ def _judge(
     lost = [DEAD_ARMS.fill(names=", ".join(dead))] if dead else []
     return StrategyComparison(
         study=study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
-        level=terms.level, adjustment=adjustment,
+        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
         strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
         best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),

@@ -1,4 +1,4 @@
-"""What only the source of the runs knows: who is missing, was it fair, what was shared, has someone looked before?"""
+"""What only the source of the runs knows: who is missing, was it fair, what was shared?"""
 
 from __future__ import annotations
 
@@ -10,19 +10,16 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.fairness import Fairness, judge_fairness
+from fairtrial.analyse.seed_effect import seed_effect_cautions
 from fairtrial.analyse.summaries import Summarised, Window, end_slope, tidy
 from fairtrial.api.analysis import ArmAccount
 from fairtrial.api.gather import Gathered, damage_cautions, is_scored
 from fairtrial.api.numbers import Numbers, label
 from fairtrial.core.cautions import (
-    CHANCE_PAIRS,
     DIFFERENT_ENDS,
     DUPLICATE_SEEDS,
     FAMILY_SEEDS,
-    LOOK_NOT_NOTED,
-    LOOKS_DAMAGED,
     MISSING_RUNS,
-    SEEDS_AFTER_LOOK,
     STILL_MOVING,
 )
 from fairtrial.core.errors import UserError
@@ -31,10 +28,7 @@ from fairtrial.core.options import describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
-from fairtrial.record.looks import note_look, seeds_came_later, why_looks_damaged
-from fairtrial.record.store import Store
 
-EXPLORATORY = "exploratory: seeds added after looking"
 ENOUGH_CURVES = 30
 MOVING = 0.1
 """An average run that still changes by a tenth of its range in its last tenth has not settled."""
@@ -70,16 +64,10 @@ def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
         return None
 
 
-def in_context(found: Comparison, gathered: Gathered, fairness: Fairness, store: Store) -> Comparison:
-    """Add what only the source knows: shared streams, unfairness, and whether someone has looked before."""
-    cautions = [*found.cautions, *fairness.cautions]
-    streams = _streams(gathered, found)
-    if found.pairing == "paired" and streams == "unknown":
-        cautions.append(CHANCE_PAIRS.fill())
-    told = None
-    for study in gathered.studies:
-        told = _look(gathered, found, study, store, cautions) or told
-    return replace(found, streams=streams, label=told, cautions=tuple(cautions))
+def in_context(found: Comparison, gathered: Gathered, fairness: Fairness) -> Comparison:
+    """Add what only the source knows: shared streams and unfairness."""
+    cautions = (*found.cautions, *fairness.cautions)
+    return replace(found, streams=_streams(gathered, found), cautions=cautions)
 
 
 def _streams(gathered: Gathered, found: Comparison) -> str:
@@ -87,40 +75,15 @@ def _streams(gathered: Gathered, found: Comparison) -> str:
     if found.pairing != "paired":
         return "none"
     sides = [
-        {t.seed: t for t in gathered.arms[name] if t.status is not Status.DAMAGED}
+        {t.seed: t for t in gathered.arms[name] if t.status is Status.COMPLETED}  # others may not have come to draw
         for name in (found.control, found.candidate)
     ]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
     if not pairs or any(a.streams is None or b.streams is None for a, b in pairs):
         return "unknown"
-    if any(a.facts.get("seed") != b.facts.get("seed") for a, b in pairs):
-        return "none"
-    shared = frozenset.intersection(*(each.streams for pair in pairs for each in pair if each.streams is not None))
-    return ", ".join(sorted(shared)) or "none"
-
-
-def _look(gathered: Gathered, found: Comparison, study: str, store: Store, cautions: list[FilledCaution]) -> str | None:
-    """Note this look in the study; says so if seeds came after the first one.
-
-    Variants and seeds are those that the runs were recorded under, whatever the arms are called here.
-    """
-    seeds: dict[str, set[str]] = {}
-    for trace in [t for name in (found.control, found.candidate) for t in gathered.arms[name] if is_scored(t)]:
-        own = trace.facts.get("variant", trace.variant)
-        name = own if trace.study == study else f"{trace.study}:{own}"
-        seeds.setdefault(name, set()).add(str(trace.facts.get("seed", label(trace))))
-    if not seeds:
-        return None
-    looked = {name: sorted(each) for name, each in seeds.items()}
-    if why := why_looks_damaged(store, study):
-        cautions.append(LOOKS_DAMAGED.fill(reason=why))
-    later = seeds_came_later(store, study, looked)
-    if not note_look(store, study, metric=gathered.metric, seeds=looked):
-        cautions.append(LOOK_NOT_NOTED.fill())
-    if not later:
-        return None
-    cautions.append(SEEDS_AFTER_LOOK.fill())
-    return EXPLORATORY
+    asked = frozenset.intersection(*(each.streams for pair in pairs for each in pair if each.streams is not None))
+    shared = [name for name in sorted(asked) if all(a.stream_seed(name) == b.stream_seed(name) for a, b in pairs)]
+    return ", ".join(shared) or "none"
 
 
 def account_of(gathered: Gathered, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
@@ -177,10 +140,23 @@ def shared_cautions(
         left = sum(len(set(arm) - shared) for arm in numbers.values())
         if left:
             found["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
+    found.update({caution["text"]: caution for caution in constant_metrics(gathered, numbers)})
     for name in gathered.arms:
         if (slope := _still_moving(gathered.arms[name], gathered.metric)) is not None and abs(slope) > MOVING:
             found[f"moving {name}"] = STILL_MOVING.fill(variant=name)
     return list(found.values())
+
+
+def constant_metrics(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+    """Arms whose runs all have the same number although their seeds differ."""
+    found: list[FilledCaution] = []
+    for name, arm in numbers.items():
+        completed = [trace for trace in gathered.arms[name] if trace.status is Status.COMPLETED]
+        values = [number.value for number in arm.values() if number.value is not None]
+        curves = [tidy(*trace.curves[gathered.metric])[1] for trace in completed if gathered.metric in trace.curves]
+        finals = [trace.facts.get("final", {}) for trace in completed]
+        found += seed_effect_cautions(name, gathered.metric, values, finals=finals, curves=curves)
+    return found
 
 
 def _still_moving(traces: Sequence[Trace], metric: str) -> float | None:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.launch import LaunchTerms, launch
+from fairtrial.api.launch import LaunchTerms, run_study
 from fairtrial.api.registered import stop_if_planning
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.private_files import open_to_append
@@ -115,7 +115,7 @@ def _launch(pipe: int) -> int:
     terms = dataclasses.replace(LaunchTerms(**told["terms"]), tell=_say, ready=into_store, watch=at_work)
     _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
     try:
-        launched = launch(Study.model_validate(told["study"]), store=told["store"], terms=terms)
+        launched = run_study(Study.model_validate(told["study"]), store=told["store"], terms=terms)
     except KeyboardInterrupt:
         _say("Stopped. What was recorded is kept; launch again to go on from there.")
         return EXIT_INTERRUPTED

@@ -16,7 +16,7 @@ from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
 from fairtrial.core.runs import Run, Status, headline
-from fairtrial.core.specs import split_and_quantity
+from fairtrial.core.specs import covariate_metric, split_and_quantity
 from fairtrial.core.traces import Trace
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
@@ -49,6 +49,8 @@ class Gathered:
     """Roles that no column of the file has: `variant`, `step`."""
     free_columns: Sequence[str] = ()
     """Columns of the file without numbers and without a role."""
+    baseline: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
+    """An arm that is no side of any comparison: differences are adjusted for its values."""
 
     @property
     def metric(self) -> str:
@@ -93,6 +95,10 @@ class Wanted:
     """Without a name: rather the metric that is logged along the way than the one that is reported at the end."""
     fallback: str | None = None
     """The direction to go by where nothing else says it."""
+    covariate: str | None = None
+    """A metric that is read too, and judged by nobody."""
+    repeats: bool = False
+    """Also the repeats of a variant's runs with the same seed, which are not further seeds."""
 
     def among(self, known: Collection[str]) -> tuple[list[str], dict[str, str]]:
         """The names, and the directions that were stated; a colon that belongs to a logged name is left alone."""
@@ -145,7 +151,7 @@ def study_name(store: Store, reference: str) -> str:
 
 def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wanted) -> Gathered:
     """Chosen runs by arm. A reference is a run's id, path or glob, or STUDY:VARIANT."""
-    arms = {name: _resolve(store, each) for name, each in references.items()}
+    arms = {name: _resolve(store, each, repeats=wanted.repeats) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
     twice = sorted(path for path, count in Counter(run.path for run in runs).items() if count > 1)
     if twice:
@@ -154,18 +160,18 @@ def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wan
     return replace(gathered, studies=sorted({run.study for run in runs}), source="chosen runs")
 
 
-def _resolve(store: Store, references: Sequence[str]) -> list[Recorded]:
+def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) -> list[Recorded]:
     found: list[Recorded] = []
     for reference in references:
         study, colon, variant = reference.partition(":")
         if colon and study in store.studies():
-            first = [each for each in read_study(store, study) if each.run.attempt == 1]
+            first = [each for each in read_study(store, study) if repeats or each.run.attempt == 1]
             names = sorted({each.run.variant for each in first})
             if variant not in names:
                 raise UserError(f"study '{study}': {unknown('variant', variant, names)}")
             found += [each for each in first if each.run.variant == variant]
         elif reference in store.studies():
-            found += [each for each in read_study(store, reference) if each.run.attempt == 1]
+            found += [each for each in read_study(store, reference) if repeats or each.run.attempt == 1]
         else:
             matched = store.match_paths([reference])
             found += [each for paths in matched if (each := record_of(paths, in_store=store.holds(paths)))]
@@ -184,8 +190,14 @@ def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Map
     directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
     if wanted.fallback and directions[metrics[0]].better is None:
         directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
-    traces = {name: read_traces(each, metrics) for name, each in arms.items()}
+    traces = {name: read_traces(each, [*metrics, *_covariates(wanted, plan)]) for name, each in arms.items()}
     return Gathered(traces, directions, damaged=damaged)
+
+
+def _covariates(wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
+    """The covariate that is asked for now, or the planned one. Whether it can be used is not decided here."""
+    found = wanted.covariate or covariate_metric((plan or {}).get("adjust"))
+    return [found] if found else []
 
 
 def _is_nobodys(run: Run) -> bool:
@@ -331,9 +343,15 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
 def from_file(paths: Sequence[Path], columns: Columns, wanted: Wanted) -> Gathered:
     """The rows of CSV or JSONL files together; variants in the order in which they first occur."""
-    table = read_table(paths, columns)
+    return from_table(read_table(paths, columns), wanted)
+
+
+def from_table(table: Table, wanted: Wanted) -> Gathered:
+    """The same for a table that is open already."""
     metrics, stated = _file_metrics(table, wanted)
-    traces = table.traces(metrics)
+    if wanted.covariate is not None and not table.known(wanted.covariate):
+        raise UserError(f"{table.label}: {unknown('metric', wanted.covariate, table.metrics())}")
+    traces = table.traces(list(dict.fromkeys([*metrics, *([wanted.covariate] if wanted.covariate else [])])))
     if not traces:
         raise UserError(f"{table.label} has no value of {metrics[0]}")
     arms: dict[str, list[Trace]] = {}
@@ -342,6 +360,15 @@ def from_file(paths: Sequence[Path], columns: Columns, wanted: Wanted) -> Gather
     directions = {metric: settle(metric, stated=stated.get(metric)) for metric in metrics}
     lacking = [role for role in ("variant", "step") if table.columns[role] is None]
     return Gathered(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
+
+
+def only_variants(gathered: Gathered, names: Sequence[str]) -> Gathered:
+    """The variants of a file that were chosen by name; all of them where none was."""
+    problems = [f"{gathered.source}: {unknown('variant', name, gathered.arms)}" for name in names
+                if name not in gathered.arms]  # fmt: skip
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+    return replace(gathered, arms={name: gathered.arms[name] for name in names}) if names else gathered
 
 
 def _file_metrics(table: Table, wanted: Wanted) -> tuple[list[str], dict[str, str]]:
@@ -384,4 +411,9 @@ def damage_cautions(gathered: Gathered) -> list[FilledCaution]:
 
 def is_scored(trace: Trace) -> bool:
     """Whether a run is an outcome: it ended by itself, well or badly. Others are run again, not scored."""
-    return trace.status in (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
+    return is_outcome(trace.status)
+
+
+def is_outcome(status: Status) -> bool:
+    """Whether a run with this status ended by itself."""
+    return status in (Status.COMPLETED, Status.DIVERGED, Status.FAILED)

@@ -17,6 +17,7 @@ import orjson
 
 from fairtrial.analyse.summaries import SummaryRule, describe
 from fairtrial.analyse.sweeps import mean_of, pick_winner
+from fairtrial.api.adjust import set_baseline_apart
 from fairtrial.api.analysis import Question
 from fairtrial.api.analyze import as_planned, judge_arms
 from fairtrial.api.arms import LabTerms
@@ -63,7 +64,7 @@ def _compared(gathered: Gathered, question: Question) -> Document:
         rule = (question.summary or SummaryRule()).check()
         numbers, windows = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule)
         return {**_about(gathered, rule, windows), "arms": _arms(gathered, numbers), "comparisons": []}
-    chosen, control = choose_arms(gathered, None, [])
+    chosen, control = choose_arms(set_baseline_apart(gathered, question), None, [])
     judged = judge_arms(chosen, control, question)
     return {
         **_about(chosen, judged.rule, judged.windows), "control": control, "arms": _arms(chosen, judged.numbers),

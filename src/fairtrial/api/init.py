@@ -61,6 +61,7 @@ def study_text(recipe: LoadedRecipe, name: str, file: str) -> str:
             "",
             f"# sesoi: 0.01  # {described['sesoi']}",
             f"alpha: 0.05  # {described['alpha']}",
+            f"# adjust: initial_loss  # {described['adjust']}",
             "",
             f"# secrets: [hub_token]  # {described['secrets']}",
             "",

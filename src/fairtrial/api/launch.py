@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.analyse.describe import Arm, Difference, describe_arms, describe_differences
+from fairtrial.analyse.seed_effect import seed_effect_cautions
 from fairtrial.api.cells import (
     Cell,
     Terms,
@@ -22,7 +23,9 @@ from fairtrial.api.cells import (
     prepare,
     require_secrets,
 )
-from fairtrial.api.gather import settle_direction
+from fairtrial.api.gather import is_outcome, settle_direction
+from fairtrial.api.interim_looks import record_looks
+from fairtrial.api.numbers import rule_of_study
 from fairtrial.api.registered import (
     arms_of,
     as_registered,
@@ -60,6 +63,7 @@ from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.leases import BEATS, lease_seconds
+from fairtrial.record.looks import Asked, Look
 from fairtrial.record.pulse import pulse_seconds
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
@@ -129,8 +133,23 @@ class LaunchTerms:
 def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
     """Run every cell of a study that is not there yet; returns how the whole study stands.
 
-    A registered study is run with the seeds and options that were registered.
+    A registered study is run with the seeds and options that were registered. The differences that are returned are
+    on view: that is recorded in the study like a look by `analyze`.
     """
+    return _with_looks(*_fill(study, store, terms))
+
+
+def run_study(
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
+) -> Launched:  # fmt: skip
+    """The same for callers that do not show the differences, or that record a look of their own."""
+    return _fill(study, store, terms)[0]
+
+
+def _fill(
+    study: Study, store: str | os.PathLike[str] | None, terms: LaunchTerms | None
+) -> tuple[Launched, Study, Store]:
+    """How the study stands once nothing of it is missing, the study with its registered seeds, and its store."""
     stop_if_planning(study)
     terms = terms or LaunchTerms()
     recipe = load_checked_recipe(study.recipe)
@@ -155,7 +174,27 @@ def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: 
     terms.ready(cells)
     made = _run_missing(cells, place, recipe, terms, engine, order)
     launched = stand(place, study, recipe, cells, made, git)
-    return launched if registration is None else _by_plan(launched, registration)
+    return (launched if registration is None else _by_plan(launched, registration)), study, place
+
+
+def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
+    """Record the differences of the table. They are shown without a test, so no method and no side are asked for.
+
+    The metric and the summary are those of the study: what `analyze` takes next is not another question.
+    """
+    if not launched.differences or launched.metric is None:
+        return launched
+    asked = Asked(launched.metric, summary=str(rule_of_study(study.summary.model_dump())))
+    planned = [str(seed) for seed in study.seed_list]
+    views = []
+    for each in launched.differences:
+        pair = (each.control, each.candidate)
+        shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
+                 for name in pair}  # fmt: skip
+        views.append(Look(asked, shown, dict.fromkeys(pair, planned)))
+    told = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
+    new = {caution["text"]: caution for caution in told}
+    return replace(launched, cautions=[*launched.cautions, *new.values()])
 
 
 def _as_registered(
@@ -293,7 +332,11 @@ def stand(
         missing=[key for key, run in found.items() if run is None],
         arms=arms,
         differences=describe_differences(values),
-        cautions=[*_about_metric(way, completed, len(arms)), *_cautions(runs, kept, arms, git, metric)],
+        cautions=[
+            *_about_metric(way, completed, len(arms)),
+            *_cautions(runs, kept, arms, git, metric),
+            *(_constant_metrics(values, completed, metric) if metric else ()),
+        ],
         next_commands=_next_commands(study.study, store, runs),
         synthetic=recipe.synthetic,
     )
@@ -380,6 +423,18 @@ def _cautions(
     elif counts and 0 < max(counts) < FEW:
         found["few"] = FEW_SEEDS.fill(n=max(counts))
     return list(found.values())
+
+
+def _constant_metrics(
+    values: Mapping[str, Mapping[int, float]], completed: Sequence[Run], metric: str
+) -> list[Mapping[str, str]]:
+    """Variants whose runs all ended with the same value although their seeds differ."""
+    return [
+        caution for variant, own in values.items()
+        for caution in seed_effect_cautions(
+            variant, metric, own.values(), finals=[run.final for run in completed if run.variant == variant]
+        )
+    ]  # fmt: skip
 
 
 def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:

@@ -8,36 +8,90 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.logged_steps import SharedSteps, share_steps
+from fairtrial.analyse.reliability import Losses
 from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import Summarised, SummaryRule, Window, summarise, tidy, windows_of
+from fairtrial.analyse.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
 from fairtrial.api.gather import Gathered, is_scored
+from fairtrial.core.cautions import UNEVEN_LOGGING
 from fairtrial.core.errors import UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.options import parse_options
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
+from fairtrial.core.words import counted
+from fairtrial.plan.study import Summary
 
 Numbers = dict[str, dict[str, Summarised]]
 """Arm → run (its seed, or its name where it has none) → its number or why it has none."""
+
+
+Series = dict[str, list[tuple[Trace, Curve]]]
+"""Arm → its runs that are outcomes, each with what it logged of a metric."""
+DENSITY_MATTERS = ("best", "time_to")
+"""Summaries that look better the more often a run was logged, unless every run is looked at equally often."""
 
 
 def number_runs(
     gathered: Gathered, metric: str, direction: str, rule: SummaryRule, task: str | None = None
 ) -> tuple[Numbers, dict[str, Window | None]]:
     """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
-    scored = {
-        name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
-        for name, traces in gathered.arms.items()
-    }
-    completed = {
-        name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in scored.items()
-    }
+    series = _series(gathered, metric, task)
+    completed = _completed(series)
     _refuse_without_steps(gathered, rule)
     _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
     windows = windows_of(completed, rule)
+    shared = share_steps(completed, windows) if rule.type in DENSITY_MATTERS else None
+    if shared is not None and shared.too_few:
+        _refuse_few_steps(metric, shared, rule)
     found: Numbers = {}
-    for name, each in scored.items():
+    for name, each in series.items():
         _refuse_repeated_seeds(name, [trace for trace, _ in each])
-        found[name] = {label(trace): _number(trace, curve, rule, windows[name], direction) for trace, curve in each}
+        comparable = iter(completed[name] if shared is None else shared.curves[name])
+        found[name] = {
+            label(trace): summarise(next(comparable), rule, windows[name], direction)
+            if trace.status is Status.COMPLETED
+            else Summarised(None, trace.reason or trace.status.value)
+            for trace, _ in each
+        }
     return found, windows
+
+
+def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCaution]:
+    """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
+    if rule.type not in DENSITY_MATTERS:
+        return []
+    found = {}
+    tasks = dict.fromkeys(trace.task for traces in gathered.arms.values() for trace in traces)
+    for metric in gathered.directions:
+        for task in tasks:
+            completed = _completed(_series(gathered, metric, task))
+            thinned = share_steps(completed, windows_of(completed, rule))
+            if thinned.thinned:
+                found[metric] = UNEVEN_LOGGING.fill(
+                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.type
+                )
+    return list(found.values())
+
+
+def _series(gathered: Gathered, metric: str, task: str | None) -> Series:
+    return {
+        name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
+        for name, traces in gathered.arms.items()
+    }
+
+
+def _completed(series: Series) -> dict[str, list[Curve]]:
+    return {name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in series.items()}
+
+
+def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> None:
+    """Of a handful of values there is hardly a best one, and a time only to the next of them."""
+    raise UserError(
+        f"the runs logged {metric} at different steps and have only {counted(shared.intervals, 'step')} in common, "
+        f"where some logged {shared.densest:,}: {rule.type} would depend on how often a run was logged",
+        hint="Log all runs at the same steps, or compare --summary.type last or auc.",
+    )
 
 
 def _refuse_without_steps(gathered: Gathered, rule: SummaryRule) -> None:
@@ -74,19 +128,11 @@ def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
         )
 
 
-def _number(
-    trace: Trace, curve: Any, rule: SummaryRule, window: tuple[float, float] | None, direction: str
-) -> Summarised:
-    if trace.status is not Status.COMPLETED:
-        return Summarised(None, trace.reason or trace.status.value)
-    return summarise(curve, rule, window, direction)
-
-
 def align(numbers: Numbers, paired: bool) -> dict[str, Array]:
     """Arrays per arm; paired ones hold the seeds that every arm has, in one order.
 
     A run that was lost while its partner was never scored must not vanish with it: the pair is kept, with the partner
-    at the mean of its arm, so that the verdict has to hold with it too.
+    at the mean of its arm. No comparison uses such a pair, because its lost run has no number; but the loss counts.
     """
     if not paired:
         return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
@@ -103,3 +149,23 @@ def align(numbers: Numbers, paired: bool) -> dict[str, Array]:
 def _mean(arm: Mapping[str, Summarised]) -> float:
     values = [number.value for number in arm.values() if number.value is not None]
     return sum(values) / len(values) if values else float("nan")
+
+
+def losses_of(gathered: Gathered, numbers: Numbers, control: str, candidate: str) -> Losses:
+    """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
+    lost = {name: [seed for seed, n in numbers[name].items() if n.value is None] for name in (control, candidate)}
+    statuses = {
+        trace.status
+        for name, seeds in lost.items() for trace in gathered.arms[name] if label(trace) in seeds
+    }  # fmt: skip
+    how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"
+    return Losses(len(lost[control]), len(numbers[control]), len(lost[candidate]), len(numbers[candidate]), how)
+
+
+def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
+    """The summary of a study as it was kept, or a sentence on what is wrong with it."""
+    known = parse_options(Summary, summary, where="study.json, summary", noun="key").model_dump()
+    if known["window"] is not None:
+        first, _, last = str(known["window"]).partition(":")
+        known["window"] = (float(first), float(last))
+    return SummaryRule(**known)

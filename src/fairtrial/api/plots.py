@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.aggregate import mean_curve, performance_profile
+from fairtrial.analyse.aggregate import mean_curve, profile_of_tables
 from fairtrial.analyse.summaries import tidy
 from fairtrial.api.analysis import Analysis
 from fairtrial.api.gather import is_scored
@@ -132,7 +132,7 @@ def _differences(found: Comparison) -> Any:
 def _title(found: Comparison) -> str:
     if found.verdict != "inconclusive":
         return str(found).partition(":")[0]
-    why = " (attrition)" if found.reason == "attrition" else ""
+    why = f" ({found.reason})" if found.reason in ("attrition", "reliability") else ""
     return f"Inconclusive{why}: {found.candidate} against {found.control}"
 
 
@@ -176,18 +176,30 @@ def _scaled(value: float, among: Mapping[str, float], direction: str) -> float:
 
 def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
     assert analysis.tasks is not None
-    tables = {name: np.array(scores) for name, scores in analysis.tasks["scores"].items()}
-    tables = {name: table[np.isfinite(table).all(axis=1)] for name, table in tables.items()}
-    every = np.concatenate([table.ravel() for table in tables.values()])
+    tables = _whole_tables(analysis.tasks)
+    every = np.concatenate([table.ravel() for each in tables.values() for table in each])
     taus = np.unique(np.quantile(every, np.linspace(0, MOST_TAU, 101)))
     level = analysis.comparisons[0].effect.level
     rows = []
-    for name, table in tables.items():
-        for tau, value, low, high in zip(taus, *performance_profile(table, taus, level=level), strict=True):
+    for name, each in tables.items():
+        for tau, value, low, high in zip(taus, *profile_of_tables(each, taus, level=level), strict=True):
             rows.append(
                 {"variant": name, "tau": float(tau), "value": float(value), "low": float(low), "high": float(high)}
             )
     return rows
+
+
+def _whole_tables(tasks: Mapping[str, Any]) -> dict[str, list[np.ndarray[Any, np.dtype[np.float64]]]]:
+    """Per arm the scores of runs that lost no task; a table per task where tasks have seeds of their own."""
+    if tasks["scores"] is not None:
+        given = {name: [np.array(scores, dtype=float)] for name, scores in tasks["scores"].items()}
+    else:
+        given = {
+            name: [np.array(scores, dtype=float)[:, None] for scores in each.values()]
+            for name, each in tasks["scores_by_task"].items()
+        }
+    whole = {name: [table[np.isfinite(table).all(axis=1)] for table in each] for name, each in given.items()}
+    return {name: each for name, each in whole.items() if min(map(len, each))}
 
 
 def variance_chart(found: Variance, path: Path) -> None:

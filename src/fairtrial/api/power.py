@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.compare import ASSURANCE
 from fairtrial.analyse.power import (
     Design,
     detectable,
     paired_sd,
+    pooled_freedom,
     power_of,
     sd_upper,
     seeds_for,
@@ -23,9 +23,10 @@ from fairtrial.analyse.power import (
 from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.devices import measured_on
-from fairtrial.api.gather import Wanted, damage_cautions, from_runs
+from fairtrial.api.gather import Gathered, Wanted, damage_cautions, files_of, from_file, from_runs, only_variants
 from fairtrial.api.numbers import Numbers, align, number_runs
 from fairtrial.api.prices import load_prices
+from fairtrial.api.variance import by_variant
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
@@ -34,6 +35,18 @@ from fairtrial.decide.cost import CostModel
 from fairtrial.decide.points import CostPoint
 from fairtrial.decide.prices import PriceTable
 from fairtrial.record.store import Store, open_store
+from fairtrial.record.tables import Columns
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A standard deviation, and how well it is known: its degrees of freedom, or None where it was simply given."""
+
+    sd: float
+    freedom: float | None = None
+
+    def times(self, factor: float) -> Noise:
+        return replace(self, sd=self.sd * factor)
 
 
 @dataclass(frozen=True)
@@ -41,25 +54,27 @@ class Pilot:
     """What earlier runs say about the noise of single runs, and of the differences where two arms share seeds."""
 
     n: int
-    arms: int
-    sd_of_runs: float
-    sd_of_pairs: float | None
+    of_runs: Noise
+    of_pairs: Noise | None
     hours_per_run: float | None
     facts: Sequence[Mapping[str, Any]] = ()
     """Of the runs whose hours these are."""
     cautions: Sequence[FilledCaution] = ()
 
-    def noise(self, paired: bool, correlation: float | None) -> tuple[float, int]:
-        """The standard deviation that the test will meet, and its degrees of freedom."""
-        if paired and correlation is None and self.sd_of_pairs is not None:
-            return self.sd_of_pairs, self.n - 1
-        sd = paired_sd(self.sd_of_runs, correlation or 0.0) if paired else self.sd_of_runs
-        return sd, self.arms * (self.n - 1)
+    def noise(self, paired: bool, correlation: float | None) -> Noise:
+        """The noise that the test will meet."""
+        if paired and correlation is None and self.of_pairs is not None:
+            return self.of_pairs
+        return self.of_runs.times(paired_sd(1.0, correlation or 0.0)) if paired else self.of_runs
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How many runs per arm, at the standard deviation as given and at its upper bound, which is planned on."""
+    """How many runs per arm: `seeds` is the plan, `seeds_at_sd` what would do if the noise were exactly `sd`.
+
+    `freedom` says how well a pilot knows the noise; the plan then has the power that was asked for on average over
+    what the true noise may be. With an `assurance` it is made for `sd_upper` instead.
+    """
 
     design: str
     alpha: float
@@ -68,8 +83,10 @@ class Plan:
     sesoi: float | None
     probability: float | None
     sd: float | None
+    freedom: float | None
     sd_upper: float | None
     assurance: float | None
+    correlation: float | None
     pilot_n: int | None
     seeds_at_sd: int | None
     seeds: int | None
@@ -117,29 +134,48 @@ def power(
     prices: str | os.PathLike[str] | None = None,
     metric: str | None = None,
     store: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    columns: Columns | None = None,
+    variant: str | Sequence[str] = (),
 ) -> Plan:
-    """Seeds per arm that see a difference of `sesoi`, or P(candidate > control) ≥ `superiority`."""
-    _check(sesoi, sd, pilot, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
-    _refuse_inert(pilot, superiority, design, correlation, assurance, metric, gpu, price_per_hour, prices)
-    assurance = ASSURANCE if assurance is None else assurance
+    """Seeds per arm that detect a difference of `sesoi`, or P(candidate > control) ≥ `superiority`.
+
+    The noise is `sd`, or that of earlier runs: `pilot` names runs of a store, `source` files of results, of which
+    `variant` chooses one variant or two. A pilot's effect is never planned on.
+    """
+    pilot = [pilot] if isinstance(pilot, str) else list(pilot)
+    variants = [variant] if isinstance(variant, str) else list(variant)
+    noises = [name for name, given in (("--sd", sd is not None), ("--pilot", pilot), ("--from", source)) if given]
+    _check(sesoi, sd, noises, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
+    _refuse_inert(noises, superiority, design, correlation, assurance, metric, variants, gpu, price_per_hour, prices)
     table = load_prices(prices)
     price_per_hour = table.card(gpu).usd_per_hour if gpu else price_per_hour
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
-    found = _pilot(list(pilot), metric, open_store(store)) if pilot else None
+    wanted = Wanted([metric] if metric else [])
+    found = None
+    if source:
+        found = _pilot(_from_files(source, columns or Columns(), variants, wanted))
+    elif pilot:
+        found = _pilot(_from_store(pilot, wanted, open_store(store)))
     paired = _is_paired(design, found, correlation)
     asked = Design(paired, alpha, power, side or "two-sided")
-    noise, upper = _noise(sd, found, paired, correlation, assurance)
+    noise = _noise(sd, found, paired, correlation)
+    upper = None
+    planned = noise
+    if assurance is not None and noise.freedom is not None:
+        upper = sd_upper(noise.sd, noise.freedom, assurance)
+        planned = Noise(upper)
     hours, basis = hours_per_run, None
     if hours is None and found and found.hours_per_run is not None:
         hours, basis = _hours_on(gpu, table, found, open_store(store))
-    seeds = seeds_for(sesoi / upper, asked)
+    seeds = seeds_for(sesoi / planned.sd, asked, planned.freedom)
     return Plan(
         design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
-        sd=noise, sd_upper=upper if found else None, assurance=assurance if found else None,
-        pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise, asked), seeds=seeds, arms=2,
-        hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, upper, seeds, asked),
+        sd=noise.sd, freedom=noise.freedom, sd_upper=upper, assurance=assurance, correlation=correlation,
+        pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise.sd, asked), seeds=seeds, arms=2,
+        hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, planned, seeds, asked),
         cautions=found.cautions if found else (), hours_basis=basis,
     )  # fmt: skip
 
@@ -154,15 +190,17 @@ def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) ->
 
 
 def _check(
-    sesoi: float | None, sd: float | None, pilot: Sequence[str], design: str | None, correlation: float | None,
+    sesoi: float | None, sd: float | None, noises: Sequence[str], design: str | None, correlation: float | None,
     superiority: float | None, alpha: float, power: float, assurance: float | None, hours: float | None,
     price: float | None,
 ) -> None:  # fmt: skip
     rules = [
         (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
         (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
-        (superiority is not None or (sd is None) != (not pilot), "give the noise as --sd or by --pilot runs, not both"),
-        (superiority is None or (sd is None and not pilot), "--superiority needs no --sd and no --pilot"),
+        (superiority is not None or noises,
+         "the noise is not known: give --sd, earlier runs with --pilot, or a file of results with --from"),
+        (superiority is not None or len(noises) < 2, f"{' and '.join(noises)} both give the noise; give one"),
+        (superiority is None or not noises, f"--superiority needs no noise: leave out {' and '.join(noises)}"),
         (sesoi is None or sesoi > 0, f"--sesoi must be positive, not {sesoi}"),
         (sd is None or sd > 0, f"--sd must be positive, not {sd}"),
         (superiority is None or 0.5 < superiority < 1, f"--superiority must lie between 0.5 and 1, not {superiority}"),
@@ -181,16 +219,18 @@ def _check(
 
 
 def _refuse_inert(
-    pilot: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
-    assurance: float | None, metric: str | None, gpu: str | None, price: float | None,
+    noises: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
+    assurance: float | None, metric: str | None, variants: Sequence[str], gpu: str | None, price: float | None,
     prices: str | os.PathLike[str] | None,
 ) -> None:  # fmt: skip
     """Options that would do nothing here are mistakes."""
+    pilot = {"--pilot", "--from"} & set(noises)
     rules = [
         (superiority is not None and design == "paired", "--superiority is about unpaired runs"),
         (superiority is not None and correlation is not None, "--superiority takes no --correlation"),
-        (assurance is not None and not pilot, "--assurance is about the noise of a --pilot"),
-        (metric is not None and not pilot, "--metric is that of a --pilot"),
+        (assurance is not None and not pilot, "--assurance is about the noise of a pilot: give --pilot or --from"),
+        (metric is not None and not pilot, "--metric is that of a pilot: give --pilot or --from"),
+        (variants and "--from" not in noises, "--variant is for --from; a variant of a study is named STUDY:VARIANT"),
         (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
         (prices is not None and gpu is None, "--prices is about the card of --gpu"),
     ]
@@ -201,59 +241,68 @@ def _refuse_inert(
 
 def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | None) -> bool:
     """A pilot of one arm says nothing about pairs: without a correlation it is planned as unpaired."""
-    if design == "paired" and pilot and pilot.sd_of_pairs is None and correlation is None:
+    if design == "paired" and pilot and pilot.of_pairs is None and correlation is None:
         raise UserError(
             "this pilot does not say how well pairs match",
             hint="Give --correlation, a pilot of two variants, or --design unpaired.",
         )
     if design is not None:
         return design == "paired"
-    return correlation is not None or (pilot is not None and pilot.sd_of_pairs is not None)
+    return correlation is not None or (pilot is not None and pilot.of_pairs is not None)
 
 
-def _noise(
-    sd: float | None, pilot: Pilot | None, paired: bool, correlation: float | None, assurance: float
-) -> tuple[float, float]:
-    """The standard deviation that the test will meet, and the upper bound of it that is planned on."""
+def _noise(sd: float | None, pilot: Pilot | None, paired: bool, correlation: float | None) -> Noise:
+    """The noise that the test will meet."""
     if pilot is not None:
-        noise, freedom = pilot.noise(paired, correlation)
-        return noise, sd_upper(noise, freedom, assurance)
+        return pilot.noise(paired, correlation)
     assert sd is not None
     # With a correlation --sd is that of runs; without one, of whatever the design compares.
-    noise = paired_sd(sd, correlation) if paired and correlation is not None else sd
-    return noise, noise
+    return Noise(paired_sd(sd, correlation) if paired and correlation is not None else sd)
 
 
-def _pilot(references: Sequence[str], metric: str | None, store: Store) -> Pilot:
+def _from_store(references: Sequence[str], wanted: Wanted, store: Store) -> Gathered:
+    """Earlier runs of a store, by variant."""
+    gathered = from_runs(store, {"pilot": references}, wanted)
+    return replace(gathered, arms=by_variant(gathered.arms["pilot"]))
+
+
+def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: Wanted) -> Gathered:
+    """The same from files of results."""
+    gathered = only_variants(from_file(files_of(source), columns, wanted), variants)
+    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
+    if len(tasks) > 1:
+        raise UserError(f"{gathered.source} has {len(tasks)} tasks; noise is that of one")
+    return gathered
+
+
+def _pilot(gathered: Gathered) -> Pilot:
     """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
-    gathered = from_runs(store, {"pilot": references}, Wanted([metric] if metric else []))
-    traces = gathered.arms["pilot"]
-    names = list(dict.fromkeys(trace.run.rpartition(".seed")[0] for trace in traces))
-    if len(names) > 2:
-        raise UserError(f"the pilot has {len(names)} variants; it takes one or two")
-    arms = {name: [t for t in traces if t.run.rpartition(".seed")[0] == name] for name in names}
-    numbers, _ = number_runs(
-        replace(gathered, arms=arms), gathered.metric, gathered.direction_for("last"), SummaryRule()
-    )
+    if len(gathered.arms) > 2:
+        hint = None if gathered.studies else "Choose one or two with --variant."
+        raise UserError(f"the pilot has {len(gathered.arms)} variants; it takes one or two", hint=hint)
+    [task] = {trace.task for traces in gathered.arms.values() for trace in traces}
+    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for("last"), SummaryRule(), task)
     alone = [sample[np.isfinite(sample)] for sample in align(numbers, paired=False).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
         told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
-        raise UserError(f"a pilot of {told} says nothing about noise")
-    runs = math.sqrt(float(np.mean([sample.var(ddof=1) for sample in alone])))
-    return Pilot(
-        n, len(alone), runs, _pairs_sd(numbers) if len(names) == 2 else None, _hours(traces), _timed(traces),
-        damage_cautions(gathered),
-    )  # fmt: skip
+        hint = None if n < 2 else "Does the seed reach your program?"
+        raise UserError(f"a pilot of {told} says nothing about noise", hint=hint)
+    variances = [float(sample.var(ddof=1)) for sample in alone]
+    freedom = pooled_freedom(variances, [len(sample) - 1 for sample in alone])
+    runs = Noise(math.sqrt(sum(variances) / len(variances)), freedom)
+    pairs = _pairs(numbers) if len(numbers) == 2 else None
+    traces = [trace for arm in gathered.arms.values() for trace in arm]
+    return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(gathered))
 
 
-def _pairs_sd(numbers: Numbers) -> float | None:
-    """The standard deviation of differences where two variants share seeds; None where they share fewer than two."""
+def _pairs(numbers: Numbers) -> Noise | None:
+    """The noise of differences where two variants share seeds; None where they share fewer than two."""
     first, second = align(numbers, paired=True).values()
     differences = (second - first)[np.isfinite(second - first)]
     if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
         return None
-    return float(differences.std(ddof=1))
+    return Noise(float(differences.std(ddof=1)), len(differences) - 1)
 
 
 def _hours(traces: Sequence[Trace]) -> float | None:
@@ -275,15 +324,20 @@ def _for_superiority(
     seeds = seeds_for_superiority(probability, asked)
     return Plan(
         design="unpaired", alpha=alpha, power=power, side=side, sesoi=None, probability=probability, sd=None,
-        sd_upper=None, assurance=None, pilot_n=None, seeds_at_sd=None, seeds=seeds, arms=2,
-        hours_per_run=hours, price_per_hour=price, curve=(),
+        freedom=None, sd_upper=None, assurance=None, correlation=None, pilot_n=None, seeds_at_sd=None, seeds=seeds,
+        arms=2, hours_per_run=hours, price_per_hour=price, curve=(),
     )  # fmt: skip
 
 
-def _curve(sesoi: float, sd: float, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:
+def _curve(sesoi: float, noise: Noise, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:
     """Power and detectable difference for some numbers of seeds around the answer."""
     last = min(seeds or 100, 100_000)
     counts = sorted({3, 5, 10, 15, *(max(2, round(last * share)) for share in (0.5, 0.75, 1, 1.5))})
     return [
-        {"seeds": n, "power": power_of(sesoi / sd, n, design), "detectable": detectable(n, sd, design)} for n in counts
+        {
+            "seeds": n,
+            "power": power_of(sesoi / noise.sd, n, design, noise.freedom),
+            "detectable": detectable(n, noise.sd, design, noise.freedom),
+        }
+        for n in counts
     ]

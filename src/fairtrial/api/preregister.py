@@ -11,11 +11,12 @@ from typing import Any
 from fairtrial.analyse.compare import RESAMPLES, Terms
 from fairtrial.analyse.families import check_adjustment, default_adjustment
 from fairtrial.analyse.summaries import SummaryRule
+from fairtrial.api.adjust import check_planned
 from fairtrial.api.analysis import Question
-from fairtrial.api.analyze import rule_of_study
 from fairtrial.api.artifact import load_project, store_of_registration
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.gather import Wanted
+from fairtrial.api.numbers import rule_of_study
 from fairtrial.api.registered import arms_of
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.directions import settle
@@ -233,11 +234,15 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     ).check()  # fmt: skip
     if asked.family is not None:
         check_adjustment(asked.family, terms)
+    adjust = asked.adjust or study.adjust
+    if adjust is not None:
+        check_planned(adjust, terms, names, [control, *candidates], intent.derive or len(study.seed_list))
     return {
         "control": control, "candidates": candidates, "metrics": metrics, "direction": direction,
         "summary": asdict(rule), "alpha": terms.alpha, "side": terms.side, "sesoi": terms.sesoi,
         "method": terms.method, "resamples": terms.resamples, "unpaired": asked.unpaired,
         "family": asked.family or (default_adjustment(terms) if len(candidates) > 1 else None), "seed": asked.seed,
+        **({"adjust": adjust} if adjust else {}),
     }  # fmt: skip
 
 
@@ -252,10 +257,12 @@ def _direction(metric: str, stated: str | None, study: Study, recipe: LoadedReci
 
 def registered_question(analysis: Mapping[str, Any]) -> Question:
     """The question that was registered, ready to be asked."""
-    kept = {name: value for name, value in analysis.items() if name not in ("control", "candidates", "summary")}
+    kept = {
+        name: value for name, value in analysis.items() if name not in ("control", "candidates", "summary", "adjust")
+    }
     summary = dict(analysis["summary"])
     summary["window"] = tuple(summary["window"]) if summary["window"] else None
-    return Question(**kept, summary=SummaryRule(**summary))
+    return Question(**kept, summary=SummaryRule(**summary), planned_adjust=analysis.get("adjust"))
 
 
 def verify(

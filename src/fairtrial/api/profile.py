@@ -117,7 +117,8 @@ def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripte
     from fairtrial.recipes.lm.run import Run
 
     with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
-        setting = Setting(Streams(terms.seed), "profile", RunPaths(Path(folder)), store.cache)
+        own = options.stream_seed.given() if options.stream_seed else {}
+        setting = Setting(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
         with closing(Run(options, setting, scripted=scripted)) as run:
             yield run
 

@@ -8,6 +8,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
+from fairtrial.analyse.diagnostics import one_arm_cautions
 from fairtrial.api.arms import LabTerms, check_terms
 from fairtrial.api.cost_performance import conversion_cautions, estimated, point_row, price_cautions
 from fairtrial.api.points import Points, Source, gather_points, parse_metric
@@ -15,7 +16,6 @@ from fairtrial.core.cautions import (
     CHOSEN_OF_MANY,
     INERT_LIMIT,
     NO_CHANCE_KNOWN,
-    ONE_ARM,
     TIGHT_MEMORY,
     UNSURE_CONSTRAINT,
 )
@@ -151,7 +151,8 @@ def _of_choice(found: Recommendation, chosen: Candidate) -> list[FilledCaution]:
     cautions: list[FilledCaution] = []
     names = {each.priced.name for each in found.feasible}
     if len(names) > 1 and chosen.priced.quality.n:
-        cautions += [CHOSEN_OF_MANY.fill(count=len(names), metric=found.judged.quantity), ONE_ARM.fill()]
+        cautions.append(CHOSEN_OF_MANY.fill(count=len(names), metric=found.judged.quantity))
+        cautions += one_arm_cautions(chosen.priced.quality.n)
     for check in chosen.checks:
         if check.probability is not None and check.probability < LIKELY:
             told = f"{100 * check.probability:.0f}"

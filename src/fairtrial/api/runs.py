@@ -12,6 +12,7 @@ from typing import Any
 
 from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
 from fairtrial.core.places import Place
+from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.record.index import all_rows, newest_first, pick
 from fairtrial.record.lines import end_of_lines, events_named, is_torn, line_blocks, reversed_lines
@@ -166,7 +167,7 @@ def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[
 def log_tail(run: Run, lines: int) -> list[str]:
     """The last lines that the job printed."""
     try:
-        with run.paths.log.open("rb") as file:
+        with open_regular(run.paths.log) as file:
             size = file.seek(0, 2)
             file.seek(max(0, size - 65_536 - 1000 * lines))
             text = file.read().decode(errors="replace")

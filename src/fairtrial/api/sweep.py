@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, pvariance, stdev
 from typing import Any
 
+from fairtrial.analyse.diagnostics import one_arm_cautions
 from fairtrial.analyse.sweeps import Winner, mean_of, pick_winner
 from fairtrial.api.analysis import Analysis, Question
 from fairtrial.api.analyze import analyze
@@ -23,7 +24,6 @@ from fairtrial.core.cautions import (
     FEW_SEEDS,
     LOST_VALUES,
     NOT_CONFIRMED,
-    ONE_ARM,
     REPORT_NOT_FRESH,
     SELECTED_ON_REPORT,
 )
@@ -352,6 +352,6 @@ def _cautions(found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran:
         cautions.append(LOST_VALUES.fill(count=len(lost), which=shown))
     if found.runs == 1 and not any(caution["code"] == FEW_SEEDS.code for caution in ran.cautions):
         cautions.append(FEW_SEEDS.fill(n=1))
-    elif any(point.accuracy.low is not None for point in found.points):
-        cautions.append(ONE_ARM.fill())
+    elif counts := [point.accuracy.n for point in found.points if point.accuracy.low is not None]:
+        cautions += one_arm_cautions(min(counts))
     return cautions

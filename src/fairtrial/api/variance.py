@@ -1,4 +1,4 @@
-"""variance: how noisy is one variant, and how many seeds are enough?"""
+"""variance: how noisy is one variant, where does that noise come from, and how many seeds are enough?"""
 
 from __future__ import annotations
 
@@ -11,12 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.components import Repeats, same_seed_noise
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.analyse.variance import Spread, spread
-from fairtrial.api.gather import Gathered, Wanted, damage_cautions, files_of, from_file, from_runs, is_scored
-from fairtrial.api.numbers import number_runs
+from fairtrial.api.context import constant_metrics
+from fairtrial.api.gather import (
+    Gathered,
+    Wanted,
+    damage_cautions,
+    files_of,
+    from_file,
+    from_runs,
+    is_scored,
+    only_variants,
+)
+from fairtrial.api.numbers import Numbers, number_runs
 from fairtrial.core.directions import Direction
-from fairtrial.core.errors import StoreError, UserError, unknown
+from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
@@ -41,6 +52,8 @@ class Variance:
     command: str | None = None
     direction: Direction | None = None
     """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
+    same_seed: Mapping[str, Repeats] | None = None
+    """By summary: what repeats with the same seed vary by, and what seeds do. None where no seed was repeated."""
 
     @property
     def n(self) -> int:
@@ -61,6 +74,7 @@ class Variance:
             "relative": self.relative,
             "n": self.n,
             **{name: each.to_dict() for name, each in self.spreads.items()},
+            "same_seed": {name: each.to_dict() for name, each in self.same_seed.items()} if self.same_seed else None,
             "left_out": list(self.left_out),
             "cautions": list(self.cautions),
             "command": self.command,
@@ -87,21 +101,20 @@ def variance(
     relative = threshold_abs is None
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
-    wanted = Wanted([metric] if metric else [], curve=True)
+    wanted = Wanted([metric] if metric else [], curve=True, repeats=True)
     place = open_store(store)
-    gathered = _gather(references, source, columns or Columns(), variant, wanted, place)
-    [name] = gathered.arms
-    base = window or SummaryRule()
-    rules = {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
-    if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for t in gathered.arms[name]):
-        rules = {"last": replace(base, type="last")}  # one value per run: there is no curve
-    spreads = {}
+    every = _gather(references, source, columns or Columns(), variant, wanted, place)
+    [name] = every.arms
+    gathered = replace(every, arms={name: _first_attempts(every.arms[name])})
+    [task] = {trace.task for trace in gathered.arms[name]}
+    spreads, repeats, main_numbers = {}, {}, Numbers()
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
         for trace in gathered.arms[name] if not is_scored(trace)
     ]  # fmt: skip
-    for kind, rule in rules.items():
-        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check())
+    for kind, rule in summary_rules(gathered, window).items():
+        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check(), task)
+        main_numbers = main_numbers or numbers
         values = [n.value for n in numbers[name].values() if n.value is not None]
         left_out += [
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
@@ -109,15 +122,58 @@ def variance(
         ]  # fmt: skip
         found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
         spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
+        if parts := _repeats(every, name, rule, level):
+            repeats[kind] = parts
     main = next(iter(spreads.values()))
-    plan = _plan(place, gathered.studies)
+    plan = plan_of(place, gathered.studies)
     command = launch_command(plan, main.n_min) if plan and main.missing else None
     direction = gathered.directions[gathered.metric]
-    cautions = damage_cautions(gathered)
-    return Variance(gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction)
+    cautions = [*damage_cautions(gathered), *constant_metrics(gathered, main_numbers)]
+    return Variance(
+        gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None
+    )
 
 
-def _plan(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
+def summary_rules(gathered: Gathered, window: SummaryRule | None) -> dict[str, SummaryRule]:
+    """Area and slope of a curve; the value itself where every run has one."""
+    base = window or SummaryRule()
+    if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for arm in gathered.arms.values() for t in arm):
+        return {"last": replace(base, type="last")}
+    return {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
+
+
+def _first_attempts(traces: Sequence[Trace]) -> list[Trace]:
+    """One run per seed: repeats with the same seed are not further seeds."""
+    first: dict[str, Trace] = {}
+    for trace in sorted(traces, key=lambda trace: trace.attempt):
+        first.setdefault(trace.run if trace.seed is None else trace.seed, trace)
+    kept = {id(trace) for trace in first.values()}
+    return [trace for trace in traces if trace.attempt == 1 or id(trace) in kept]
+
+
+def _repeats(every: Gathered, name: str, rule: SummaryRule, level: float) -> Repeats | None:
+    """The noise of repeats by one summary; None where no seed has two runs with a result."""
+    traces = [trace for trace in every.arms[name] if trace.status is Status.COMPLETED]
+    if all(trace.attempt == 1 for trace in traces):
+        return None
+    # Without their seeds, runs are told apart by their names.
+    unseeded = replace(every, arms={name: [replace(trace, seed=None) for trace in traces]})
+    numbers, _ = number_runs(unseeded, every.metric, every.direction_for(rule.type), rule)
+    groups: dict[str | None, list[Trace]] = {}
+    for trace in traces:
+        if numbers[name][trace.run].value is not None:
+            groups.setdefault(trace.seed, []).append(trace)
+    found = same_seed_noise([[numbers[name][trace.run].number for trace in group] for group in groups.values()], level)
+    if found is None or not found.identical:
+        return found
+    curves = [[trace.curves[every.metric] for trace in group] for group in groups.values()]
+    alike = all(
+        np.array_equal(a, b) for group in curves for each in group[1:] for a, b in zip(group[0], each, strict=True)
+    )
+    return replace(found, identical=alike)
+
+
+def plan_of(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
     """What the study was launched as, for the command that adds seeds; a damaged plan is no reason to say nothing."""
     with contextlib.suppress(StoreError):
         return load_plan(store, studies[0]) if len(studies) == 1 else None
@@ -138,11 +194,21 @@ def launch_command(plan: Mapping[str, Any], seeds: int | None) -> str:
     """The launch that brings a study to this many seeds; finished cells are kept."""
     words = ["fairtrial", "launch", str(plan["recipe"]), "--base-run-name", str(plan["study"])]
     for name, values in plan["variants"].items():
-        words += ["--variant", f"{name}:" + ",".join(f"{key}={value}" for key, value in values.items())]
+        words += ["--variant", f"{name}:" + ",".join(f"{key}={_word(value)}" for key, value in values.items())]
     for key, value in plan["options"].items():
         flag = "--" + key.replace("_", "-")
-        words += [flag if value else flag.replace("--", "--no-", 1)] if isinstance(value, bool) else [flag, str(value)]
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        elif isinstance(value, Mapping):
+            words += [word for name, each in value.items() for word in (flag, f"{name}={each}")]
+        else:
+            words += [flag, str(value)]
     return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _word(value: Any) -> str:
+    """An option's value as a variant on the command line spells it."""
+    return "+".join(f"{name}={each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
 
 
 def _gather(
@@ -151,18 +217,14 @@ def _gather(
     if source is not None:
         if references:
             raise UserError("runs and --from cannot be combined")
-        gathered = from_file(files_of(source), columns, wanted)
-        if variant is not None:
-            if variant not in gathered.arms:
-                raise UserError(f"{gathered.source}: {unknown('variant', variant, gathered.arms)}")
-            gathered = replace(gathered, arms={variant: gathered.arms[variant]})
+        gathered = only_variants(from_file(files_of(source), columns, wanted), [variant] if variant else [])
         return _one_variant(gathered, hint="Choose one with --variant.")
     if variant is not None:
         raise UserError("--variant is for --from; a variant of a study is named STUDY:VARIANT")
     if not references:
         raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
     gathered = from_runs(store, {"runs": references}, wanted)
-    names = list(dict.fromkeys(trace.run.rpartition(".seed")[0] for trace in gathered.arms["runs"]))
+    names = list(by_variant(gathered.arms["runs"]))
     if len(names) > 1:
         first = names[0].replace("/", ":", 1)
         raise UserError(
@@ -170,6 +232,14 @@ def _gather(
             hint=f"For example: fairtrial variance '{first}'",
         )
     return replace(gathered, arms={names[0].partition("/")[2]: gathered.arms["runs"]})
+
+
+def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
+    """Chosen runs by STUDY/VARIANT, in the order in which they come."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(trace.run.rpartition(".seed")[0], []).append(trace)
+    return found
 
 
 def _one_variant(gathered: Gathered, hint: str) -> Gathered:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from fairtrial.api.arms import LabTerms
 
-FAMILY_HELP = "How the differences are judged together.  [default: tukey]"
+FAMILY_HELP = "How the differences are judged together; auto, the default: max-spread below 12 seeds, else holm."
 
 
 def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:

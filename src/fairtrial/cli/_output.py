@@ -246,9 +246,21 @@ def _unfit(option: click.Option, item: Any) -> str | None:
     if isinstance(item, dict) and option.multiple:
         item = list(item.values())
     parts = item if isinstance(item, list) and takes_list else [item]
-    if all(part is None or isinstance(part, (str, bool, int, float, date)) for part in parts):
+    if not all(part is None or isinstance(part, (str, bool, int, float, date)) for part in parts):
+        return "must be a value, or a list of values" if takes_list else "must be one value"
+    return next((why for part in parts if (why := _wrong_number(option, part))), None)
+
+
+def _wrong_number(option: click.Option, part: Any) -> str | None:
+    """Why a value is not the number that an option takes: Click would round 2.5 down to 2, and take `true` as 1."""
+    whole = isinstance(option.type, click.types.IntParamType)
+    if option.is_flag or not (whole or isinstance(option.type, click.types.FloatParamType)):
         return None
-    return "must be a value, or a list of values" if takes_list else "must be one value"
+    if isinstance(part, bool):
+        return f"must be a number, not {str(part).lower()}"
+    if whole and isinstance(part, float) and not part.is_integer():
+        return f"must be a whole number, not {part:g}"
+    return None
 
 
 def _takes_commas(option: click.Option) -> bool:

@@ -28,7 +28,7 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
     study = read_study(Path(asked["study"])) if asked["study"] else None
     study = study_of_command(asked["command"]) if asked["command"] else study
     summary = ("kind", "window", "percent", "percent_window", "points", "threshold")
-    kept = ("direction", "alpha", "side", "sesoi", "method", "resamples", "unpaired", "family")
+    kept = ("direction", "alpha", "side", "sesoi", "method", "resamples", "unpaired", "family", "adjust")
     question = Question(
         **{name: asked[name] for name in kept}, metrics=tuple(asked["metrics"]),
         summary=rule_from(*(asked[name] for name in summary)),

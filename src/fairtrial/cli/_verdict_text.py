@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.sentences import p_words
+from fairtrial.core.target_words import failure_words
 from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.analysis import Analysis, Followed
-    from fairtrial.core.findings import Comparison, Estimate
+    from fairtrial.core.findings import Comparison, CovariateAdjustment, Estimate
 
 
 def show_analysis(console: Console, analysis: Analysis) -> None:
     """Verdict, tables, what they rest on, cautions: in that order."""
     console.print(analysis.headline, style="bold", markup=False)
     console.print()
-    console.print(_arms_table(analysis))
+    console.print(_task_arms_table(analysis) if analysis.tasks else _arms_table(analysis))
     console.print()
     console.print(_differences_table(analysis.comparisons))
     if analysis.secondary:
@@ -68,13 +69,38 @@ def _arms_table(analysis: Analysis) -> Any:
     return table
 
 
+def _task_arms_table(analysis: Analysis) -> Any:
+    """Cells are counted, runs used are told as such, and the value is the one that the verdict is about."""
+    from rich.text import Text
+
+    tasks: Any = analysis.tasks
+    statistic, level = tasks["statistic"], 100 * analysis.comparisons[0].effect.level
+    table = _table("variant", "cells planned", "started", "completed", "used", statistic, f"{level:g} % interval")
+    for arm in analysis.arms:
+        found = tasks["aggregates"].get(arm.variant, {}).get(statistic)
+        counts = [str(count) for count in (arm.planned, arm.started, arm.completed)]
+        value = [shown_value(found["value"]), _limits(found)] if found else ["", ""]
+        table.add_row(Text(arm.variant), *counts, _used_words(tasks, arm.variant), *(Text(cell) for cell in value))
+    return table
+
+
+def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
+    """`100 runs × 26 tasks`; `3–5 runs on each of 55 tasks` where tasks have seeds of their own."""
+    runs, count = tasks["runs"][arm], len(tasks["tasks"])
+    if len(runs) == 1:
+        return f"{counted(runs[0], 'run')} × {counted(count, 'task')}"
+    least, most = min(runs), max(runs)
+    told = counted(most, "run") if least == most else f"{least}–{most} runs"
+    return f"{told} on each of {counted(count, 'task')}"
+
+
 def _differences_table(found: Sequence[Comparison]) -> Any:
     """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
     from rich.text import Text
 
     adjusted = any(each.adjusted_p is not None for each in found)
     several = len({each.metric for each in found}) > 1
-    level = f"{100 * found[0].effect.level:g} % interval"
+    level = _interval_heading(found)
     table = _table(f"minus {found[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict")
     for each in found:
         name = each.candidate + (f", {each.metric}" if several else "")
@@ -82,8 +108,20 @@ def _differences_table(found: Sequence[Comparison]) -> Any:
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
         cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals)]
         cells += [p_words(each, each.p_value), *([p_words(each, each.adjusted_p)] if adjusted else [])]
-        table.add_row(Text(name), *(Text(cell) for cell in [*cells, each.verdict.value]))
+        table.add_row(Text(name), *(Text(cell) for cell in [*cells, verdict_words(each)]))
     return table
+
+
+def verdict_words(found: Comparison) -> str:
+    """`worse (reliability)`: the verdict, and what decided it where that was lost runs."""
+    decided_by_losses = found.reason in ("attrition", "reliability")
+    return f"{found.verdict.value} ({found.reason})" if decided_by_losses else found.verdict.value
+
+
+def _interval_heading(found: Sequence[Comparison]) -> str:
+    """Holm's steps give each difference a level of its own, which belongs to the numbers, not to the heading."""
+    levels = {each.effect.level for each in found if each.effect.low is not None}
+    return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
 
 
 def _size_line(found: Comparison) -> str | None:
@@ -97,6 +135,37 @@ def _size_line(found: Comparison) -> str | None:
     g = f"; Hedges g {_brief(found.hedges_g)}" if _brief(found.hedges_g) else ""
     d_z = f", d_z {_brief(found.d_z)}" if _brief(found.d_z) else ""
     return f"{chance}{g}{d_z}."
+
+
+def _reliability_line(found: Comparison) -> str | None:
+    """Failure rates with their uncertainty; without a loss, the rate that so few runs still allow."""
+    lost = found.reliability
+    if lost is None or lost.upper_control is None or lost.upper_candidate is None:
+        return None
+    level = f"{100 * (1 - found.alpha):g} %"
+    if not lost.any:
+        rates = sorted({round(100 * lost.upper_control), round(100 * lost.upper_candidate)})
+        runs = " and ".join(dict.fromkeys(str(n) for n in (lost.runs_control, lost.runs_candidate)))
+        up_to = " and ".join(f"{rate} %" for rate in reversed(rates))
+        return f"No run was lost. {runs} runs per arm still allow a failure rate of up to {up_to} ({level} limit)."
+    gap, p = lost.difference, ""
+    if lost.p_value is not None:
+        p = f", {p_equals(shown_p(lost.p_value))} by {lost.method}'s exact test"
+    low, high = (shown_change(100 * each, 0) for each in (gap.low or 0.0, gap.high or 0.0))
+    return (
+        f"Failure rate: {found.candidate} {lost.lost_candidate} of {lost.runs_candidate}, {found.control} "
+        f"{lost.lost_control} of {lost.runs_control}; difference {shown_change(100 * (gap.value or 0.0), 0)} points "
+        f"[{low}, {high}]{p}."
+    )
+
+
+def _bootstrap_line(found: Comparison) -> str | None:
+    """The interval of a bootstrap that stands next to the headline."""
+    known = found.bootstrap
+    if known is None or known.low is None or known.high is None:
+        return None
+    interval = shown_interval(known.low, known.high, decimals_for(known.high - known.low))
+    return f"Next to it, the {known.method} interval of {found.candidate} − {found.control}: {interval}."
 
 
 def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
@@ -116,12 +185,22 @@ def _notes(analysis: Analysis) -> list[str]:
     if first.pairing == "paired":
         alone = len(analysis.comparisons) == 1
         r = f"; correlation within pairs {_brief(first.correlation)}" if alone and _brief(first.correlation) else ""
-        lines.append(f"Pairs share these random streams: {first.streams}{r}.")
-    else:
+        known = first.streams != "unknown"
+        lines.append(f"Pairs share these random streams: {first.streams}{r}." if known else f"Paired by seed{r}.")
+    elif first.target is None:
         lines.append("Runs are not paired.")
+    alone = len(analysis.comparisons) == 1
+    lines += [
+        failure_words(each.candidate, each.target) for each in analysis.comparisons
+        if each.target and (alone or each.target.lost)
+    ]  # fmt: skip
     if len(analysis.comparisons) > 1:  # what the family's sentence could not say about those that are open
         lines += [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
+    lines += dict.fromkeys(line for each in analysis.comparisons if (line := _reliability_line(each)))
     lines += [line for each in analysis.comparisons if (line := _size_line(each))]
+    lines += [line for each in analysis.comparisons if (line := _bootstrap_line(each))]
+    lines += [_covariate_line(each, each.covariate) for each in analysis.comparisons if each.covariate]
+    lines += [line for each in analysis.comparisons if (line := _sensitivity_line(each))]
     lines += [_ttest_line(each) for each in analysis.comparisons if "ttest" in each.tests]
     lines += dict.fromkeys(line for each in analysis.comparisons for line in _arrivals(each))
     for name, fairness in analysis.fairness.items():
@@ -135,6 +214,42 @@ def _notes(analysis: Analysis) -> list[str]:
     if analysis.tasks:
         lines += _task_lines(analysis.tasks)
     return lines
+
+
+def _sensitivity_line(found: Comparison) -> str | None:
+    """Only where an estimate that resists single runs contradicts the mean."""
+    robust = found.sensitivity.estimates if found.sensitivity else None
+    if robust is None or robust.disagrees is None:
+        return None
+    decimals = decimals_for(_width(found))
+    told = [
+        f"{name} {shown_change(each.value, decimals)} {shown_interval(each.low, each.high, decimals)}".rstrip()
+        for name, each in (("Hodges–Lehmann", robust.hodges_lehmann), ("20 % trimmed mean", robust.trimmed))
+        if each is not None and each.value is not None
+    ]
+    return (
+        f"Sensitivity, {found.candidate} − {found.control}: {', '.join(told)} disagree with the mean in "
+        f"{robust.disagrees}; a few runs decide. Look at the single runs."
+    )
+
+
+def _covariate_line(found: Comparison, covariate: CovariateAdjustment) -> str:
+    shown = covariate.plain if covariate.planned else covariate.effect
+    low, high = shown.low, shown.high
+    decimals = decimals_for(None if low is None or high is None else high - low)
+    value = "" if shown.value is None else shown_change(shown.value, decimals)
+    p = covariate.plain_p_value if covariate.planned else covariate.p_value
+    told = f"{value} {shown_interval(low, high, decimals)}, {p_equals(shown_p(p))}"
+    related = f"its correlation with the difference is {covariate.correlation:.2f}".replace("-", "−")
+    if covariate.planned:
+        return (
+            f"{found.candidate} − {found.control} is adjusted for {covariate.covariate}, as planned; {related}. "
+            f"Without the adjustment: {told}, {covariate.plain_verdict}."
+        )
+    return (
+        f"Exploratory: adjusted for {covariate.covariate}, {found.candidate} − {found.control} is {told}; {related}. "
+        "It was not planned, so the verdict is the one without it."
+    )
 
 
 def _ttest_line(found: Comparison) -> str:
@@ -174,11 +289,20 @@ def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
 
 
 def _certificate_lines(certificate: Any) -> list[str]:
+    """A line per fixed shape; of the collapse rates that were scanned, the worst."""
+    scanned = [row for row in certificate.covered if row.rate is not None]
+    rows = [row for row in certificate.covered if row.rate is None]
+    rows += [min(scanned, key=lambda row: min(row.both_arms, row.one_arm))] if scanned else []
+    width = max(len(row.shape) for row in rows)
     lines = [f"Certificate: {certificate}"]
-    for row in certificate.covered:
+    for row in rows:
         out = "  (ruled out by the data)" if row.ruled_out else ""
+        if row.rate is not None:
+            out = (
+                f"  (worst of {len(scanned)} rates from {100 * scanned[0].rate:.2g} to {100 * scanned[-1].rate:.2g} %)"
+            )
         lines.append(
-            f"  {row.shape:<12} both arms {100 * row.both_arms:5.1f} %   one arm {100 * row.one_arm:5.1f} %{out}"
+            f"  {row.shape:<{width}} both arms {100 * row.both_arms:5.1f} %   one arm {100 * row.one_arm:5.1f} %{out}"
         )
     return lines
 
@@ -207,6 +331,13 @@ def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
         lines.append(f"  {arm}: " + ", ".join(parts))
     for arm, e in tasks["probability_of_improvement"].items():
         lines.append(f"  P(a run of {arm} beats one of the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())
+    for arm, e in tasks.get("stratified_bootstrap", {}).items():
+        lines.append(f"  {arm}, {e['method']}: {shown_value(e['value'])} {_limits(e)}".rstrip())
+    if "stratified_bootstrap" in tasks:
+        lines.append(
+            "  The stratified bootstrap, as in rliable, treats scores of one run on different tasks as independent. "
+            "The verdict is by run."
+        )
     return lines
 
 
@@ -220,7 +351,8 @@ def row_of(found: Comparison) -> dict[str, Any]:
     """A comparison as a line of a spreadsheet."""
     return {
         "control": found.control, "candidate": found.candidate, "metric": found.metric,
-        "verdict": found.verdict.value, "difference": found.effect.value, "low": found.effect.low,
+        "verdict": found.verdict.value, "difference": found.effect.value, "percent_change": found.percent_change,
+        "low": found.effect.low,
         "high": found.effect.high, "level": found.effect.level, "p": found.p_value, "p_adjusted": found.adjusted_p,
         "hedges_g": found.hedges_g.value if found.hedges_g else None,
         "superiority": found.superiority.value if found.superiority else None,
@@ -233,13 +365,16 @@ def page_row_of(found: Comparison) -> dict[str, Any]:
     """The same as a line of a paper: rounded as far as the interval is known, intervals in one column."""
     decimals = decimals_for(_width(found))
     p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    # A step-wise family judges each member at its own level, and a table has one heading.
+    level = "interval" if found.adjustment else f"{100 * found.effect.level:g} % interval"
     return {
         "candidate": found.candidate, "control": found.control, "metric": found.metric,
         "difference": "" if found.effect.value is None else shown_change(found.effect.value, decimals),
-        f"{100 * found.effect.level:g} % interval": shown_interval(found.effect.low, found.effect.high, decimals),
+        level: shown_interval(found.effect.low, found.effect.high, decimals),
         "adjusted p" if found.adjusted_p is not None else "p": p_words(found, p),
-        "g": _brief(found.hedges_g, limits=False), "n": min(found.n_control, found.n_candidate),
-        "verdict": found.verdict.value,
+        "g": _brief(found.hedges_g, limits=False), "n": found.n_candidate if found.target
+        else min(found.n_control, found.n_candidate),
+        "verdict": verdict_words(found),
     }  # fmt: skip
 
 

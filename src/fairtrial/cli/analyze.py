@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fairtrial.cli._output import Output, with_chart_output
+from fairtrial.cli._published import as_published, give_published, with_summary_table
 from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
@@ -20,9 +21,17 @@ if TYPE_CHECKING:
 PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
 CSV_HELP = "Also write the number of every run to a CSV file."
 PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profiles."
+FAILURE_HELP = (
+    "The number that a lost run counts as. Without it, losing more runs than the control bars a better verdict."
+)
 TASKS_HELP = "Judge all tasks together: a task column, or a study per task."
 
 
+TARGET_HELP = "A fixed value, such as a published loss, that each variant is held against; it replaces the control."
+ADJUST_HELP = (
+    "A covariate from before the change: a metric, of which the first value counts, or variant:NAME, a baseline arm "
+    "with more seeds. Exploratory unless the study file or the registration plans it."
+)
 PLAN_HELP = "Run the analysis that was registered, and list every deviation; what else is asked for is exploratory."
 FIELDS = {
     **dict.fromkeys(("kind", "window", "percent", "percent_window", "points", "threshold"), "summary"),
@@ -36,10 +45,13 @@ FIELDS = {
 @click.option("--plan", metavar="REGISTRATION", help=PLAN_HELP)
 @click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
 @click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial; repeat it for more.")
+@click.option("--target", type=float, metavar="VALUE", help=TARGET_HELP)
+@click.option("--known-sd", type=float, metavar="SD", help="With --target: the standard deviation of runs, if known.")
 @click.option("--pairs", multiple=True, metavar="JSON", help=PAIRS_HELP)
 @click.option("--control-run-ids", multiple=True, metavar="RUN", help="Runs of the control, by name or glob.")
 @click.option("--candidate-run-ids", multiple=True, metavar="RUN", help="Runs of the candidate, by name or glob.")
 @with_file
+@with_summary_table
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are shown beside it.")
 @click.option("--direction", type=click.Choice(["max", "min"]), help="Whether more or less of it is better.")
 @click.option("--summary.type", "kind", type=click.Choice(TYPES), help="How a run becomes a number.  [default: last]")
@@ -51,13 +63,13 @@ FIELDS = {
     "--bootstrap.method",
     "bootstrap",
     type=click.Choice(["bca", "percentile", "studentized"]),
-    help="The same as --method, for a bootstrap.",
+    help="The same as --method, for a bootstrap. With --tasks: percentile adds rliable's stratified bootstrap.",
 )
 @click.option(
     "--bootstrap.n_resamples",
     "resamples",
     type=click.IntRange(min=100),
-    help="Resamples of a bootstrap.  [default: 10000; 50000 with --tasks]",
+    help="Resamples of a bootstrap; alone, one is shown next to the default.  [default: 10000; with --tasks 50000]",
 )
 @click.option("--alpha", type=float, help="Error rate.  [default: the study's, or 0.05]")
 @click.option(
@@ -74,19 +86,21 @@ FIELDS = {
     type=click.Choice(["better", "not-worse", "equivalent"]),
     help="Exit with 3 unless this is the verdict.",
 )
+@click.option("--failure-value", type=float, help=FAILURE_HELP)
 @click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
 @click.option(
     "--family",
-    type=click.Choice(["tukey", "holm", "bh"]),
-    help="How several candidates are judged together.  [default: tukey if paired]",
+    type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]),
+    help="How several candidates are judged together; auto, the default: max-spread below 12 paired seeds, else holm.",
 )
+@click.option("--adjust", metavar="METRIC|variant:NAME", help=ADJUST_HELP)
 @click.option("--ttest.enabled", "ttest", is_flag=True, help="Show Student's t beside another method.")
 @click.option("--power.enabled", "with_power", is_flag=True, help="Show what this design can see.")
 @click.option("--certify", is_flag=True, help="Simulate how often intervals of this design cover the truth.")
 @click.option("--tasks", is_flag=True, help=TASKS_HELP)
 @click.option(
     "--statistic",
-    type=click.Choice(["iqm", "mean", "median", "optimality_gap"]),
+    type=click.Choice(["iqm", "mean", "median", "trimmed", "olympic", "optimality_gap"]),
     help="With --tasks.  [default: iqm from 20 tasks on, else mean]",
 )
 @click.option(
@@ -100,7 +114,7 @@ FIELDS = {
 def command(
     out: Output, *, studies: Sequence[str], control: str | None, candidate: Sequence[str], pairs: Sequence[str],
     control_run_ids: Sequence[str], candidate_run_ids: Sequence[str], source: Sequence[str] | None, columns: Any,
-    required: str | None, csv_path: str | None, plots: str | None, plan: str | None, **asked: Any,
+    summary_table: Any, required: str | None, csv_path: str | None, plots: str | None, plan: str | None, **asked: Any,
 ) -> int:  # fmt: skip
     """Say whether a candidate is better than the control, by how much, and how sure that is.
 
@@ -118,13 +132,24 @@ def command(
         analysis = analyze(
             studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
             candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
+            summary_table=summary_table,
         )  # fmt: skip
     missed = unmet(analysis, required) if required else None
+    requirement = {"required": {"verdict": required, "met": missed is None}} if required else {}
+    published = as_published(analysis)
+    if published is not None:
+        give_published(
+            out, published, requirement, {"--output.csv_path": csv_path, "--plots": plots, "--output": out.chart}
+        )
+        return _exit_code(missed)
     found = [*analysis.comparisons, *analysis.secondary]
     rows = [(page_row_of if out.format in ("markdown", "latex") else row_of)(each) for each in found]
-    requirement = {"required": {"verdict": required, "met": missed is None}} if required else {}
     out.give({**analysis.to_dict(), **requirement}, rows, lambda console: show_analysis(console, analysis))
     _write_files(out, analysis, csv_path, plots)
+    return _exit_code(missed)
+
+
+def _exit_code(missed: str | None) -> int:
     if missed is None:
         return EXIT_OK
     click.echo(visible(f"Error: {missed}"), err=True)  # programs find it in the one document that they were given
@@ -154,8 +179,9 @@ def _question(
     *, metrics: Sequence[str], direction: str | None, kind: str | None, window: str | None, percent: float | None,
     percent_window: str | None, points: int | None, threshold: float | None, method: str | None,
     bootstrap: str | None, resamples: int | None, alpha: float | None, side: str, sesoi: float | None, unpaired: bool,
-    family: str | None, ttest: bool, with_power: bool, certify: bool, tasks: bool, statistic: str | None,
-    gamma: float | None, since: str | None, seed: int,
+    failure_value: float | None, family: str | None, ttest: bool, with_power: bool, certify: bool, tasks: bool,
+    statistic: str | None, gamma: float | None, since: str | None, seed: int, target: float | None,
+    known_sd: float | None, adjust: str | None,
 ) -> Any:  # fmt: skip
     from fairtrial.api.analysis import Question
 
@@ -165,15 +191,18 @@ def _question(
         raise UsageError("--statistic needs --tasks")
     if gamma is not None and statistic != "optimality_gap":
         raise UsageError("--gamma is for --statistic optimality_gap")
+    if known_sd is not None and target is None:
+        raise UsageError("--known-sd needs --target")
     method = method or bootstrap
-    if resamples is not None and not tasks and method not in ("bca", "percentile", "studentized"):
-        raise UsageError("--bootstrap.n_resamples needs a bootstrap: --bootstrap.method, or --tasks")
+    if resamples is not None and method not in (None, "bca", "percentile", "studentized"):
+        raise UsageError(f"--bootstrap.n_resamples is for a bootstrap; --method {method} draws none")
     return Question(
         metrics=list(metrics), direction=direction,
         summary=rule_from(kind, window, percent, percent_window, points, threshold),
         alpha=alpha, side=side, sesoi=sesoi, method=method, resamples=resamples,
         unpaired=unpaired, family=family, certify=certify, tasks=tasks, statistic=statistic,
-        gamma=gamma, power=with_power, ttest=ttest, since=since, seed=seed,
+        gamma=gamma, power=with_power, ttest=ttest, since=since, seed=seed, failure_value=failure_value, target=target,
+        known_sd=known_sd, adjust=adjust,
     )  # fmt: skip
 
 

@@ -100,7 +100,7 @@ OWN: list[click.Parameter] = [
         ["--strategies"], default=DEFAULT, show_default=True, metavar="LIST", help="Strategies, separated by commas."
     ),
     click.Option(["--compute-matched"], is_flag=True, help="Add a baseline that trains as long as the slowest took."),
-    click.Option(["--family"], type=click.Choice(["tukey", "holm", "bh"]), help=FAMILY_HELP),
+    click.Option(["--family"], type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]), help=FAMILY_HELP),
     *run_options(RUNS, stack=False),
 ]
 command = lab_command("compare", _compare, OWN, without=["strategy"])

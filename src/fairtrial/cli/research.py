@@ -53,7 +53,13 @@ def command(ctx: click.Context) -> None:
 @click.option("--side", type=click.Choice(["two-sided", "greater", "less"]), default="two-sided", show_default=True)
 @click.option("--sesoi", type=float, help="Smallest difference of interest.  [default: the study's]")
 @click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
-@click.option("--family", type=click.Choice(["tukey", "holm", "bh"]), help="How several candidates are judged.")
+@click.option(
+    "--family",
+    type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]),
+    help="How several candidates are judged.",
+)
+@click.option("--adjust", metavar="METRIC|variant:NAME",
+              help="Covariate from before the change, as in analyze.  [default: the study's]")  # fmt: skip
 @click.option("--stopping-rule", default="fixed", show_default=True, metavar="fixed|TEXT",
               help="fixed: all registered runs, and no comparison before; else words.")  # fmt: skip
 @click.option("--exclude", multiple=True, metavar="CONDITION", help=EXCLUDE_HELP)

@@ -10,15 +10,20 @@ import click
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import rule_from, with_file, with_window
-from fairtrial.core.words import shown_value
+from fairtrial.core.errors import UsageError
+from fairtrial.core.words import counted, shown_chance, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from fairtrial.analyse.components import Part, StreamNoise
+    from fairtrial.analyse.summaries import SummaryRule
     from fairtrial.analyse.variance import Spread
+    from fairtrial.api.by_stream import ByStream
     from fairtrial.api.variance import Variance
 
 NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slope)", "last": "value"}
+SHORT = {"auc": "AUC", "derivative": "slope", "last": "value"}
 
 
 @click.command("variance")
@@ -27,28 +32,42 @@ NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slo
 @click.option("--variant", metavar="NAME", help="With --from: the variant to look at.")
 @click.option("--metric", metavar="NAME", help="Metric.  [default: the recipe's]")
 @with_window
+@click.option("--by-stream", is_flag=True, help="Say which random stream matters most; see --stream-seed of train.")
 @click.option("--threshold", type=float, help="Half-width to reach, as a share of the mean.  [default: 0.05]")
 @click.option("--threshold-abs", type=float, help="Half-width to reach, in the metric's own unit.")
 @click.option("--level", type=float, default=0.95, show_default=True, help="Confidence level.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of random subsets.")
+@click.option("--seed", type=click.IntRange(min=0), help="Seed of random subsets.  [default: 0]")
 @with_chart_output
 def command(
     out: Output, *, runs: Sequence[str], source: Sequence[str] | None, columns: Any, variant: str | None,
-    metric: str | None, window: str | None, percent: float | None, percent_window: str | None, threshold: float | None,
-    threshold_abs: float | None, level: float, seed: int,
+    metric: str | None, window: str | None, percent: float | None, percent_window: str | None, by_stream: bool,
+    threshold: float | None, threshold_abs: float | None, level: float, seed: int | None,
 ) -> None:  # fmt: skip
     """Say how noisy one variant is and how many seeds are enough.
 
     Name runs by id, glob or STUDY:VARIANT. Enough means that the half-width of the mean's interval is at most the
     threshold, for the area under the curve and for its slope. It does not look at any difference between variants.
+
+    Repeats with the same seed (train --again) are not further seeds: what they vary by is shown apart. --by-stream
+    takes a study whose variants hold random streams still, and says which stream the noise comes from.
     """
     from fairtrial.api.variance import variance
 
     out.name_store() if source is None else None
+    if by_stream:
+        given = {
+            "--from": source, "--variant": variant, "--threshold": threshold, "--threshold-abs": threshold_abs,
+            "--seed": seed, "picture (--output)": out.chart,
+        }  # fmt: skip
+        for name, value in given.items():
+            if value is not None:
+                raise UsageError(f"--by-stream takes no {name}")
+        _by_stream(out, runs, metric, level, rule_from(None, window, percent, percent_window))
+        return
     found = variance(
         runs, metric=metric, threshold=threshold, threshold_abs=threshold_abs, level=level,
         window=rule_from(None, window, percent, percent_window), source=source, columns=columns, variant=variant,
-        seed=seed, store=out.store,
+        seed=seed or 0, store=out.store,
     )  # fmt: skip
     if out.chart:
         from fairtrial.api.plots import variance_chart
@@ -57,6 +76,71 @@ def command(
         out.say(f"Wrote {out.chart}")
     rows = [{"summary": name, **_row(each)} for name, each in found.spreads.items()]
     out.give(found.to_dict(), rows, lambda console: _show(console, found))
+
+
+def _by_stream(out: Output, runs: Sequence[str], metric: str | None, level: float, window: SummaryRule | None) -> None:
+    from fairtrial.api.by_stream import variance_by_stream
+
+    found = variance_by_stream(runs, metric=metric, level=level, window=window, store=out.store)
+    rows = [_stream_row(row) for row in _stream_rows(found)]
+    out.give(found.to_dict(), rows, lambda console: _show_streams(console, found))
+
+
+def _stream_rows(found: ByStream) -> list[StreamNoise]:
+    whole = found.ranking.together
+    return [*found.ranking.rows, *([whole] if whole else [])]
+
+
+def _stream_row(row: StreamNoise) -> dict[str, Any]:
+    return {
+        "stream": row.name, "n": row.n, "sd": row.sd.value, "sd_low": row.sd.low, "sd_high": row.sd.high,
+        "share": row.share.value, "share_low": row.share.low, "share_high": row.share.high,
+    }  # fmt: skip
+
+
+def _show_streams(console: Console, found: ByStream) -> None:
+    from rich.table import Table
+
+    ranking = found.ranking
+    console.print(_stream_verdict(found), style="bold", markup=False)
+    console.print()
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    span = f"{100 * ranking.level:g} % interval"
+    for heading in ("what varies", "runs", "sd", span, "share of the variance", span):
+        table.add_column(heading, justify="left" if heading == "what varies" else "right")
+    for row in _stream_rows(found):
+        name = f"all ({row.name})" if row is ranking.together else row.name
+        table.add_row(name, str(row.n), shown_value(row.sd.value), _span(row.sd), *_shares(row.share))
+    console.print(table)
+    console.print(
+        "A row is what varies while all other random streams stay the same; shares need not add up to 100 %.",
+        markup=False,
+    )
+    for each in found.left_out:
+        console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
+    show_cautions(console, found.cautions)
+
+
+def _stream_verdict(found: ByStream) -> str:
+    first, unclear = found.ranking.rows[0], found.ranking.unclear
+    where = f"the {SHORT[found.summary]} of {found.metric}"
+    if first.sd.value is None:
+        return f"Cannot say which random stream matters most: a stream needs at least two runs, not {first.n}."
+    if not first.sd.value:
+        return f"No random stream changes {where} by itself."
+    told = f"{first.name} changes {where} most (sd {shown_value(first.sd.value)} when only it varies)"
+    return f"{told}; statistically indistinguishable from it: {', '.join(unclear)}." if unclear else f"{told}."
+
+
+def _span(part: Part) -> str:
+    return "" if part.low is None or part.high is None else f"{shown_value(part.low)} to {shown_value(part.high)}"
+
+
+def _shares(part: Part) -> tuple[str, str]:
+    if part.value is None:
+        return "", ""
+    span = "" if part.low is None or part.high is None else f"{100 * part.low:.0f} to {100 * part.high:.0f} %"
+    return f"{100 * part.value:.0f} %", span
 
 
 def _row(spread: Spread) -> dict[str, Any]:
@@ -72,10 +156,38 @@ def _show(console: Console, found: Variance) -> None:
     console.print()
     for name, spread in found.spreads.items():
         console.print(f"{NAMES[name]}: {_told(spread)}", markup=False)
+    if found.same_seed:
+        console.print()
+        for line in _repeat_lines(found):
+            console.print(line, markup=False)
     for each in found.left_out:
         console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
     told = [caution for spread in found.spreads.values() for caution in spread.cautions]
     show_cautions(console, [*told, *found.cautions])
+
+
+def _repeat_lines(found: Variance) -> list[str]:
+    """What the same seed varies by, what seeds vary by, and the share, by the main summary."""
+    assert found.same_seed is not None
+    kind, parts = next(iter(found.same_seed.items()))
+    runs = f"{counted(parts.repeated, 'seed')} run more than once, {counted(parts.runs, 'run')} in all"
+    if parts.identical:
+        return [f"Repeats with the same seed are identical ({runs}): the seed decides everything that varies."]
+    limits = f"{100 * parts.level:g} % interval"
+    lines = [f"Same seed, run again: sd of the {SHORT[kind]} {_part(parts.same_seed, limits)} ({runs})."]
+    if parts.between_seeds.value is None:
+        return [*lines, "Different seeds: unknown; repeat more than one seed with train --again."]
+    lines.append(f"Different seeds, beyond that: sd {_part(parts.between_seeds, limits)}.")
+    share = parts.share
+    if share.value is not None and share.low is not None and share.high is not None:
+        span = f"{shown_chance(share.low)} to {shown_chance(share.high)}"
+        lines.append(f"Seeds account for {shown_chance(share.value)} of the variance ({limits} {span}).")
+    return lines
+
+
+def _part(part: Part, limits: str) -> str:
+    span = _span(part)
+    return f"{shown_value(part.value)}, {limits} {span}" if span else shown_value(part.value)
 
 
 def _verdict(found: Variance) -> str:
@@ -83,7 +195,7 @@ def _verdict(found: Variance) -> str:
     limit = f"{100 * found.threshold:g} % of the mean" if found.relative else shown_value(found.threshold)
     main = next(iter(found.spreads.values()))
     if main.n_min is None:
-        return f"Cannot say how many seeds {found.variant} needs: {_reason(main)}."
+        return f"Cannot say how many seeds {found.variant} needs: {_sentence(_reason(main))}"
     high = main.n_range[1]
     if main.enough:
         known = f"the mean of {found.metric} is known to within {limit}"
@@ -98,17 +210,23 @@ def _verdict(found: Variance) -> str:
 
 
 def _reason(spread: Spread) -> str:
+    if spread.reason == "no variation":
+        return f"all {spread.n} runs have the same value; does the seed reach your program?"
     return spread.reason or "it would take more than a million"
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith("?") else f"{text}."
 
 
 def _told(spread: Spread) -> str:
     if spread.mean is None or spread.sd is None:
-        return f"{spread.n} usable runs; {spread.reason}"
+        return f"{counted(spread.n, 'usable run')}; {spread.reason}."
     basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {spread.n} runs"
     if spread.n_min is None:
         hint = " Give --threshold-abs instead." if spread.relative and spread.reason and "zero" in spread.reason else ""
-        return f"{basis}; no answer: {_reason(spread)}.{hint}"
+        return f"{basis}; no answer: {_sentence(_reason(spread))}{hint}"
     cv = f", CV {100 * spread.cv:.2g} %" if spread.cv is not None else ""
     low, high = spread.n_range
-    span = f"between {low} and {high or 'very many'}, as far as the noise is known"
+    span = f"{low} to {high or 'very many'} within the {100 * spread.level:g} % interval of the sd"
     return f"{basis}{cv}; needs n = {spread.n_min} ({span})."

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.regular_files import open_regular
+
 
 def canonical_json(value: Any) -> bytes:
     """Sorted keys, no spaces, no NaN: the bytes that are hashed."""
@@ -19,5 +21,5 @@ def content_hash(value: Any) -> str:
 
 
 def file_hash(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

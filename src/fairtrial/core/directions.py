@@ -105,6 +105,7 @@ _WEAK, _SPREAD, _COUNTS, _COUNTS_TO = (frozenset(text.split()) for text in (WEAK
 _TURNS_BEFORE, _TURNS_AFTER = frozenset(TURNS_WHAT_IS_BEFORE.split()), frozenset(TURNS_WHAT_FOLLOWS.split())
 _PHRASES: dict[tuple[str, ...], Better] = {tuple(phrase.split()): better for phrase, better in PHRASES.items()}
 _KNOWN = frozenset(WORDS) | _WEAK | _SPREAD
+_EXPENSES = frozenset(" ".join([LOWER["time"], LOWER["memory"], LOWER["cost"], HIGHER["speed"]]).split())
 
 
 def direction_by_name(metric: str) -> Better | None:
@@ -119,6 +120,11 @@ def direction_by_name(metric: str) -> Better | None:
         if found is not None:
             return found
     return None
+
+
+def varies_by_itself(metric: str) -> bool:
+    """Whether a name is about time, speed, memory or cost: such numbers differ between runs whatever their seed."""
+    return not _EXPENSES.isdisjoint(words_of(metric))
 
 
 def words_of(metric: str) -> list[str]:

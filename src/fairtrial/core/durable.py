@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from fairtrial.core.regular_files import open_regular
+
 BLOCK = 1 << 20
 _CANNOT_SYNC = {errno.EINVAL, errno.EBADF, errno.ENOSYS, errno.EOPNOTSUPP}
 """How file systems say that folders cannot be synced there: their names are then as durable as they can be."""
@@ -74,7 +76,7 @@ def set_lost_tail_aside(path: Path) -> Path | None:
 
 def _first_zero(path: Path) -> int | None:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             start = 0
             while block := file.read(BLOCK):
                 if (at := block.find(b"\0")) >= 0:

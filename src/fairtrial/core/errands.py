@@ -25,6 +25,7 @@ from typing import Any, Protocol
 
 from fairtrial.core.paths import ErrandNames
 from fairtrial.core.private_files import create
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.runs import Outcome
 from fairtrial.core.untrusted import UntrustedDocument, UntrustedName, checked, parse_json, path_inside
 from fairtrial.version import __version__
@@ -64,7 +65,7 @@ class Folder:
 
     def read(self, name: str) -> bytes | None:
         try:
-            return self._at(name).read_bytes()
+            return read_regular(self._at(name))
         except FileNotFoundError:
             return None
 

@@ -134,6 +134,12 @@ class ProgramStarted(Event):
     pid: int
 
 
+class SeedRead(Event):
+    """That program asked `fairtrial.run()` for the seed of its run, for the first time in this attempt."""
+
+    event: Literal["seed_read"]
+
+
 class ProgramEnded(Event):
     """It ended."""
 
@@ -245,8 +251,8 @@ class Trouble(Event):
 
 Known = Annotated[
     RunStarted | RunResumed | TornLineDropped | Rewound | Evaluated | Episodes | CheckpointSaved | CheckpointRefused
-    | BestChanged | TopKept | TopDropped | ProgramStarted | ProgramEnded | Evaluation | RunEnded | DeviceStats
-    | InferenceResponse | TrainingStep | RolloutComplete | Trouble,
+    | BestChanged | TopKept | TopDropped | ProgramStarted | SeedRead | ProgramEnded | Evaluation | RunEnded
+    | DeviceStats | InferenceResponse | TrainingStep | RolloutComplete | Trouble,
     Field(discriminator="event"),
 ]  # fmt: skip
 

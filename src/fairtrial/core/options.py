@@ -21,6 +21,7 @@ from pydantic.fields import FieldInfo
 from fairtrial.core.addresses import checked_receiver
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.scores import BenchmarkSettings, one_option
+from fairtrial.core.stream_seeds import StreamSeeds
 from fairtrial.core.untrusted import is_text
 
 _MISSING: Any = object()
@@ -143,6 +144,12 @@ class LoopOptions(Options):
     keep_best: int = option(
         1, "How many of the best checkpoints to keep; best.pt is the first.", role=Role.CHECKPOINT, ge=1, newer=True
     )
+    stream_seed: StreamSeeds | None = option(
+        None,
+        "Draw one random stream from a seed of its own, whatever the run's seed is: init=7, order=7 …; repeat it.",
+        role=Role.TRAINING,
+        newer=True,
+    )
     benchmark: BenchmarkSettings | None = option(
         None, "What scores are held against: random_score, human_score, scale.", role=Role.EVALUATION, newer=True
     )
@@ -153,6 +160,12 @@ class LoopOptions(Options):
         role=Role.OUTPUT,
         newer=True,
     )
+
+    @field_validator("stream_seed")
+    @classmethod
+    def _no_seeds_are_none(cls, value: StreamSeeds | None) -> StreamSeeds | None:
+        """Naming no stream is the default, and has its fingerprint."""
+        return value if value is not None and value.given() else None
 
     @field_validator("otlp")
     @classmethod

@@ -131,3 +131,17 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         return cls(**values)
+
+
+BASELINE = "variant:"
+"""How a covariate is spelled that is a variant, not a metric."""
+
+
+def baseline_variant(adjust: str | None) -> str | None:
+    """The variant that differences are adjusted for; None where it is a metric, or nothing."""
+    return adjust.removeprefix(BASELINE) if adjust is not None and adjust.startswith(BASELINE) else None
+
+
+def covariate_metric(adjust: str | None) -> str | None:
+    """The metric that differences are adjusted for; None where it is a variant, or nothing."""
+    return None if adjust is None or adjust.startswith(BASELINE) else adjust

@@ -3,11 +3,14 @@
 A stream is a pure function of (seed, name, index…). Nothing is consumed, so asking for one stream never
 moves another, a resumed run needs no saved generator for it, and two variants with the same seed share
 whatever they both ask for: the same initial weights, the same order of data, the same subset.
+
+Single streams can have a root seed of their own (`core/stream_seeds.py`), so that they are varied one by one.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,13 +27,15 @@ class Streams:
 
     root: int
     used: set[str] = field(default_factory=set, compare=False, repr=False)
+    own: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Root seeds of streams that do not follow the run's."""
 
     def seed(self, name: str, *index: int | str) -> int:
         """63 bits for the stream `name`, or for one numbered or named part of it."""
         if name not in STREAMS:
             raise ValueError(f"no stream named {name!r}; there are {', '.join(STREAMS)}")
         self.used.add(name)
-        label = "/".join(["fairtrial", str(self.root), name, *map(str, index)])
+        label = "/".join(["fairtrial", str(self.own.get(name, self.root)), name, *map(str, index)])
         return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "big") >> 1
 
     def numpy(self, name: str, *index: int | str) -> numpy.random.Generator:

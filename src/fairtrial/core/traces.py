@@ -33,6 +33,16 @@ class Trace:
     facts: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property
+    def attempt(self) -> int:
+        """1, or more for a repeat with the same seed."""
+        return int(self.facts.get("attempt", 1))
+
+    def stream_seed(self, name: str) -> int | None:
+        """The seed that a random stream was drawn from: the run's own, unless that stream was given another one."""
+        given = (self.facts.get("options") or {}).get("stream_seed") or {}
+        return given.get(name, self.facts.get("seed"))
+
+    @property
     def streams(self) -> frozenset[str] | None:
         """The random streams that the run asked for; None where nobody recorded them."""
         streams = self.facts.get("streams")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 import orjson
 
 from fairtrial.core.errors import StoreError, UserError
+from fairtrial.core.regular_files import irregular_kind
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -183,12 +183,10 @@ def _open_regular(path: Path) -> int:
         raise
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the path
         raise UserError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
-    mode = os.fstat(descriptor).st_mode
-    if stat.S_ISREG(mode):
-        return descriptor
-    os.close(descriptor)
-    kind = "folder" if stat.S_ISDIR(mode) else "pipe, device or socket"
-    raise UserError(f"{path} is a {kind}, not a file", hint="Save the content to a file first.")
+    if kind := irregular_kind(descriptor):
+        os.close(descriptor)
+        raise UserError(f"{path} is {kind}, not a file", hint="Save the content to a file first.")
+    return descriptor
 
 
 # Documents

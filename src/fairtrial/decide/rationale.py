@@ -156,6 +156,8 @@ def _typed(needed: float, limit: float, *, up: bool) -> str:
     """The needed limit in the option's own unit, with as few digits as do, never rounded to where it would not do."""
     for digits in range(3, 17):
         unit = 10.0 ** (math.floor(math.log10(abs(needed) or 1.0)) + 1 - digits)
+        if unit == 0:  # below what floating point can divide by
+            break
         steps = needed / unit
         rounded = (math.ceil(steps - SLACK) if up else math.floor(steps + SLACK)) * unit
         text = f"{rounded:.{digits}g}"

@@ -15,7 +15,7 @@ from fairtrial.core.paths import check_name
 from fairtrial.core.schema import STUDY_SCHEMA
 from fairtrial.core.scores import BenchmarkSettings
 from fairtrial.core.secrets import conceal_study
-from fairtrial.core.specs import MOST_SEED, MOST_SEEDS, seed_list
+from fairtrial.core.specs import MOST_SEED, MOST_SEEDS, baseline_variant, seed_list
 from fairtrial.core.untrusted import parse_json, read_file
 
 DEFAULT_SEEDS = 15
@@ -80,6 +80,11 @@ class Study(BaseModel):
     summary: Summary = Field(default_factory=lambda: Summary.model_validate({}), description="One number per run.")
     sesoi: float | None = Field(default=None, description="Smallest difference that would matter to you.", gt=0)
     alpha: float = Field(default=0.05, description="Error rate that the verdict may have.", gt=0, lt=0.5)
+    adjust: str | None = Field(
+        default=None,
+        description="Covariate from before the change that differences are adjusted for: a metric, or variant:NAME.",
+        min_length=1,
+    )
     benchmark: BenchmarkSettings | None = Field(
         default=None, description="What scores are held against, and what selects the best checkpoint."
     )
@@ -138,6 +143,14 @@ class Study(BaseModel):
                 check_name(kind, name)
             except UserError as error:
                 raise ValueError(f"{error.message}. {error.hint}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _adjusts_for_another_variant(self) -> Study:
+        """Of `variant:NAME`; which metrics there will be is not known yet."""
+        baseline = baseline_variant(self.adjust)
+        if baseline is not None and baseline not in self.variants:
+            raise ValueError(f"adjust: no variant '{baseline}' in this study")
         return self
 
     @property

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.regular_files import open_regular
 
 
 def quiet() -> None:
@@ -64,7 +65,7 @@ def hash_files(folder: Path, *, tokenizer: bool = False) -> str:
     words = [path for pattern in TOKENIZER for path in folder.glob(pattern)] if tokenizer else []
     for path in sorted({folder / "config.json", *folder.glob("*.safetensors"), *words}):
         digest.update(path.name.encode())
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             while block := file.read(1 << 20):
                 digest.update(block)
     return digest.hexdigest()

@@ -52,6 +52,8 @@ BUILT_IN = ("seed", "run_dir", "variant")
 SUFFIXES = (".jsonl", ".ndjson", ".csv")
 POLL_S = 0.05
 GRACE_S = 5.0
+SEED_READ = b'"event":"seed_read"'
+"""As the recorder spells it in `events.jsonl`."""
 
 
 class Options(BaseOptions):
@@ -151,8 +153,21 @@ def execute(options: Options, setting: Setting, journal: Journal) -> None:
         [fill(part, with_secrets(options, values)) for part in options.argv],
         [fill(part, values) for part in options.argv],
     )
-    if not any("seed" in placeholders(part) for part in options.argv):
+    _run_with_metrics(program, folder, options, values, setting, journal)
+    if not any("seed" in placeholders(part) for part in options.argv) and not _read_seed(setting.run.events):
         setting.cautions.append(SEED_NOT_PASSED.fill())
+
+
+def _read_seed(events: Path) -> bool:
+    """Whether the program asked `fairtrial.run()` for its seed; known once it has ended."""
+    with events.open("rb") as lines:
+        return any(SEED_READ in line for line in lines)
+
+
+def _run_with_metrics(
+    program: Program, folder: Path, options: Options, values: Mapping[str, Any], setting: Setting, journal: Journal
+) -> None:
+    """Run the program and follow the file of metrics that it writes, if it does."""
     if options.metrics is None:
         _run(program, folder, None, setting, journal)
         return

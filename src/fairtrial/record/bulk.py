@@ -19,6 +19,7 @@ import pyarrow
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import Run, Status
 from fairtrial.record.atomic import Sync, replace_file
 from fairtrial.record.metadata import load_run_or_damage
@@ -93,6 +94,7 @@ def _load(path: Path) -> _Columns:
     """What is in the cache; nothing where there is none, or a damaged one."""
     empty = np.empty(0, np.int64), np.empty(0, np.float64)
     try:
+        open_regular(path).close()  # pyarrow would wait for a pipe
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         told, _, content = (table.schema.metadata or {})[HEADER].partition(b" ")
         columns = (table.column(place).combine_chunks() for place in (0, 1))

@@ -16,6 +16,7 @@ from typing import Any
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import StoreError, UserError
+from fairtrial.core.regular_files import open_regular
 from fairtrial.record.atomic import replace_file, store_errors
 
 
@@ -116,7 +117,7 @@ def _as_json(payload: dict[str, Any]) -> bytes | None:
 
 def _deserialize(path: Path) -> dict[str, Any]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             if file.read(1) == b"{":
                 file.seek(0)
                 payload = json.load(file)

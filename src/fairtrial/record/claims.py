@@ -25,6 +25,7 @@ from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.private_files import open_lock
+from fairtrial.core.regular_files import read_regular
 from fairtrial.record.atomic import beside, store_errors
 
 
@@ -188,7 +189,7 @@ def _give_new_file(path: Path) -> None:
 def token_of(paths: RunPaths) -> int | None:
     """The token of the last claim on a run directory."""
     try:
-        return int(paths.lock.read_text() or 0)
+        return int(read_regular(paths.lock).decode() or 0)
     except (FileNotFoundError, ValueError):
         return None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import struct
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import open_regular
+from fairtrial.core.untrusted import LARGEST_DOCUMENT_BYTES
 from fairtrial.record.metric_lines import Extent, Survey, spell, unspell
 from fairtrial.record.spill import Block, Spill
 
@@ -152,8 +156,8 @@ def _strings(names: Sequence[str]) -> Any:
     return pyarrow.StringArray.from_buffers(len(names), pyarrow.py_buffer(ends), pyarrow.py_buffer(b"".join(encoded)))
 
 
-DAMAGE = (OSError, ValueError, KeyError, TypeError, NotImplementedError, MemoryError)
-"""What pyarrow raises for a file whose bytes were changed; a length may have become one that no memory holds."""
+DAMAGE = (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError, struct.error)
+"""What readers raise for a file whose bytes were changed; a length may have become one that no memory holds."""
 
 
 class Columns:
@@ -165,20 +169,16 @@ class Columns:
 
         # The file is small: read at once and decoded in this thread, a thousand of them take a third of the time.
         if in_blocks:
+            open_regular(paths.columns).close()  # pyarrow would wait for a pipe
             source = pyarrow.OSFile(str(paths.columns))  # not mapped: what is mapped counts as memory of the process
         else:
-            with open(paths.columns, "rb") as file:  # noqa: PTH123 — as above, a thousand times
+            with open_regular(paths.columns) as file:
                 source = pyarrow.BufferReader(pyarrow.py_buffer(file.read()))
         self._file = pyarrow.parquet.ParquetFile(source, read_dictionary=["metric"])
         told = self._file.metadata.metadata or {}
         self.lines_bytes = int(told.get(LINES_BYTES, b"-1"))
         self._header = _checked_header(told[HEADER], self._file.metadata) if HEADER in told else None
         self._last: tuple[int, Block] | None = None
-
-    @property
-    def has_header(self) -> bool:
-        """Files of earlier versions have none."""
-        return self._header is not None
 
     @property
     def extent(self) -> Extent | None:
@@ -249,12 +249,7 @@ class Columns:
         return [each[0] for each in self._header["metrics"]] if self._header else []
 
     def briefs(self) -> dict[str, Brief]:
-        if self._header is None:
-            return {}
-        return {
-            name: Brief(points, last_step, unspell(last), low, high)
-            for name, points, last_step, last, low, high in self._header["metrics"]
-        }
+        return _briefs(self._header) if self._header else {}
 
     def blocks(self, name: str) -> Iterator[Block]:
         assert self._header is not None
@@ -284,16 +279,81 @@ class Columns:
 
 def _checked_header(content: bytes, facts: Any) -> dict[str, Any]:
     """The header, if it is as it was written and fits the file."""
-    told, _, document = content.partition(b" ")
-    if told != b"%08x" % zlib.crc32(document):
-        raise ValueError("the header is damaged")
-    header: dict[str, Any] = orjson.loads(document)
+    header = _parsed_header(content)
     points = sum(each[1] for each in header["metrics"])
     if not facts.num_rows == points == sum(count for count, _ in header["groups"]):
         raise ValueError("the header does not fit the file")
     if facts.num_row_groups != len(header["groups"]):
         raise ValueError("the header does not fit the file")
     return header
+
+
+def _parsed_header(content: bytes) -> dict[str, Any]:
+    checksum_text, _, document = content.partition(b" ")
+    if checksum_text != b"%08x" % zlib.crc32(document):
+        raise ValueError("the header is damaged")
+    header: dict[str, Any] = orjson.loads(document)
+    return header
+
+
+def _briefs(header: Mapping[str, Any]) -> dict[str, Brief]:
+    return {
+        name: Brief(points, last_step, unspell(last), low, high)
+        for name, points, last_step, last, low, high in header["metrics"]
+    }
+
+
+# The header alone
+
+
+@dataclass(frozen=True)
+class ColumnsHeader:
+    """What the columnar copy says about itself: the lines it was made of, and each series in brief."""
+
+    lines_bytes: int
+    extent: Extent | None
+    briefs: Mapping[str, Brief]
+
+
+def read_header(paths: RunPaths) -> ColumnsHeader | None:
+    """The header, read without pyarrow, which takes longer to import than all else that `runs show` does.
+
+    None in files of earlier versions. Raises one of DAMAGE where the file is damaged.
+    """
+    with open_regular(paths.columns) as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _FOOTER_END_BYTES))
+        length, magic = struct.unpack("<I4s", file.read())
+        if magic != b"PAR1" or length > min(size - _FOOTER_END_BYTES, LARGEST_DOCUMENT_BYTES):
+            raise ValueError("not a Parquet file of ours")
+        file.seek(size - _FOOTER_END_BYTES - length)
+        footer = file.read(length)
+    content, lines_bytes = _footer_value(footer, HEADER), _footer_value(footer, LINES_BYTES)
+    if content is None or lines_bytes is None:
+        return None
+    header = _parsed_header(content)
+    return ColumnsHeader(int(lines_bytes), Extent.from_record(header["lines"]), _briefs(header))
+
+
+_FOOTER_END_BYTES = 8
+_THRIFT_STRING = b"\x18"
+"""In a footer every string is this byte, its length as a varint, and its content. JSON never contains the byte."""
+
+
+def _footer_value(footer: bytes, key: bytes) -> bytes | None:
+    """The value that Parquet's footer has for a key: the string that follows the key."""
+    marked = _THRIFT_STRING + bytes([len(key)]) + key + _THRIFT_STRING
+    at = footer.find(marked)
+    if at < 0:
+        return None
+    at += len(marked)
+    length = shift = 0
+    while True:
+        byte = footer[at]
+        length |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:  # the last byte of a varint
+            return footer[at : at + length]
 
 
 def column_in_memory(chunk: Any, kind: Any) -> numpy.ndarray[Any, Any]:

@@ -21,6 +21,7 @@ import orjson
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import ARCHIVE, RunPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
 from fairtrial.record.bulk import is_whole_copy
@@ -150,7 +151,7 @@ def _misplaced(places: Sequence[tuple[str, RunPaths]]) -> Misplaced:
     found = {}
     for study, paths in places:
         with contextlib.suppress(FairtrialError, OSError):
-            metadata = parse_metadata(paths.metadata.read_bytes(), str(paths.metadata))
+            metadata = parse_metadata(read_regular(paths.metadata), str(paths.metadata))
             if why_misplaced(metadata, study, paths.root.name):
                 found[metadata["study"], metadata["run_id"]] = paths.metadata
     return found
@@ -184,7 +185,7 @@ def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Dam
     elsewhere = misplaced.get((paths.root.parent.name, paths.root.name))
     for copy in [*copies, *([elsewhere] if elsewhere else [])]:
         with contextlib.suppress(FairtrialError, OSError):
-            content = copy.read_bytes()
+            content = read_regular(copy)
             metadata = parse_metadata(content, str(copy))
             if why_misplaced(metadata, paths.root.parent.name, paths.root.name) is None and not _contradicted(
                 paths, metadata
@@ -346,7 +347,7 @@ def _of_notes(paths: RunPaths) -> Iterator[Damage]:
     for path in (paths.delivered, paths.pulse):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:
-                whole = type(orjson.loads(path.read_bytes())) is dict
+                whole = type(orjson.loads(read_regular(path))) is dict
             except orjson.JSONDecodeError:
                 whole = False
             if not whole:

@@ -20,6 +20,7 @@ import orjson
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import open_regular, read_regular
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.otlp import Answer, Line, NotAcceptable, Source, encode, send
 from fairtrial.record.recorder import Recorder
@@ -48,7 +49,7 @@ class Delivered:
 def read_delivered(paths: RunPaths) -> Delivered:
     """How far the lines were brought. If the note is damaged, all are sent again: better twice than never."""
     try:
-        found = Delivered(**orjson.loads(paths.delivered.read_bytes()))
+        found = Delivered(**orjson.loads(read_regular(paths.delivered)))
         size = paths.events.stat().st_size
     except (OSError, orjson.JSONDecodeError, TypeError):
         return Delivered()
@@ -81,7 +82,7 @@ class Spool:
         lines: list[Line] = []
         size = 0
         try:
-            with self.recorder.paths.events.open("rb") as file:
+            with open_regular(self.recorder.paths.events) as file:
                 file.seek(self._done.offset)
                 while len(lines) < MOST_LINES and size < MOST_BYTES and (content := file.readline()).endswith(b"\n"):
                     size += len(content)
@@ -113,7 +114,7 @@ class Spool:
 
     def account(self) -> dict[str, Any]:
         """What came of it, for `metadata.json`."""
-        with self.recorder.paths.events.open("rb") as file:
+        with open_regular(self.recorder.paths.events) as file:
             file.seek(self._done.offset)
             left = sum(block.count(b"\n") for block in iter(lambda: file.read(MOST_BYTES), b""))
         return {

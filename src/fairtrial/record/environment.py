@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.paths import NOT_CODE
+from fairtrial.core.regular_files import read_regular
 
 CODE = (":/", *(f":(top,exclude,glob){pattern}" for pattern in NOT_CODE))
 """What git is asked about: everything but what a project writes about itself."""
@@ -40,7 +41,7 @@ def _untracked(folder: Path) -> bytes:
     for path in (top / name for name in names if name):
         with contextlib.suppress(OSError):  # gone again, or not ours to read
             size = path.stat().st_size
-            told += [f"{path.relative_to(top)} {size}".encode(), path.read_bytes() if size < 1 << 20 else b""]
+            told += [f"{path.relative_to(top)} {size}".encode(), read_regular(path) if size < 1 << 20 else b""]
     return b"\n".join(told)
 
 

@@ -21,6 +21,7 @@ import orjson
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths, parts_of_run_id
+from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import Status, headline
 from fairtrial.core.untrusted import read_file
 from fairtrial.record.atomic import Sync, replace_bytes
@@ -169,7 +170,7 @@ def _content(where: str, found: os.stat_result) -> bytes:
     """An ordinary file of usual size is read at once; a pipe or a huge file is refused by `read_file`."""
     if not stat.S_ISREG(found.st_mode) or found.st_size > USUAL_BYTES:
         return read_file(Path(where))
-    with open(where, "rb") as file:  # noqa: PTH123 — a path object per run would take longer than the read
+    with open_regular(where) as file:
         return file.read()
 
 

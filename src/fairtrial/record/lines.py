@@ -6,12 +6,14 @@ import os
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from fairtrial.core.errors import StoreError
+from fairtrial.core.regular_files import open_unbuffered
 from fairtrial.core.untrusted import DAMAGED
 
 BLOCK_BYTES = 1 << 20
@@ -77,10 +79,20 @@ def _event(path: Path, line: bytes, names: tuple[str, ...]) -> dict[str, Any] | 
     return row if isinstance(row, dict) and row.get("event") in names else None
 
 
+def _open_lines(path: Path) -> FileIO:
+    """A file of lines; a StoreError where something else is in its place, so that the run counts as damaged."""
+    try:
+        return open_unbuffered(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}", hint=DAMAGED) from None
+
+
 def line_blocks(path: Path, start: int = 0, stop: int | None = None) -> Iterator[tuple[int, bytes]]:
     """The whole lines between two offsets in blocks: where each block begins, and its bytes up to a line end."""
     try:
-        file = path.open("rb", buffering=0)
+        file = _open_lines(path)
     except FileNotFoundError:
         return
     with file:
@@ -126,7 +138,7 @@ def parse_block(path: Path, block: bytes, number: int = 1) -> list[Any]:
 def reversed_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The whole lines of a file from its end, each with the offset at which it begins."""
     try:
-        file = path.open("rb", buffering=0)
+        file = _open_lines(path)
     except FileNotFoundError:
         return
     with file:
@@ -161,7 +173,7 @@ def reversed_lines(path: Path) -> Iterator[tuple[int, bytes]]:
 def is_torn(path: Path) -> bool:
     """Whether the last line was cut off, as a kill in the middle of a write leaves it."""
     try:
-        with path.open("rb") as file:
+        with _open_lines(path) as file:
             if not file.seek(0, os.SEEK_END):
                 return False
             file.seek(-1, os.SEEK_END)
@@ -172,7 +184,7 @@ def is_torn(path: Path) -> bool:
 
 def end_of_lines(path: Path) -> int:
     """Where the last whole line ends."""
-    with path.open("rb", buffering=0) as file:
+    with _open_lines(path) as file:
         at = file.seek(0, os.SEEK_END)
         while at:
             size = min(at, BLOCK_BYTES)

@@ -43,6 +43,8 @@ REQUIRED = frozenset(
 
 STATUSES = frozenset(status.value for status in Status if status is not Status.DAMAGED)
 CHECKSUM, SEALED = "checksum", "sealed"
+WITHOUT_CHECKSUM = {*REQUIRED, SEALED, "series", "telemetry"}
+"""Keys of a file whose checksum somebody left out. Any other is the damaged key of a checksum, or a newer version's."""
 HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' takes such a run out of the store."
 _AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
 
@@ -144,6 +146,10 @@ def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
         raise DamagedRun(f"{where} does not describe a run: it lacks {missing}", hint=HINT)
     if not has_usual_shape(metadata):
         _refuse_other_shapes(metadata, where)
+    if checksum is None and (strange := metadata.keys() - WITHOUT_CHECKSUM):
+        raise DamagedRun(
+            f"{where} has no checksum, but the key {min(strange)!r}, which nothing without one has", hint=HINT
+        )
     if checksum is not None and checksum != checksum_of(metadata):
         raise DamagedRun(f"{where} does not have its recorded checksum", hint=HINT)
     return metadata
@@ -180,6 +186,9 @@ _USUAL_RESOURCES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("steps_per_epoch", "peak_tensor_bytes", "peak_process_bytes"), _MAYBE_INT),
     "tensor_bytes": _MAYBE_MAP, "basis": _MAYBE_TEXT,
 }  # fmt: skip
+_USUAL_RESUMPTION: dict[str, frozenset[type]] = {
+    "step": _kinds(int), "at": _NUMBER, "best_step": _MAYBE_INT, "best_value": _MAYBE_NUMBER,
+}  # fmt: skip
 _MOST = (1 << 63) - 1
 _SPELLED = ("NaN", "Infinity", "-Infinity")
 _DIRECTIONS = frozenset({"max", "min", None})
@@ -215,7 +224,8 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
         and _all_of(metadata["resources"], _USUAL_RESOURCES)
         and (tensors is None or all(type(value) is int for value in tensors.values()))
         and (versions is None or all(type(value) in _MAYBE_TEXT for value in versions.values()))
-        and lineage.get("resumed") == [] and _is_list_of_text(lineage.get("streams", []))
+        and type(lineage.get("resumed")) is list and all(_is_resumption(each) for each in lineage["resumed"])
+        and _is_list_of_text(lineage.get("streams", []))
         and (data is None or (data.keys() == {"name", "sha256"} and type(data["name"]) is str
                               and type(data["sha256"]) is str and _is_sha256(data["sha256"]) is not None))
         and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
@@ -226,6 +236,14 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
 
 def _all_of(found: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> bool:
     return all(key in usual and type(value) in usual[key] for key, value in found.items())
+
+
+def _is_resumption(value: Any) -> bool:
+    return (
+        type(value) is dict and {"step", "at"} <= value.keys() <= _USUAL_RESUMPTION.keys()
+        and _all_of(value, _USUAL_RESUMPTION) and 0 <= value["step"] <= _MOST
+        and -_MOST <= (value.get("best_step") or 0) <= _MOST
+    )  # fmt: skip
 
 
 def _is_list_of_text(value: Any) -> bool:

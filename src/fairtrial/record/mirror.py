@@ -21,6 +21,7 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import (
     DAMAGED,
     LARGEST_DOCUMENT_BYTES,
@@ -458,7 +459,7 @@ class Pull:
         name = self.paths.metadata.name
         if self.stand.manifest:
             text = self.stand.manifest.metadata.encode()
-            if not self.paths.metadata.exists() or self.paths.metadata.read_bytes() != text:
+            if not self.paths.metadata.exists() or read_regular(self.paths.metadata) != text:
                 replace_bytes(self.paths.metadata, text, sync=Sync.NOTHING)
         elif name in self.files and (there := self.files[name][0]) in contents:
             replace_bytes(self.paths.metadata, contents[there], sync=Sync.FILE)

@@ -20,6 +20,7 @@ import orjson
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import Claim, ClaimLost
@@ -109,6 +110,6 @@ def read_pulse(paths: RunPaths) -> Beat | None:
 
     where = paths.pulse.name
     with contextlib.suppress(OSError, UntrustedDocument):
-        told = checked(BeatModel, parse_json_fast(paths.pulse.read_bytes(), where=where), where=where)
+        told = checked(BeatModel, parse_json_fast(read_regular(paths.pulse), where=where), where=where)
         return Beat(**told.model_dump())
     return None

@@ -72,6 +72,7 @@ class Recorder:
         self.paths = paths
         self.metadata = metadata
         self._claim = claim
+        self._seed_noted = claim is not None  # only a program that joined a run shows that its seed reaches it
         self._fence = claim.fence if claim else fence or Fence(paths.lock)
         self.step, self.saved = 0, 0
         self._clock = clock
@@ -261,7 +262,13 @@ class Recorder:
 
     @property
     def seed(self) -> int:
-        """The seed of this run, for scripts that do not take it as an argument."""
+        """The seed of this run, for scripts that do not take it as an argument.
+
+        A program that joined the run of a launch thereby shows that the seed reaches it.
+        """
+        if not self._seed_noted and not self.ended:
+            self._seed_noted = True
+            self.write_event("seed_read")
         return int(self.metadata["seed"])
 
     @property

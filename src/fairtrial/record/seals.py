@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import open_unbuffered
 
 BLOCK_BYTES = 1 << 20
 Seals = dict[str, dict[str, Any]]
@@ -57,7 +58,7 @@ def why_broken(path: Path, metadata: Mapping[str, Any], *, most: int | None = No
 def _checksum(path: Path, size: int | None = None) -> tuple[int, int]:
     """Length and CRC-32 of a file, or of its first bytes."""
     read = checksum = 0
-    with open(path, "rb", buffering=0) as file:  # noqa: PTH123 — asked for every run of a study
+    with open_unbuffered(path) as file:
         while block := file.read(BLOCK_BYTES if size is None else min(BLOCK_BYTES, size - read)):
             checksum = zlib.crc32(block, checksum)
             read += len(block)

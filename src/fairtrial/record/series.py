@@ -17,8 +17,20 @@ import orjson
 
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.record.atomic import Sync, replace_file
-from fairtrial.record.columns import DAMAGE, Brief, Columns, Series, brief_of, checksum, column_in_memory, write_blocks
+from fairtrial.record.columns import (
+    DAMAGE,
+    Brief,
+    Columns,
+    ColumnsHeader,
+    Series,
+    brief_of,
+    checksum,
+    column_in_memory,
+    read_header,
+    write_blocks,
+)
 from fairtrial.record.lines import Lines, drop_torn_line, events_named, read_lines
 from fairtrial.record.metric_lines import (
     RESERVED,
@@ -86,9 +98,12 @@ def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> I
 def series_in_brief(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> dict[str, Brief]:
     """Every series in brief: from the header of the columns, which has its own checksum, or from all lines."""
     recorded = _recorded(paths, metadata)
-    columns = _usable_columns(paths, recorded, in_blocks=True)
-    if columns is not None and columns.has_header:
-        return columns.briefs()
+    try:
+        header = read_header(paths)
+        if header is not None and _is_of_these_lines(header, paths, recorded):
+            return dict(header.briefs)
+    except DAMAGE:
+        pass  # the lines are the truth
     with Spill() as spill:
         _collect_checked(paths, recorded, spill)
         return _FromLines(spill).briefs()
@@ -108,7 +123,7 @@ class _Recorded:
 def _recorded(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> _Recorded:
     if metadata is None:
         try:
-            metadata = orjson.loads(paths.metadata.read_bytes())
+            metadata = orjson.loads(read_regular(paths.metadata))
         except (OSError, orjson.JSONDecodeError):
             metadata = None
     if not isinstance(metadata, Mapping):  # others say what is wrong with it
@@ -151,11 +166,14 @@ def _columns_or_none(paths: RunPaths, *, in_blocks: bool = False) -> Columns | N
 def _usable_columns(paths: RunPaths, recorded: _Recorded, *, in_blocks: bool = False) -> Columns | None:
     """The columnar copy, or None where it was not made of the lines as they are now."""
     columns = _columns_or_none(paths, in_blocks=in_blocks)
-    if columns is None or columns.lines_bytes != _size(paths.metrics):
-        return None
-    if recorded.extent is not None and columns.extent not in (None, recorded.extent):
-        return None  # the copy of another run, or of an earlier attempt
-    return columns
+    return columns if columns is not None and _is_of_these_lines(columns, paths, recorded) else None
+
+
+def _is_of_these_lines(columns: Columns | ColumnsHeader, paths: RunPaths, recorded: _Recorded) -> bool:
+    """Whether columns were made of the lines as they are now, not of another run's or of an earlier attempt's."""
+    if columns.lines_bytes != _size(paths.metrics):
+        return False
+    return recorded.extent is None or columns.extent in (None, recorded.extent)
 
 
 def _size(path: Path) -> int:

@@ -27,6 +27,7 @@ from fairtrial.core.paths import (
     shared_plans,
 )
 from fairtrial.core.private_files import require_own
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.runs import Status
 from fairtrial.core.untrusted import (
     DAMAGED,
@@ -93,7 +94,7 @@ def read_mirror(paths: StorePaths) -> Mirror | None:
 
     where = str(paths.mirror)
     try:
-        told = checked(MirrorModel, parse_json(paths.mirror.read_bytes(), where=where), where=where)
+        told = checked(MirrorModel, parse_json(read_regular(paths.mirror), where=where), where=where)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UntrustedDocument:
@@ -539,7 +540,7 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> N
         content = orjson.dumps(plan, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     else:
         _check_plan(parse_json(content, where="it"), study)
-    if not path.exists() or path.read_bytes() != content:
+    if not path.exists() or read_regular(path) != content:
         with store_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
         replace_bytes(path, content, sync=Sync.FILE)
@@ -577,7 +578,7 @@ def share_plan(store: Store, study: str, merge: Callable[[dict[str, Any]], dict[
             return
         if remote.create(shared_plan(study, number + 1), {"plan": plan}):
             path = store.paths.study_plan(study)
-            remote.write({f"{study}/{path.name}": path.read_bytes()})
+            remote.write({f"{study}/{path.name}": read_regular(path)})
             return
 
 

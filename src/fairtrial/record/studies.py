@@ -93,7 +93,7 @@ _REQUIRED: Mapping[str, tuple[type, ...]] = {"study": (str,), "seeds": (list,), 
 _USUAL: Mapping[str, tuple[type, ...]] = {
     "recipe": (str,), "options": (dict,), "metric": (str, NoneType), "direction": (str, NoneType),
     "summary": (dict, NoneType), "sesoi": (int, float, NoneType), "alpha": (int, float, NoneType),
-    "benchmark": (dict, NoneType), "registration": (str, NoneType),
+    "adjust": (str, NoneType), "benchmark": (dict, NoneType), "registration": (str, NoneType),
 }  # fmt: skip
 
 

@@ -48,6 +48,8 @@ def _facts(run: Run) -> dict[str, Any]:
         "flops_per_step": resources.get("flops_per_step"),
         "streams": metadata["lineage"].get("streams"),
         "seed": run.seed,
+        "final": run.final,
+        "attempt": run.attempt,
         "variant": run.variant,
         "cautions": metadata["cautions"],
         "created": metadata["timings"]["created"],

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import Sync, replace_bytes, store_errors
 
@@ -49,7 +50,7 @@ class Tracking:
 def read_tracking(paths: RunPaths) -> Tracking | None:
     """What is known of a run; None where nothing is, or where the file was damaged."""
     try:
-        content = paths.tracking.read_bytes()
+        content = read_regular(paths.tracking)
     except (FileNotFoundError, NotADirectoryError):
         return None
     from fairtrial.record.shared_schema import TrackingModel  # brings pydantic, which most who list runs do without

@@ -24,6 +24,7 @@ import orjson
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths
+from fairtrial.core.regular_files import open_regular, read_regular
 from fairtrial.core.runs import Status
 from fairtrial.core.untrusted import (
     DAMAGED,
@@ -183,7 +184,7 @@ class Shipment:
         for _ in range(3):
             try:
                 before = self.paths.metadata.stat()
-                metadata = self.paths.metadata.read_text()
+                metadata = read_regular(self.paths.metadata).decode()
                 lengths = {path.name: _size(path) for path in reversed(self.paths.appended)}
                 files = {str(path.relative_to(self.paths.root)): self._hashed(path) for path in whole_files(self.paths)}
                 self.unnameable = _unnameable(files)
@@ -228,7 +229,7 @@ class Shipment:
                     raise FileNotFoundError(name)
                 there = self.names.blob(self.lease.token, facts["sha256"])
                 if facts["size"] < MOST_BYTES:
-                    pieces[there] = staged.read_bytes()
+                    pieces[there] = read_regular(staged)
                 else:
                     self.remote.upload(staged, there, self._moved)
                     self._moved()
@@ -266,7 +267,7 @@ def _size(path: Path) -> int:
 def _read(path: Path, start: int, end: int) -> bytes:
     if end <= start:
         return b""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         file.seek(start)
         return file.read(end - start)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import RegistrationPaths
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import read_file
 from fairtrial.research.ledger import Entry
 
@@ -114,7 +115,7 @@ def _in_file(folder: RegistrationPaths, sha256: str, name: str) -> Anchor:
         return Anchor(False, f"the ledger names {name}, which is not the anchor of this registration")
     if not path.is_file():
         return Anchor(None, f"{name} is not here: give the published copy to check it")
-    if path.read_bytes() != anchor_text(sha256).encode():
+    if read_regular(path) != anchor_text(sha256).encode():
         return Anchor(False, f"{name} was changed")
     return Anchor(True, f"{name} has the hash; a copy beside the registration proves nothing about time")
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.regular_files import open_regular
 from fairtrial.core.untrusted import collisions, open_file, path_inside, why_unsafe
 from fairtrial.core.words import counted
 
@@ -68,7 +69,7 @@ def _write_zip(path: Path, files: Mapping[str, Path], watch: Watch) -> None:
             info._compresslevel = LEVEL  # type: ignore[attr-defined]
             info.create_system, info.external_attr = 3, MODE << 16
             info.file_size = files[name].stat().st_size
-            with files[name].open("rb") as source, archive.open(info, "w") as target:
+            with open_regular(files[name]) as source, archive.open(info, "w") as target:
                 shutil.copyfileobj(source, target, CHUNK)
             done += info.file_size
             watch(done, total)
@@ -91,10 +92,8 @@ def is_bundle(path: Path) -> bool:
 
 
 def _begins_like_a_zip(path: Path) -> bool:
-    if not path.is_file():  # a pipe would be waited for
-        return False
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return file.read(4) in (b"PK\x03\x04", b"PK\x05\x06")
     except OSError:
         return False

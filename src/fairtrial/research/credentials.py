@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.regular_files import open_regular
 from fairtrial.core.secrets import KIND_NAMES, masked, scan
 from fairtrial.core.words import counted
 
@@ -57,6 +58,6 @@ def find_credentials(sources: Mapping[str, Path]) -> list[Credential]:
     """Everything in these files that looks like a credential, file by file. Files of any size are read in blocks."""
     found = []
     for name, path in sorted(sources.items()):
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             found += [Credential(name, line, each.kind, masked(each.kind, secret)) for line, each, secret in scan(file)]
     return found

@@ -21,6 +21,7 @@ from fairtrial.core.durable import make_folder
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.core.private_files import open_to_append
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import read_file
 from fairtrial.research.ed25519 import is_signed
 from fairtrial.research.plan_schema import LAST_MOMENT
@@ -149,7 +150,7 @@ def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
 
     A line that is whole stays, whatever it says. One with zero bytes is not whole: no line was ever written with them.
     """
-    content = paths.ledger.read_bytes()
+    content = read_regular(paths.ledger)
     whole = content.rfind(b"\n") + 1
     last = content.rfind(b"\n", 0, max(0, whole - 1)) + 1
     end = last if b"\0" in content[last:whole] else whole

@@ -7,6 +7,7 @@ from pathlib import Path
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.places import find_artifact
+from fairtrial.core.regular_files import read_regular
 from fairtrial.research.ledger import read_ledger
 from fairtrial.research.registration import Registration, read_registration
 
@@ -17,7 +18,7 @@ def find_registration(study: str, start: Path | None = None) -> Registration | N
     folder = ProjectPaths(artifact.parent).registrations if artifact else None
     if folder is None or not folder.ledger.exists():
         return None
-    if study.encode() not in folder.ledger.read_bytes():  # signatures take time, and most studies are in no ledger
+    if study.encode() not in read_regular(folder.ledger):  # signatures take time, and most studies are in no ledger
         return None
     ledger = read_ledger(folder)
     valid = ledger.valid_for(study)

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from urllib.parse import quote, urlsplit
 
 from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.regular_files import open_regular
 from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact
 
 TOKEN_VARIABLE, API_VARIABLE = "ZENODO_TOKEN", "ZENODO_API"
@@ -73,7 +74,7 @@ def upload(api: str, token: str, metadata: Mapping[str, Any], bundle: Path) -> d
     bucket = str((created.get("links") or {}).get("bucket") or "")
     if urlsplit(bucket)[:2] != urlsplit(api)[:2]:
         raise FairtrialError(f"the service names {bucket!r} as the place for files, which is not its own address")
-    with bundle.open("rb") as file:
+    with open_regular(bundle) as file:
         stored = _ask(
             f"{bucket}/{quote(bundle.name)}", token, "PUT", file, "application/octet-stream", bundle.stat().st_size
         )

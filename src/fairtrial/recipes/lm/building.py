@@ -105,14 +105,14 @@ class RemotePlayer:
     blueprint: Blueprint
     run: RunPaths
     terms: PlayTerms
-    seed: int
+    streams: Streams
     learning: Terms
 
     def __call__(self) -> Player:
         learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
         tokenizer = self.vocabulary.load()
         return make_player(
-            self.game, tokenizer, self.blueprint, self._load, self.terms, Streams(self.seed), learner
+            self.game, tokenizer, self.blueprint, self._load, self.terms, self.streams, learner
         )  # fmt: skip
 
     def _load(self, version: int) -> Values:

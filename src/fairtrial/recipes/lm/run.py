@@ -73,10 +73,11 @@ class Run:
 
     @cached_property
     def buffer(self) -> Buffer:
-        options, seed = self.options, self.streams.root
+        options = self.options
         self.streams.used.add("env")  # others draw from it in this run's name
         remote = RemotePlayer(
-            options.game, self.vocabulary, self.blueprint, self.setting.run, self.terms, seed, self.learner.terms,
+            options.game, self.vocabulary, self.blueprint, self.setting.run, self.terms, self.streams,
+            self.learner.terms,
         )  # fmt: skip
 
         def call_together(buffer: Buffer) -> Processes:

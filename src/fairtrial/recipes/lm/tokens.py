@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.regular_files import read_regular
 from fairtrial.core.training import Cache
 from fairtrial.recipes.lm.nouns import Tokens
 
@@ -97,7 +98,7 @@ def tokenizer_file(cache: Cache) -> Path:
 
 def _has_recorded_vocabulary(folder: Path, manifest: Mapping[str, Any]) -> bool:
     path = folder / FILE
-    return path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == manifest.get("sha256")
+    return path.is_file() and hashlib.sha256(read_regular(path)).hexdigest() == manifest.get("sha256")
 
 
 def make_vocabulary(folder: Path) -> dict[str, Any]:

@@ -1,0 +1,235 @@
+"""A table of means as a person reads its verdicts: in one table, with what they rest on and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from fairtrial.cli._pieces import show_cautions
+from fairtrial.core.cautions import DOUBTFUL_VALUE, IMPOSSIBLE_VALUE
+from fairtrial.core.directions import better_words
+from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from fairtrial.api.claims import Claim, PublishedAnalysis
+    from fairtrial.core.findings import Comparison
+
+MOST_SENTENCES = 3
+MANY_RUNS = 10_000
+"""Beyond so many runs per arm, how many exactly no longer matters."""
+TOO_MANY_SENTENCES = "--claims lists the difference that each comparison could have detected."
+
+
+def show_published(console: Console, analysis: PublishedAnalysis) -> None:
+    console.print(analysis.headline, style="bold", markup=False)
+    console.print()
+    console.print(_claims_table(analysis) if analysis.options.claims else _arms_table(analysis))
+    console.print()
+    if not analysis.options.claims:
+        console.print(_differences_table(analysis))
+        console.print()
+    for line in _notes(analysis):
+        console.print(line, markup=False)
+    told = {IMPOSSIBLE_VALUE.code: "Impossible", DOUBTFUL_VALUE.code: "Doubtful"}
+    for finding in analysis.findings:
+        console.print(f"{finding.severity.capitalize()}: {finding.sentence}", style="yellow", markup=False)
+    carried = [caution for each in analysis.comparisons for caution in each.cautions]
+    show_cautions(console, [each for each in [*carried, *analysis.cautions] if each["code"] not in told])
+
+
+def _table(*headings: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for number, heading in enumerate(headings):
+        is_text = number == 0 or heading == "task"  # names may be broken, numbers and verdicts may not
+        table.add_column(
+            heading, justify="left" if is_text else "right", no_wrap=not is_text, min_width=6 if is_text else None,
+            overflow="fold",
+        )  # fmt: skip
+    return table
+
+
+def _arms_table(analysis: PublishedAnalysis) -> Any:
+    from rich.text import Text
+
+    by_task = any(arm.task is not None for arm in analysis.printed)
+    computed = any(arm.spread != "sd" for arm in analysis.printed)
+    table = _table("variant", *(["task"] if by_task else []), "n", "mean", "sd", *(["from"] if computed else []))
+    for arm, summary in zip(analysis.printed, analysis.summaries, strict=True):
+        cells = [*([arm.task or ""] if by_task else []), str(arm.n), arm.mean.text]
+        cells.append(arm.sd.text if arm.sd is not None else f"{summary.sd:.4g}")
+        table.add_row(Text(arm.variant), *map(Text, cells), *([arm.spread] if computed else []))
+    return table
+
+
+def _differences_table(analysis: PublishedAnalysis) -> Any:
+    from rich.text import Text
+
+    found = analysis.comparisons
+    adjusted = found[0].adjusted_p is not None
+    names, headings = _names(analysis)
+    show_raw = not adjusted or "task" not in headings  # a terminal has no room for a column more
+    table = _table(
+        *headings, "difference", _level_heading(found), *(["p"] if show_raw else []),
+        *(["adj. p"] if adjusted else []), "verdict",
+    )  # fmt: skip
+    for each, name in zip(found, names, strict=True):
+        cells = [*name, *_difference(each), *([shown_p(each.p_value)] if show_raw else [])]
+        cells += [*([shown_p(each.adjusted_p)] if adjusted else []), each.verdict.value]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _claims_table(analysis: PublishedAnalysis) -> Any:
+    from rich.text import Text
+
+    found = analysis.comparisons
+    p = "adj. p" if found[0].adjusted_p is not None else "p"
+    names, headings = _names(analysis)
+    last = "detects" if found[0].sesoi is None else "n needed"
+    table = _table(*headings, "difference", _level_heading(found), p, "holds", last)
+    for claim, name in zip(analysis.claims, names, strict=True):
+        each = claim.found
+        shown = shown_p(each.adjusted_p if each.adjusted_p is not None else each.p_value)
+        cells = [*name, *_difference(each), shown, _holds(claim), _planned(claim)]
+        table.add_row(*map(Text, cells))
+    return table
+
+
+def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
+    """What each row is about, and the headings of that: a pair that all rows share is told once, in the heading."""
+    found, tasks = analysis.comparisons, [task or "" for task in analysis.tasks_of]
+    pairs = {f"{each.candidate} − {each.control}" for each in found}
+    if analysis.options.all_pairs:
+        names, heading = [f"{each.candidate} − {each.control}" for each in found], "difference of"
+    else:
+        names, heading = [each.candidate for each in found], f"minus {analysis.control}"
+    if not any(tasks):
+        return [[name] for name in names], [heading]
+    if len(pairs) == 1:
+        return [[task] for task in tasks], [pairs.pop()]
+    return [[name, task] for name, task in zip(names, tasks, strict=True)], [heading, "task"]
+
+
+def _level_heading(found: Sequence[Comparison]) -> str:
+    levels = {round(each.effect.level, 12) for each in found}
+    return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
+
+
+def _difference(found: Comparison) -> list[str]:
+    low, high = found.effect.low, found.effect.high
+    decimals = decimals_for(None if low is None or high is None else high - low)
+    change = "" if found.effect.value is None else shown_change(found.effect.value, decimals)
+    return [change, shown_interval(low, high, decimals)]
+
+
+def _holds(claim: Claim) -> str:
+    if claim.found.equivalent:
+        return "small"
+    return "" if claim.holds is None else "yes" if claim.holds else "no"
+
+
+def _planned(claim: Claim) -> str:
+    """What the runs detect, or how many the margin needs: planning figures, so three digits will do."""
+    size = claim.found.detectable
+    if claim.found.sesoi is None:
+        return "" if size is None else f"{size:,.3g}" if size < 1000 else f"{size:,.0f}"
+    if claim.found.significant is None:
+        return ""
+    if claim.n_needed is None or claim.n_needed > MANY_RUNS:
+        return f"> {MANY_RUNS:,}"
+    return f"{claim.n_needed:,}"
+
+
+def _notes(analysis: PublishedAnalysis) -> list[str]:
+    first = analysis.comparisons[0]
+    lines = [f"Means of {analysis.metric} as printed ({better_words(analysis.direction)}); {_sd_words(analysis)}."]
+    lines.append(
+        "The table has no seeds, so the arms are compared unpaired. It does not say how many runs failed: losses are "
+        "unknown, and an arm that lost runs may look better than it is."
+    )
+    levels = sorted({round(100 * each.effect.level, 10) for each in analysis.comparisons})
+    if first.adjustment and len(levels) > 1:
+        lines.append(
+            f"Intervals are at the level that decided each comparison ({levels[0]:.4g} to {levels[-1]:.4g} %), so that "
+            "they agree with the verdicts."
+        )
+    if analysis.options.claims:
+        lines += _planning(analysis)
+    elif len(analysis.comparisons) > 1:
+        open_questions = [str(each) for each in analysis.comparisons if each.verdict == "inconclusive"]
+        lines += open_questions if len(open_questions) <= MOST_SENTENCES else [TOO_MANY_SENTENCES]
+    elif first.hedges_g is not None and first.hedges_g.value is not None:
+        g = first.hedges_g
+        lines.append(f"Hedges g {g.value:.2f} [{g.low:.2f}, {g.high:.2f}].".replace("-", "−"))
+    lines += analysis.missing
+    return [*lines, *_checked(analysis)]
+
+
+def _sd_words(analysis: PublishedAnalysis) -> str:
+    kinds = {arm.spread for arm in analysis.printed}
+    level = f"{100 * analysis.options.level:g} %"
+    told = {
+        "sd": "standard deviations over runs as printed", "se": "standard deviations are the standard errors times √n",
+        "interval": f"standard deviations come from the intervals, read as {level} t intervals of the mean",
+    }  # fmt: skip
+    return "; ".join(words for kind, words in told.items() if kind in kinds)
+
+
+def _planning(analysis: PublishedAnalysis) -> list[str]:
+    first = analysis.comparisons[0]
+    rate, count = f"{100 * first.alpha:g} %", len(analysis.claims)
+    family = {
+        None: f" at {rate}", "holm": f", at an error rate of {rate} for all {count} together",
+        "bh": f", and at most {rate} of those that hold are expected to be false",
+    }[first.adjustment]  # fmt: skip
+    margin = (
+        "" if first.sesoi is None else f"; small: it lies within ±{first.sesoi:g}, whether it is significant or not"
+    )
+    lines = [f"holds: the difference is significant{family}{margin}."]
+    if first.sesoi is None:
+        lines.append(
+            "detects: the true difference that the printed numbers of runs detect with 80 % power. Give --sesoi, the "
+            "smallest difference that matters, to see how many runs it needs."
+        )
+        return lines
+    lines.append(
+        f"n needed: runs per arm that detect a true difference of {first.sesoi:g} (--sesoi) with 80 % power, on "
+        "average over what the printed standard deviations leave open. It assumes that the true difference is the "
+        "margin, not the printed one: a difference that was printed because it is large tends to be larger than "
+        "the truth."
+    )
+    return lines
+
+
+def _checked(analysis: PublishedAnalysis) -> list[str]:
+    """What a number of items could check; silence would read as a pass."""
+    count = analysis.means_checked
+    if count is None:
+        return []
+    items = f"{analysis.options.items:,} items"
+    if count == 0:
+        return [f"With {items} per run every mean of so few digits is possible, so no mean could be checked."]
+    return [f"{count} of {counted(len(analysis.printed), 'mean')} could be checked against {items} per run."]
+
+
+def claim_row(claim: Claim) -> dict[str, Any]:
+    """A claim as a line of a spreadsheet."""
+    return claim.to_dict()
+
+
+def page_claim_row(claim: Claim) -> dict[str, Any]:
+    """The same as a line of a paper."""
+    found = claim.found
+    change, interval = _difference(found)
+    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    return {
+        "candidate": found.candidate, "control": found.control, **({"task": claim.task} if claim.task else {}),
+        "difference": change, "interval": interval,
+        "adjusted p" if found.adjusted_p is not None else "p": shown_p(p), "verdict": found.verdict.value,
+        "holds": _holds(claim), "n": min(found.n_control, found.n_candidate),
+        "detects" if found.sesoi is None else "n needed": _planned(claim),
+    }  # fmt: skip
