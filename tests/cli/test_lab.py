@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -314,15 +315,47 @@ def test_an_ablation_takes_away_what_it_says(cli: Cli, launched: Cli) -> None:
     assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
 
 
+BASE = "strategy: combined\ntemperature: 4.0\nalpha: 0.5\n"
+
+
+def test_a_base_file_of_three_options_gives_the_same_student(cli: Cli, launched: Cli, tmp_path: Path) -> None:
+    found = launched(*ABLATED, "--format", "json").json
+    (tmp_path / "config.yaml").write_text(BASE)
+    components = ("--components", "temperature, attention_loss,layer_matching ")
+    answer = cli(*ABLATED, "--base", "config.yaml", *components, "--format", "json")
+    assert "14 runs; 14 already there" in answer.err, "no run was trained again"
+    assert answer.json == found
+
+
 def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_path: Path) -> None:
     launched(*SWEPT)  # for its teacher
-    (tmp_path / "base.yaml").write_text("strategy: kd\nstudent: mlp\n")
+    (tmp_path / "base.yaml").write_text("soft_targets: true\nmatching_weight: 1e-40\nstrategy: progressive\nstudent: mlp\n")
     line = ("ablation", "--base", "base.yaml", "--components", "soft_targets,layer_matching", "--runs", "2", *SMALL)
     found = cli(*line, "--format", "json").json
     rows = {row["removed"][0]: row for row in found["rows"]}
     assert rows["layer_matching"]["identical_to"] == ["full"] and rows["soft_targets"]["identical_to"] == []
     assert any(caution["code"] == "identical rows" for caution in found["cautions"])
     assert "identical to full" in cli(*line).out
+
+
+@pytest.mark.parametrize(
+    ("base", "problems"),
+    [
+        ("strategy: kd", ["attention_loss: strategy kd has no such term", "layer_matching: strategy kd has no such term"]),
+        ("strategy: attention\nlayer_matching: true", ["temperature: only soft_targets uses it"]),
+        ("temperature: 1\nattention_loss: false", ["temperature: it is 1", "attention_loss: it is switched off"]),
+        ("matching_weight: 0", ["layer_matching: matching_weight is 0"]),
+        ("alpha: 0", ["temperature: only soft_targets", "attention_loss: alpha is 0", "layer_matching: alpha is 0"]),
+    ],
+)
+def test_a_base_without_the_component_is_refused_before_anything_is_trained(
+    cli: Cli, store: Store, tmp_path: Path, base: str, problems: list[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(base)
+    answer = cli("ablation", "--base", "config.yaml")
+    assert answer.code == 1 and answer.err.count("the base does not use") == len(problems)
+    assert all(f"the base does not use {problem}" in answer.err for problem in problems)
+    assert not store.root.exists() or not store.studies()
 
 
 @pytest.mark.parametrize(
@@ -388,10 +421,12 @@ def test_other_settings_are_another_study_and_the_same_are_the_same(monkeypatch:
 
     assert name(compare) == name(compare, student="cnn", learning_rate="0.01") == "compare"
     assert name(ablation) == name(ablation, strategy="combined", learning_rate=0.01) == "ablation"
+    assert name(ablation) == name(partial(ablation, base={"strategy": "combined", "temperature": 4, "alpha": 0.5}))
     assert name(temperature_sweep) == name(temperature_sweep, 2, 4, 1, alpha="0.5") == "temperature"
     others = [
         name(compare, student="mlp"), name(compare, learning_rate=0.005), name(compare, labels=100),
-        name(ablation, strategy="kd"), name(ablation, learning_rate=0.005), name(ablation, student="gru"),
+        name(ablation, ["temperature"], strategy="kd"), name(ablation, learning_rate=0.005),
+        name(ablation, student="gru"),
         name(temperature_sweep, student="linear"), name(temperature_sweep, steps=10), name(temperature_sweep, steps=11),
     ]  # fmt: skip
     assert len(set(others)) == len(others)

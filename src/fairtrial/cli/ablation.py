@@ -38,8 +38,8 @@ def _ablation(
 ) -> int:  # fmt: skip
     """Take components away, one at a time or together, and say what each contributes.
 
-    The base is a YAML file of option values, or without one all terms on a cnn student. Differences are paired by
-    seed and judged as one family.
+    The base is the combined strategy on a cnn student; the option values in --base FILE replace its defaults.
+    Differences are paired by seed and judged as one family.
     """
     from fairtrial.api.ablation import ablation
 
@@ -125,7 +125,7 @@ def _change(effect: Estimate) -> str:
 
 
 OWN: list[click.Parameter] = [
-    click.Option(["--base"], metavar="FILE", help="YAML file with the options of the full model."),
+    click.Option(["--base"], metavar="FILE", help="YAML file with options of the full model; others keep their defaults."),
     click.Option(
         ["--components"], default=DEFAULT, show_default=True, metavar="LIST", help="Components, separated by commas."
     ),
