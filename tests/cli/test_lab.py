@@ -94,7 +94,8 @@ def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, launched: Cli) 
 def test_the_text_says_the_best_value_and_its_set(cli: Cli, launched: Cli) -> None:
     launched(*SWEPT)
     answer = cli(*SWEEP, *SMALL)
-    assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out)
+    assert answer.out.startswith("Temperature Sweep Results\n=========================\n\n")
+    assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out, re.MULTILINE)
     assert re.search(r"^Best temperature: [123]\.0 \(accuracy: 0\.\d+\)$", answer.out, re.MULTILINE)
     assert "Tukey over 3 values × 2 seeds" in answer.out
     assert answer.err.startswith("Store: ")
@@ -278,6 +279,11 @@ def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, lau
         assert set(pair) == {"better", "worse", "p", "p_adjusted", "delta", "ci"} and pair["delta"] > 0
     text = cli(*COMPARED).out
     assert "Memory (GB)" in text and "Strategy" in text
+    title, underline, empty, first, *_ = text.splitlines()
+    assert (title, underline, empty) == ("Strategy Comparison Results", "=" * 27, "")
+    assert first.split()[1:3] in (["is", "ahead"], ["is", "best"])
+    settled = "Statistical significance (p < 0.05, adjusted for 6 comparisons):"
+    assert (settled in text) == bool(found["significant"])
 
 
 @pytest.fixture
@@ -312,6 +318,7 @@ def test_an_ablation_takes_away_what_it_says(cli: Cli, launched: Cli) -> None:
         assert row["delta"] == pytest.approx(row["accuracy"] - found["baseline"]["accuracy"])
     assert [each["components"] for each in found["interactions"]] == removed[3:]
     text = cli(*ABLATED).out
+    assert text.startswith("Ablation Study Results\n======================\n\n")
     assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
 
 
@@ -329,7 +336,9 @@ def test_a_base_file_of_three_options_gives_the_same_student(cli: Cli, launched:
 
 def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_path: Path) -> None:
     launched(*SWEPT)  # for its teacher
-    (tmp_path / "base.yaml").write_text("soft_targets: true\nmatching_weight: 1e-40\nstrategy: progressive\nstudent: mlp\n")
+    (tmp_path / "base.yaml").write_text(
+        "soft_targets: true\nmatching_weight: 1e-40\nstrategy: progressive\nstudent: mlp\n"
+    )
     line = ("ablation", "--base", "base.yaml", "--components", "soft_targets,layer_matching", "--runs", "2", *SMALL)
     found = cli(*line, "--format", "json").json
     rows = {row["removed"][0]: row for row in found["rows"]}
@@ -341,7 +350,10 @@ def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_p
 @pytest.mark.parametrize(
     ("base", "problems"),
     [
-        ("strategy: kd", ["attention_loss: strategy kd has no such term", "layer_matching: strategy kd has no such term"]),
+        (
+            "strategy: kd",
+            ["attention_loss: strategy kd has no such term", "layer_matching: strategy kd has no such term"],
+        ),
         ("strategy: attention\nlayer_matching: true", ["temperature: only soft_targets uses it"]),
         ("temperature: 1\nattention_loss: false", ["temperature: it is 1", "attention_loss: it is switched off"]),
         ("matching_weight: 0", ["layer_matching: matching_weight is 0"]),
@@ -374,6 +386,9 @@ def test_every_format_and_picture_of_a_sweep(cli: Cli, launched: Cli, tmp_path: 
         answer = cli(*line, "--output", f"out.{suffix}")
         assert answer.code == 0, answer.err
         assert (tmp_path / f"out.{suffix}").stat().st_size > 100
+    title, underline = (tmp_path / "out.txt").read_text().splitlines()[:2]
+    assert title.endswith(" Sweep Results") and underline == "=" * len(title)
+    assert (tmp_path / "out.md").read_text().startswith("| ")
     header = (tmp_path / "out.csv").read_text().splitlines()[0]
     assert "accuracy" in header and "std_dev" in header and "low" in header
 

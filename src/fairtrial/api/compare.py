@@ -106,7 +106,7 @@ def _pair(found: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compare(
+def compare_strategies(
     strategies: Sequence[str] = STRATEGIES,
     *,
     options: Mapping[str, Any] | None = None,
@@ -142,6 +142,9 @@ def compare(
             cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"]))
             ran = run_arms(study, replace(alone, replace_old=False), metric)
     return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
+
+
+compare = compare_strategies
 
 
 def with_student(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from fairtrial.cli._lab import (
     run_options,
 )
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import judged_line, show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
 from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
@@ -64,6 +64,7 @@ def _show(console: Console, out: Output, found: Ablation) -> None:
     table = plain_table("Model", quantity, "Change", f"{100 * found.level:g} % interval", "adj. p", "")
     for row in found.rows:
         table.add_row(*(Text(cell) for cell in _cells(row)))
+    show_title(console, "Ablation Study Results")
     console.print(table)
     console.print()
     for line in _conclusions(found):
@@ -125,7 +126,9 @@ def _change(effect: Estimate) -> str:
 
 
 OWN: list[click.Parameter] = [
-    click.Option(["--base"], metavar="FILE", help="YAML file with options of the full model; others keep their defaults."),
+    click.Option(
+        ["--base"], metavar="FILE", help="YAML file with options of the full model; others keep their defaults."
+    ),
     click.Option(
         ["--components"], default=DEFAULT, show_default=True, metavar="LIST", help="Components, separated by commas."
     ),
