@@ -89,7 +89,8 @@ def _headline(found: CostPerformance) -> str:
     )
     return (
         f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier{about}: "
-        f"{', '.join(frontier.names)} ({card.name} at {shown_money(card.usd_per_hour)} an hour, {found.gathered.source})."
+        f"{', '.join(frontier.names)} "
+        f"({card.name} at {shown_money(card.usd_per_hour)} an hour, {found.gathered.source})."
     )
 
 

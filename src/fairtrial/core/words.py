@@ -6,7 +6,6 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
-
 CHEAP = 0.1
 """Dollars. Of smaller amounts, two decimals show one digit at most."""
 
