@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from fairtrial.api.bundle import Bundled, BundleTerms, bundle
     from fairtrial.api.by_plan import analyze_by_plan
     from fairtrial.api.by_stream import variance_by_stream
-    from fairtrial.api.compare import StrategyComparison, compare
+    from fairtrial.api.compare import StrategyComparison, compare, compare_strategies
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.deposit import Deposit, deposit
     from fairtrial.api.detach import Detached, detach
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.core.printed import SummaryOptions
-    from fairtrial.decide.analysis import CostPerformanceAnalysis
+    from fairtrial.decide.analysis import CostPerformanceAnalysis, compute_pareto_frontier
     from fairtrial.decide.choice import Constraints
     from fairtrial.decide.cost import CostModel
     from fairtrial.decide.points import CostPoint
@@ -90,6 +90,7 @@ _HOMES = {
     "alpha_sweep": "fairtrial.api.sweep",
     "Sweep": "fairtrial.api.sweep",
     "compare": "fairtrial.api.compare",
+    "compare_strategies": "fairtrial.api.compare",
     "StrategyComparison": "fairtrial.api.compare",
     "ablation": "fairtrial.api.ablation",
     "Ablation": "fairtrial.api.ablation",
@@ -118,6 +119,7 @@ _HOMES = {
     "Source": "fairtrial.api.points",
     "CostModel": "fairtrial.decide.cost",
     "CostPerformanceAnalysis": "fairtrial.decide.analysis",
+    "compute_pareto_frontier": "fairtrial.decide.analysis",
     "CostPoint": "fairtrial.decide.points",
     "Constraints": "fairtrial.decide.choice",
     "compare_samples": "fairtrial.analyse.compare",
@@ -153,8 +155,9 @@ __all__ = [
     "SummaryOptions", "SummaryRule",
     "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
     "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
-    "compare", "compare_samples", "compare_to_target", "cost_performance", "deposit", "detach", "diff_profiles",
-    "evaluate", "export", "export_runs", "init_artifact", "launch", "list_runs", "load_profile", "power",
+    "compare", "compare_samples", "compare_strategies", "compare_to_target", "compute_pareto_frontier",
+    "cost_performance", "deposit", "detach", "diff_profiles", "evaluate", "export", "export_runs", "init_artifact",
+    "launch", "list_runs", "load_profile", "power",
     "preregister", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
     "temperature", "temperature_sweep", "train", "variance", "variance_by_stream", "verify_bundle", "watch_study",
 ]  # fmt: skip

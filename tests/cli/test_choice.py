@@ -50,15 +50,20 @@ def test_the_documented_points_have_the_documented_document(cli: Cli, points: Pa
 
 def test_the_text_says_the_important_thing_first(cli: Cli, points: Path) -> None:
     answer = cli("cost-performance", "--configs", str(points))
-    assert answer.code == 0 and answer.out.startswith("5 of 5 configurations on the frontier: r8, r16, r32, r64, full")
+    title, underline, empty, first, *_ = answer.out.splitlines()
+    assert title == "Cost-Performance Analysis (A100-80GB @ $3.00/hr)" and underline == "=" * len(title) and not empty
+    assert answer.code == 0 and first.startswith("5 of 5 configurations on the frontier: r8, r16, r32, r64, full (a100")
     for words in (
         "Config",
         "Hours",
         "Cost",
         "Accuracy",
         "Pareto",
-        "$31.2",
-        "$145",
+        " $17.40 ",
+        " $31.20 ",
+        " $144.60 ",
+        "10.4 h",
+        "a100-80gb at $3.00 an hour",
         "Cost efficiency winner: r8",
         "Best marginal gain: r8 → r16",
     ):
@@ -116,8 +121,27 @@ def test_nothing_feasible_is_an_answer_with_exit_code_3(cli: Cli, points: Path) 
         pytest.approx(0.871),
     )
     text = cli(*line)
-    assert text.code == 3 and text.out.startswith("None of 5 configurations meets every constraint.")
+    title, underline, _, first, *_ = text.out.splitlines()
+    assert title == "Recommendations (Budget: $31.10, Min Accuracy: 0.872)" and underline == "=" * len(title)
+    assert text.code == 3 and first == "None of 5 configurations meets every constraint."
     assert "--max-cost 31.2 instead of 31.1 would make r64 feasible." in text.out
+
+
+def test_two_binding_constraints_get_the_smallest_joint_change(cli: Cli, points: Path, tmp_path: Path) -> None:
+    line = ("recommend", "--configs", str(points), "--max-cost", "6", "--min-accuracy", "0.85")
+    text = cli(*line)
+    [sentence] = [line for line in text.out.splitlines() if line.startswith("Smallest joint change: ")]
+    assert "--max-cost 6.3 instead of 6 and --min-accuracy 0.845 instead of 0.85 would make r8 feasible" in sentence
+    assert "--max-cost 9.6 instead of 6 would make r16 feasible." in text.out
+    joint = cli(*line, "--format", "json").json["joint_relaxation"]
+    assert joint["name"] == "r8" and joint["largest_relative_change"] == pytest.approx(0.05)
+    assert [each["constraint"] for each in joint["changes"]] == ["max_cost", "min_accuracy"]
+    typed = ("recommend", "--configs", str(points), "--max-cost", "6.3", "--min-accuracy", "0.845", "--format", "json")
+    assert cli(*typed).json["recommended"]["name"] == "r8"
+    rows = list(csv.DictReader(cli(*line, "--format", "csv").out.splitlines()))
+    assert [(row["constraint"], row["name"]) for row in rows if row["joint"] == "True"] == [
+        ("max_cost", "r8"), ("min_accuracy", "r8"),
+    ]  # fmt: skip
 
 
 def test_constraints_below_ninety_percent_are_cautioned_and_confidence_binds(cli: Cli, points: Path) -> None:
@@ -425,7 +449,7 @@ def test_a_narrow_terminal_loses_no_figure(points: Path) -> None:
 
     out = StringIO()
     Console(file=out, width=80).print(_table(cost_performance(Source(configs=points), gpu="t4"), 80))
-    assert "…" not in out.getvalue() and "≈ $80.3" in out.getvalue()
+    assert "…" not in out.getvalue() and "≈ $80.33" in out.getvalue()
 
 
 def test_the_same_from_python(points: Path) -> None:

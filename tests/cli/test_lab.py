@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,8 @@ def test_the_sweep_is_a_study_that_other_commands_open(cli: Cli, launched: Cli) 
 def test_the_text_says_the_best_value_and_its_set(cli: Cli, launched: Cli) -> None:
     launched(*SWEPT)
     answer = cli(*SWEEP, *SMALL)
-    assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out)
+    assert answer.out.startswith("Temperature Sweep Results\n=========================\n\n")
+    assert re.search(r"^Temp +Accuracy +95 % interval +Loss +Std Dev", answer.out, re.MULTILINE)
     assert re.search(r"^Best temperature: [123]\.0 \(accuracy: 0\.\d+\)$", answer.out, re.MULTILINE)
     assert "Tukey over 3 values × 2 seeds" in answer.out
     assert answer.err.startswith("Store: ")
@@ -277,6 +279,11 @@ def test_strategies_are_compared_with_the_baseline_and_their_costs(cli: Cli, lau
         assert set(pair) == {"better", "worse", "p", "p_adjusted", "delta", "ci"} and pair["delta"] > 0
     text = cli(*COMPARED).out
     assert "Memory (GB)" in text and "Strategy" in text
+    title, underline, empty, first, *_ = text.splitlines()
+    assert (title, underline, empty) == ("Strategy Comparison Results", "=" * 27, "")
+    assert first.split()[1:3] in (["is", "ahead"], ["is", "best"])
+    settled = "Statistical significance (p < 0.05, adjusted for 6 comparisons):"
+    assert (settled in text) == bool(found["significant"])
 
 
 @pytest.fixture
@@ -311,18 +318,56 @@ def test_an_ablation_takes_away_what_it_says(cli: Cli, launched: Cli) -> None:
         assert row["delta"] == pytest.approx(row["accuracy"] - found["baseline"]["accuracy"])
     assert [each["components"] for each in found["interactions"]] == removed[3:]
     text = cli(*ABLATED).out
+    assert text.startswith("Ablation Study Results\n======================\n\n")
     assert re.search(r"^Full model +0\.\d+ +baseline", text, re.MULTILINE) and "Together:" in text
+
+
+BASE = "strategy: combined\ntemperature: 4.0\nalpha: 0.5\n"
+
+
+def test_a_base_file_of_three_options_gives_the_same_student(cli: Cli, launched: Cli, tmp_path: Path) -> None:
+    found = launched(*ABLATED, "--format", "json").json
+    (tmp_path / "config.yaml").write_text(BASE)
+    components = ("--components", "temperature, attention_loss,layer_matching ")
+    answer = cli(*ABLATED, "--base", "config.yaml", *components, "--format", "json")
+    assert "14 runs; 14 already there" in answer.err, "no run was trained again"
+    assert answer.json == found
 
 
 def test_a_component_that_does_nothing_is_flagged(cli: Cli, launched: Cli, tmp_path: Path) -> None:
     launched(*SWEPT)  # for its teacher
-    (tmp_path / "base.yaml").write_text("strategy: kd\nstudent: mlp\n")
+    (tmp_path / "base.yaml").write_text(
+        "soft_targets: true\nmatching_weight: 1e-40\nstrategy: progressive\nstudent: mlp\n"
+    )
     line = ("ablation", "--base", "base.yaml", "--components", "soft_targets,layer_matching", "--runs", "2", *SMALL)
     found = cli(*line, "--format", "json").json
     rows = {row["removed"][0]: row for row in found["rows"]}
     assert rows["layer_matching"]["identical_to"] == ["full"] and rows["soft_targets"]["identical_to"] == []
     assert any(caution["code"] == "identical rows" for caution in found["cautions"])
     assert "identical to full" in cli(*line).out
+
+
+@pytest.mark.parametrize(
+    ("base", "problems"),
+    [
+        (
+            "strategy: kd",
+            ["attention_loss: strategy kd has no such term", "layer_matching: strategy kd has no such term"],
+        ),
+        ("strategy: attention\nlayer_matching: true", ["temperature: only soft_targets uses it"]),
+        ("temperature: 1\nattention_loss: false", ["temperature: it is 1", "attention_loss: it is switched off"]),
+        ("matching_weight: 0", ["layer_matching: matching_weight is 0"]),
+        ("alpha: 0", ["temperature: only soft_targets", "attention_loss: alpha is 0", "layer_matching: alpha is 0"]),
+    ],
+)
+def test_a_base_without_the_component_is_refused_before_anything_is_trained(
+    cli: Cli, store: Store, tmp_path: Path, base: str, problems: list[str]
+) -> None:
+    (tmp_path / "config.yaml").write_text(base)
+    answer = cli("ablation", "--base", "config.yaml")
+    assert answer.code == 1 and answer.err.count("the base does not use") == len(problems)
+    assert all(f"the base does not use {problem}" in answer.err for problem in problems)
+    assert not store.root.exists() or not store.studies()
 
 
 @pytest.mark.parametrize(
@@ -341,6 +386,9 @@ def test_every_format_and_picture_of_a_sweep(cli: Cli, launched: Cli, tmp_path: 
         answer = cli(*line, "--output", f"out.{suffix}")
         assert answer.code == 0, answer.err
         assert (tmp_path / f"out.{suffix}").stat().st_size > 100
+    title, underline = (tmp_path / "out.txt").read_text().splitlines()[:2]
+    assert title.endswith(" Sweep Results") and underline == "=" * len(title)
+    assert (tmp_path / "out.md").read_text().startswith("| ")
     header = (tmp_path / "out.csv").read_text().splitlines()[0]
     assert "accuracy" in header and "std_dev" in header and "low" in header
 
@@ -388,10 +436,12 @@ def test_other_settings_are_another_study_and_the_same_are_the_same(monkeypatch:
 
     assert name(compare) == name(compare, student="cnn", learning_rate="0.01") == "compare"
     assert name(ablation) == name(ablation, strategy="combined", learning_rate=0.01) == "ablation"
+    assert name(ablation) == name(partial(ablation, base={"strategy": "combined", "temperature": 4, "alpha": 0.5}))
     assert name(temperature_sweep) == name(temperature_sweep, 2, 4, 1, alpha="0.5") == "temperature"
     others = [
         name(compare, student="mlp"), name(compare, learning_rate=0.005), name(compare, labels=100),
-        name(ablation, strategy="kd"), name(ablation, learning_rate=0.005), name(ablation, student="gru"),
+        name(ablation, ["temperature"], strategy="kd"), name(ablation, learning_rate=0.005),
+        name(ablation, student="gru"),
         name(temperature_sweep, student="linear"), name(temperature_sweep, steps=10), name(temperature_sweep, steps=11),
     ]  # fmt: skip
     assert len(set(others)) == len(others)

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import fairtrial
 from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
-from fairtrial.decide.choice import OBJECTIVES
+from fairtrial.decide.choice import OBJECTIVES, JointRelaxation
 from fairtrial.decide.frontier import Judged, gains_of, price_points
 from fairtrial.decide.pareto import dominance
 from fairtrial.decide.prices import BUILT_IN
@@ -296,7 +297,94 @@ def test_two_constraints_that_cannot_give_alone_say_so():
     points = [CostPoint("a", 10, 0.5, memory=1)]
     found = A100.recommend(points, Constraints(max_cost=1, min_accuracy=0.9))
     assert found.chosen is None and all(each.needed is None for each in found.relaxations)
-    assert "at least two" in found.rationale[-1]
+    assert "at least two" in found.rationale[-2]
+    assert found.joint is not None and found.joint.candidate.priced.name == "a"
+    assert found.rationale[-1] == (
+        "Smallest joint change: --max-cost 30 instead of 1 and --min-accuracy 0.5 instead of 0.9 would make a feasible. "
+        "No limit moves by more than 2,900 % of itself."
+    )
+
+
+def moved(constraints: Constraints, joint: JointRelaxation, share: float = 1.0) -> Constraints:
+    """The constraints with every limit of a joint change moved by a share of the way."""
+    needs = {each.constraint: each.limit + share * (each.needed - each.limit) for each in joint.changes}
+    return replace(constraints, **needs)
+
+
+@given(points_, limits_)
+def test_the_smallest_joint_change_makes_its_point_feasible_and_no_other_point_asks_for_less(points, limits):
+    constraints = Constraints(**limits)
+    found = A100.recommend(points, constraints)
+    if found.chosen is not None:
+        return
+    assert found.joint is not None
+    changes = {each.constraint: each.relative for each in found.joint.changes}
+    if "card_memory" not in changes:
+        relaxed = A100.recommend(points, moved(constraints, found.joint))
+        assert found.joint.candidate.priced.name in [each.priced.name for each in relaxed.feasible]
+        assert A100.recommend(points, moved(constraints, found.joint, 0.99)).chosen is None
+    for other in found.candidates:
+        if other.check("card_memory").met:
+            asked = [
+                abs(each.needed - each.limit) / (abs(each.limit) or abs(each.needed))
+                for each in other.checks if not each.met
+            ]  # fmt: skip
+            assert "card_memory" not in changes and max(asked) >= max(changes.values())
+
+
+def test_two_small_changes_are_named_beside_one_large_one():
+    points = [
+        CostPoint("cheap", 1, 0.5, memory=1),
+        CostPoint("near", 10.5, 0.88, memory=1),
+        CostPoint("dear", 100, 0.95, memory=1),
+    ]
+    found = A100.recommend(points, Constraints(max_cost=30, min_accuracy=0.9))
+    assert {each.constraint: each.candidate.priced.name for each in found.relaxations} == {
+        "max_cost": "dear", "min_accuracy": "cheap",
+    }  # fmt: skip
+    assert found.joint.candidate.priced.name == "near" and found.joint.largest == pytest.approx(0.05)
+    assert "--max-cost 31.5 instead of 30 and --min-accuracy 0.88 instead of 0.9 would make near" in found.rationale[-1]
+    assert "more than 5 % of itself" in found.rationale[-1]
+    told = found.joint.to_dict()
+    assert [(each["constraint"], each["needed"]) for each in told["changes"]] == [
+        ("max_cost", 31.5),
+        ("min_accuracy", 0.88),
+    ]
+    assert told["name"] == "near" and told["largest_relative_change"] == pytest.approx(0.05)
+
+
+def test_the_smallest_of_several_single_changes_is_named():
+    found = A100.recommend(documented(), Constraints(max_cost=16, min_accuracy=0.875))
+    assert found.rationale[-1] == "The smallest of these changes is that of --min-accuracy, 1.5 %."
+
+
+def test_constraints_that_bind_only_together_are_named():
+    limits = Constraints(max_cost=50, max_time=15)
+    found = A100.recommend(documented(), limits)
+    assert found.chosen.priced.name == "r64" and found.binding == [], "without one of them the other still binds"
+    [sentence] = [line for line in found.rationale if line.startswith("Binding together")]
+    assert (
+        "--max-cost 145 instead of 50 and --max-time 48.2 instead of 15 would allow full (accuracy 0.8820)" in sentence
+    )
+    assert A100.recommend(documented(), moved(limits, found.joint)).chosen.priced.name == "full"
+
+
+def test_a_configuration_that_fits_its_card_is_preferred_to_a_smaller_change_on_another_card():
+    points = [CostPoint("large", 1, 0.89, memory=81), CostPoint("poor", 1, 0.5, memory=1)]
+    found = A100.recommend(points, Constraints(min_accuracy=0.9))
+    assert found.joint.candidate.priced.name == "poor" and len(found.joint.changes) == 1
+
+
+def test_the_names_of_the_reference_exist():
+    points = documented()
+    names = [name for name, _, _ in DOCUMENTED]
+    assert [point.name for point in A100.compute_pareto_frontier(points)] == names
+    assert [point.name for point in fairtrial.compute_pareto_frontier(points)] == names
+    on_t4 = fairtrial.compute_pareto_frontier(points, CostModel.t4())
+    assert {point.card.name for point in on_t4} == {"t4"} and set(fairtrial.__all__) >= {
+        "compare_strategies", "temperature_sweep", "compute_pareto_frontier", "recommend",
+    }  # fmt: skip
+    assert fairtrial.compare_strategies is fairtrial.compare
 
 
 def test_a_limit_that_floating_point_cannot_divide_by_is_shown_as_it_is():

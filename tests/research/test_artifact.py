@@ -165,6 +165,57 @@ def test_all_problems_are_told_at_once_with_the_nearest_names(tmp_path: Path, cl
     assert "did you mean 'title'?" in told and "'authors' is missing" in told
 
 
+THREE = ["--id", "tea", "--title", "Tea", "--type", "dataset"]
+
+
+@pytest.fixture
+def git_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Sets git's user.name for this test; nothing of the machine's own configuration is read."""
+    config = tmp_path / "gitconfig"
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+
+    def set_name(name: str | None) -> None:
+        config.write_text("" if name is None else f"[user]\n\tname = {json.dumps(name)}\n\temail = ada@example.org\n")
+
+    return set_name
+
+
+def test_three_options_suffice_and_the_author_is_the_one_of_git(
+    tmp_path: Path, cli: Callable[..., Answer], git_name: Callable[[str | None], None]
+) -> None:
+    git_name("Ada Lovelace; Countess")
+    answer = cli("research", "init", *THREE, "--output", "new/p", "--format", "json")
+    assert answer.code == 0 and "Author: Ada Lovelace; Countess, from git's user.name." in answer.err
+    assert "No license is chosen" in answer.err and "key 'license' in artifact.yaml" in answer.err
+    told = answer.json
+    assert (told["authors"], told["authors_from"], told["license"]) == (["Ada Lovelace; Countess"], "git", None)
+    artifact = load_project(tmp_path / "new/p").artifact
+    assert artifact.license is None and artifact.authors[0].email is None, "an address is published only if given"
+    given = cli("research", "init", *WORDS, "--format", "json")
+    assert (given.json["authors_from"], given.json["license"], given.err) == ("given", "MIT", "")
+
+
+@pytest.mark.parametrize("name", [None, "", "a\x07b"])
+def test_without_a_usable_name_in_git_the_author_is_unknown(
+    cli: Callable[..., Answer], git_name: Callable[[str | None], None], name: str | None
+) -> None:
+    git_name(name)
+    answer = cli("research", "init", *THREE, "--format", "json")
+    assert answer.code == 0 and "The author is unknown. Name one under 'authors' in artifact.yaml." in answer.err
+    assert (answer.json["authors"], answer.json["authors_from"]) == (["unknown"], "unknown")
+    assert "unknown" not in cli("research", "cite", "--style", "apa").out
+    assert "The author is unknown." in cli("research", "cite").err
+
+
+def test_a_citation_without_author_and_license_invents_neither() -> None:
+    bare = artifact(authors=[{"family": "unknown"}], license=None)
+    assert apa(bare) == "Milk & tea: 100 % {true} (Version 0.1.0) [Computer software]. (2026).\n"
+    assert "author" not in bibtex(bare) and "no license" in bibtex(bare)
+    told = yaml.safe_load(cff(bare))
+    assert told["authors"] == [{"name": "unknown"}] and "license" not in told, "the format requires an author"
+
+
 @pytest.mark.parametrize(
     ("text", "parts"),
     [

@@ -17,6 +17,8 @@ import pytest
 from fairtrial.api.bundle import BundleTerms
 from fairtrial.api.export import export
 from fairtrial.core.errors import UserError
+from fairtrial.research.artifact import Artifact, Author
+from fairtrial.research.crate import crate_document
 from fairtrial.research.zenodo import check_api
 from tests.conftest import Answer
 from tests.research.conftest import Made
@@ -196,3 +198,38 @@ def test_a_bundle_that_was_changed_is_not_uploaded(zipped: Path, cli: Callable[.
     zipped.write_bytes(b"x" + zipped.read_bytes())
     done = cli("research", "deposit", str(zipped))
     assert done.code == 3 and "not intact" in done.err
+
+
+def test_a_bundle_without_author_and_license_says_so_and_only_a_deposit_asks_for_them(
+    tmp_path: Path, cli: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FAIRTRIAL_STORE")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+    assert cli("research", "init", "--id", "tea", "--title", "Tea", "--type", "dataset").code == 0
+    assert cli("train", "fake", "--steps", "3", "--eval-every", "0", "--checkpoint-every", "0").code == 0
+    done = cli("research", "bundle", "artifact.yaml", "--zip", "--no-charts", "--format", "json")
+    assert done.code == 0 and [told.split(".")[0] for told in done.json["not_stated"]] == [
+        "The author is unknown", "No license is chosen, so others have no permission to reuse this",
+    ]  # fmt: skip
+    assert all(told in done.err for told in done.json["not_stated"])
+    assert cli("research", "verify", "tea-0.1.0.zip").code == 0
+    refused = cli("research", "deposit", "tea-0.1.0.zip")
+    assert refused.code == 1 and "under 'authors'" in refused.err and "the key 'license'" in refused.err
+
+    described = tmp_path / "artifact.yaml"
+    text = described.read_text().replace('family: "unknown"', "family: Lovelace").replace("# license:", "license: MIT")
+    described.write_text(text)
+    assert cli("research", "bundle", "--output", "b", "--no-charts", "--format", "json").json["not_stated"] == []
+    citation = (tmp_path / "b/CITATION.cff").read_text()
+    assert 'name: "Lovelace"' in citation and 'license: "MIT"' in citation, "what init left open follows artifact.yaml"
+    (tmp_path / "CITATION.cff").write_text("cff-version: 1.2.0 # mine\n")
+    assert cli("research", "bundle", "--output", "c", "--no-charts").code == 0
+    assert (tmp_path / "c/CITATION.cff").read_text() == "cff-version: 1.2.0 # mine\n", "a person's own file stays"
+
+
+def test_the_crate_of_a_bundle_without_a_license_says_that_there_is_none() -> None:
+    bare = Artifact(id="tea", title="Tea", type="dataset", authors=[Author(family="unknown")])
+    graph = {each["@id"]: each for each in json.loads(crate_document(bare, {}, [], version="1"))["@graph"]}
+    assert "author" not in graph["./"] and graph["./"]["license"] == {"@id": "#no-license"}
+    assert graph["#no-license"]["name"] == "No license" and graph["#no-license"]["description"]

@@ -17,16 +17,18 @@ from fairtrial.analyse.families import compare_family
 from fairtrial.analyse.sweeps import mean_of
 from fairtrial.api.arms import LabTerms, Ran, check_terms, lab_name, on_view, run_arms
 from fairtrial.api.cells import load_checked_recipe
-from fairtrial.api.compare import STUDENT
+from fairtrial.api.compare import STUDENT, with_student
 from fairtrial.core.cautions import IDENTICAL_ROWS
-from fairtrial.core.errors import RunsFailed
+from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
+from fairtrial.core.registry import LoadedRecipe
 from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import read_mapping
 
 RECIPE = "distill"
-BASE: Mapping[str, Any] = {"strategy": "combined", **STUDENT}
+STRATEGY = "combined"
+BASE: Mapping[str, Any] = {"strategy": STRATEGY, **STUDENT}
 COMPONENTS = ("temperature", "attention_loss", "layer_matching")
 RUNS = 3
 
@@ -101,15 +103,18 @@ def ablation(
 ) -> Ablation:
     """Take components away from a base and see what that changes, seed by seed.
 
-    `base` is a mapping of options or a YAML file with one; without it, all terms on a student that has maps. `also`
-    names combinations (`a+b`), `all_pairs` and `factorial` take more away at once and give interactions.
+    The base is the combined strategy on a student that has maps. `base`, a mapping of options or a YAML file with one,
+    is laid over these defaults, and `options` over both. `also` names combinations (`a+b`), `all_pairs` and `factorial`
+    take more away at once and give interactions.
     """
     terms = terms or LabTerms(runs=RUNS)
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     check_components(recipe, list(components))
-    fixed = {**(BASE if base is None else _base(base)), **(options or {})}
-    full = resolve(recipe, fixed, where="base").differing()
+    fixed = with_student({"strategy": STRATEGY, **(_base(base) if base is not None else {}), **(options or {})})
+    resolved = resolve(recipe, fixed, where="base")
+    _check_base(recipe, resolved, components)
+    full = resolved.differing()
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
     judged, adjustment = terms.judged_by(family)
     metric = terms.metric_of(recipe, "report")
@@ -124,6 +129,16 @@ def ablation(
 def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
     values = dict(given) if isinstance(given, Mapping) else read_mapping(Path(given))
     return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> None:
+    """A component that the base does not use cannot be removed from it: say so before anything is trained."""
+    unused = recipe.module.unused_components(base)
+    problems = [f"the base does not use {name}: {unused[name]}" for name in components if name in unused]
+    if problems:
+        used = [name for name in recipe.components if name not in unused]
+        hint = f"Change the base, or remove other components. It uses: {', '.join(used) or 'none'}."
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=hint)
 
 
 def _judge(

@@ -14,7 +14,8 @@ from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import ARTIFACT, ProjectPaths
 from fairtrial.core.places import STORE_VARIABLE, find_artifact, is_url, project_store
 from fairtrial.plan.study import read_mapping
-from fairtrial.research.artifact import Artifact, artifact_text, parse_artifact
+from fairtrial.record.environment import git_output
+from fairtrial.research.artifact import UNKNOWN, Artifact, artifact_text, name_parts, parse_artifact
 from fairtrial.research.citation import STYLES, cff
 from fairtrial.research.citation import cite as cited
 from fairtrial.research.journal import added_files, note_file, read_journal
@@ -28,6 +29,8 @@ class Project:
 
     artifact: Artifact
     paths: ProjectPaths
+    authors_from: str = "artifact.yaml"
+    """Where the authors are from: `given` to `research init`, `git`, or `unknown`; else the file."""
 
     @property
     def store(self) -> str:
@@ -36,10 +39,14 @@ class Project:
 
 
 def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
-    """Write artifact.yaml and CITATION.cff into a folder that has neither."""
+    """Write artifact.yaml and CITATION.cff into a folder that has neither.
+
+    Without authors, the one of git's configuration is taken, else `unknown`. Without a license, none is chosen.
+    """
     paths = ProjectPaths(folder)
     today = datetime.now(UTC).date().isoformat()
-    artifact = parse_artifact({"date": today, **values}, where=ARTIFACT)
+    authors, source = (values["authors"], "given") if values.get("authors") else _default_authors(folder)
+    artifact = parse_artifact({"date": today, **values, "authors": authors}, where=ARTIFACT)
     there = [path.name for path in (paths.artifact, paths.citation) if path.exists()]
     if there:
         raise UserError(
@@ -52,7 +59,16 @@ def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
                 file.write(text)
     except OSError as error:
         raise UserError(f"cannot write into {folder}: {error.strerror}", hint="Choose another --output.") from None
-    return Project(artifact, paths)
+    return Project(artifact, paths, source)
+
+
+def _default_authors(folder: Path) -> tuple[list[dict[str, str]], str]:
+    """The person that git knows here, and from where; an address is published only by whoever gives it."""
+    near = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir())
+    name = (git_output(near, "config", "--get", "user.name") or "").strip()
+    if not name or not name.isprintable():
+        return [{"family": UNKNOWN}], "unknown"
+    return [name_parts(name)], "git"
 
 
 def load_project(given: str | os.PathLike[str] | None = None) -> Project:

@@ -12,7 +12,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -39,7 +39,8 @@ from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import without_checksum
 from fairtrial.report.documents import as_json
 from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
-from fairtrial.research.citation import cff
+from fairtrial.research.artifact import not_stated
+from fairtrial.research.citation import cff, with_gaps
 from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.credentials import refuse_credentials
 from fairtrial.research.journal import COMMAND, added_files, read_journal
@@ -94,6 +95,8 @@ class Bundled:
     sha256: str
     stale: Sequence[str] = ()
     paths_told: Sequence[str] = ()
+    not_stated: Sequence[str] = ()
+    """What artifact.yaml leaves open, one sentence each."""
 
     def to_dict(self) -> dict[str, Any]:
         return {**vars(self), "path": None if self.path is None else str(self.path)}
@@ -153,6 +156,7 @@ def bundle(
         stage = Stage(Path(folder))
         stale = _fill(stage, project, store, runs, terms)
         found = _summary(stage, runs, _describe(stage, project, runs), stale)
+        found = replace(found, not_stated=not_stated(project.artifact))
         _refuse_unpackable(stage)
         refuse_credentials(stage.sources, terms.allow, terms.tell)
         _tell(found, terms)
@@ -346,7 +350,9 @@ def _stage_project(
     """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
     paths = project.paths
     stage.put(paths.artifact.name, read_regular(paths.artifact))
-    written = read_regular(paths.citation) if paths.citation.is_file() else cff(project.artifact).encode()
+    written = read_regular(paths.citation) if paths.citation.is_file() else b""
+    if written.decode(errors="replace") in ("", *with_gaps(project.artifact)):
+        written = cff(project.artifact).encode()
     stage.put(paths.citation.name, written)
     journal = read_journal(paths.journal)
     if journal:
@@ -473,6 +479,8 @@ def _tell(found: Bundled, terms: BundleTerms) -> None:
         terms.tell(f"Left out: {each['what']} ({first}{size}): {each['why']}.")
     for told in found.stale:
         terms.tell(f"Not a headline: {told} was recorded on another state of its runs.")
+    for gap in found.not_stated:
+        terms.tell(gap)
     if found.paths_told:
         shown = ", ".join(found.paths_told[:3]) + (" …" if len(found.paths_told) > 3 else "")
         terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")

@@ -11,14 +11,15 @@ from fairtrial.core.directions import better_words
 from fairtrial.core.words import shown_interval, shown_p, shown_value
 from fairtrial.report.documents import as_markdown
 from fairtrial.research.artifact import Artifact
+from fairtrial.research.citation import license_words
 
 MOST_ROWS = 40
 
 
 def report_text(artifact: Artifact, headlines: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
     """Every number in it is computed from the runs of the bundle, and checked again by `fairtrial research verify`."""
-    people = ", ".join(author.name for author in artifact.authors)
-    parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, license {artifact.license}.\n"]
+    people = ", ".join(author.name for author in artifact.known_authors) or "Author unknown"
+    parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, {license_words(artifact)}.\n"]
     if artifact.description:
         parts.append(f"{artifact.description}\n")
     if not headlines["registered"]:

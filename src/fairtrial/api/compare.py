@@ -106,7 +106,7 @@ def _pair(found: Comparison) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def compare(
+def compare_strategies(
     strategies: Sequence[str] = STRATEGIES,
     *,
     options: Mapping[str, Any] | None = None,
@@ -119,7 +119,7 @@ def compare(
     Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
     second baseline that trains as long as the slowest strategy took.
     """
-    terms, fixed = terms or LabTerms(runs=RUNS), _with_student(options or {})
+    terms, fixed = terms or LabTerms(runs=RUNS), with_student(options or {})
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     names = _check_strategies(recipe, strategies, fixed)
@@ -144,7 +144,10 @@ def compare(
     return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
 
 
-def _with_student(given: Mapping[str, Any]) -> dict[str, Any]:
+compare = compare_strategies
+
+
+def with_student(given: Mapping[str, Any]) -> dict[str, Any]:
     """The usual student where none is named; another one comes with the recipe's own settings."""
     usual = given.get("student", STUDENT["student"]) == STUDENT["student"]
     return {**(STUDENT if usual else {}), **given}

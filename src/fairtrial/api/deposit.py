@@ -15,7 +15,7 @@ from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ARTIFACT
 from fairtrial.plan.study import parse_mapping
 from fairtrial.research.archive import opened
-from fairtrial.research.artifact import Artifact, parse_artifact
+from fairtrial.research.artifact import Artifact, not_stated, parse_artifact
 from fairtrial.research.zenodo import API, API_VARIABLE, TOKEN_VARIABLE, check_api, commands_for, metadata_for, upload
 
 
@@ -49,7 +49,14 @@ def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool
     found = verify_bundle(path)
     if not found.intact:
         raise CheckFailed(f"{path.name} is {found.sentence}", hint="Make it anew before it is uploaded.")
-    metadata = metadata_for(_artifact_in(path))
+    artifact = _artifact_in(path)
+    if gaps := not_stated(artifact):
+        raise UserError(
+            gaps[0],
+            problems=gaps[1:],
+            hint="Zenodo asks for an author and a license. Add them, then make the bundle again.",
+        )
+    metadata = metadata_for(artifact)
     beside = path.with_suffix(".zenodo.json")
     beside.write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     files = [{"name": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path)}]

@@ -74,6 +74,7 @@ class Advice:
             "not_told_apart": dict(found.alike),
             "feasible": len(found.feasible), "candidates": len(found.candidates),
             "relaxations": [each.to_dict() for each in found.relaxations],
+            "joint_relaxation": None if found.joint is None else found.joint.to_dict(),
             "cautions": list(self.cautions),
         }  # fmt: skip
 
@@ -141,6 +142,8 @@ def _cautions(found: Recommendation, gathered: Points, today: date) -> list[Fill
         cautions.append(INERT_LIMIT.fill(limit=f"{limit:g}", memory=f"{largest:g}"))
     shown = [each.priced for each in (found.chosen, *found.alternatives) if each]
     shown += [each.candidate.priced for each in found.relaxations if each.candidate]
+    if found.joint is not None and (found.chosen is None or len(found.joint.changes) > 1):
+        shown.append(found.joint.candidate.priced)
     cautions += [*price_cautions([*shown, *found.fits_on], gathered.table, today), *conversion_cautions(shown)]
     if found.chosen is not None:
         cautions += _of_choice(found, found.chosen)

@@ -11,7 +11,10 @@ import click
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.core.errors import UserError
 
-AUTHOR_HELP = "Who made it: 'Given Family; orcid=…; affiliation=…'. Repeat it for more, in the order of citation."
+AUTHOR_HELP = (
+    "Who made it: 'Given Family; orcid=…; affiliation=…'. Repeat it for more, in the order of citation.  "
+    "[default: git's user.name, else unknown]"
+)
 ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
 
 
@@ -19,8 +22,8 @@ ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
 @click.option("--id", "id_", required=True, metavar="NAME", help="Short name, fit for a file.")
 @click.option("--title", required=True, help="What it is called where it is cited.")
 @click.option("--type", "kind", required=True, metavar="KIND", help="dataset, model, code or experiment.")
-@click.option("--author", "authors", multiple=True, required=True, metavar="NAME", help=AUTHOR_HELP)
-@click.option("--license", "license_", required=True, metavar="SPDX", help="Such as Apache-2.0, MIT or CC-BY-4.0.")
+@click.option("--author", "authors", multiple=True, metavar="NAME", help=AUTHOR_HELP)
+@click.option("--license", "license_", metavar="SPDX", help="Such as Apache-2.0, MIT or CC-BY-4.0.  [default: none]")
 @click.option("--keywords", metavar="LIST", help="Words to find it by, with commas between them.")
 @click.option("--description", metavar="TEXT", help="A few sentences on what is in it.")
 @click.option("--version", "version_", metavar="TEXT", help="Of the artifact.  [default: 0.1.0]")
@@ -30,12 +33,12 @@ ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
 @click.option("--output", metavar="FOLDER", default=".", show_default=True, help="The folder of the project.")
 @with_own_output
 def init_command(
-    out: Output, id_: str, title: str, kind: str, authors: Sequence[str], license_: str, keywords: str | None,
+    out: Output, id_: str, title: str, kind: str, authors: Sequence[str], license_: str | None, keywords: str | None,
     version_: str | None, day: str | None, output: str, **rest: Any,
 ) -> None:  # fmt: skip
     """Describe a research artifact: writes artifact.yaml, which makes the folder a project, and CITATION.cff."""
     from fairtrial.api.artifact import init_artifact
-    from fairtrial.research.artifact import parse_author
+    from fairtrial.research.artifact import not_stated, parse_author
 
     given = {
         "id": id_, "title": title, "type": kind, "authors": [parse_author(text) for text in authors],
@@ -43,7 +46,15 @@ def init_command(
         "keywords": [word.strip() for word in keywords.split(",") if word.strip()] if keywords else None, **rest,
     }  # fmt: skip
     project = init_artifact(Path(output), {name: value for name, value in given.items() if value is not None})
-    document = {"artifact": str(project.paths.artifact), "citation": str(project.paths.citation)}
+    names = [author.name for author in project.artifact.authors]
+    document = {
+        "artifact": str(project.paths.artifact), "citation": str(project.paths.citation), "authors": names,
+        "authors_from": project.authors_from, "license": project.artifact.license,
+    }  # fmt: skip
+    if project.authors_from == "git":
+        out.say(f"Author: {names[0]}, from git's user.name. Change it under 'authors' in artifact.yaml if it is wrong.")
+    for gap in not_stated(project.artifact):
+        out.say(gap)
     out.give(
         document, [document],
         lambda console: console.print(
@@ -89,10 +100,13 @@ def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None
 @click.option("--output", metavar="FILE", help="Write it to a file.")
 def cite_command(out: Output, artifact: str | None, style: str, output: str | None) -> None:
     """Say how to cite the artifact, with what artifact.yaml says and nothing else."""
-    from fairtrial.api.artifact import cite
+    from fairtrial.api.artifact import cite, load_project
     from fairtrial.report.documents import write_text
+    from fairtrial.research.artifact import NO_AUTHOR
 
     text = cite(style, artifact)
+    if not load_project(artifact).artifact.known_authors:
+        out.say(NO_AUTHOR)
     if output:
         if Path(output).exists():
             raise UserError(f"{output} is there already", hint="Choose another --output.")

@@ -12,6 +12,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+def show_title(console: Console, title: str) -> None:
+    """The heading of a result, underlined, and an empty line."""
+    console.print(title, style="bold", markup=False)
+    console.print("=" * min(len(title), console.width), markup=False)
+    console.print()
+
+
 def show_cautions(console: Console, cautions: Sequence[FilledCaution]) -> None:
     """Each once, with its remedy."""
     for caution in {caution["text"]: caution for caution in cautions}.values():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import judged_line, show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.core.words import counted, p_equals, shown_p, shown_value
 
@@ -33,6 +33,7 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def show_sweep(console: Console, out: Output, found: Sweep) -> None:
+    show_title(console, _title(found))
     console.print(_table(found))
     console.print()
     console.print(_best_line(found), style="bold", markup=False)
@@ -43,6 +44,12 @@ def show_sweep(console: Console, out: Output, found: Sweep) -> None:
     console.print(judged_line(found.metric, found.direction), markup=False)
     show_cautions(console, found.cautions)
     show_next(console, next_commands(out, found.confirmation.study if found.confirmation else found.study))
+
+
+def _title(found: Sweep) -> str:
+    """`Temperature Sweep Results`"""
+    swept = found.params[0].replace("_", " ").title() if len(found.params) == 1 else "Parameter"
+    return f"{swept} Sweep Results"
 
 
 def quantity_of(metric: str) -> str:

@@ -18,7 +18,7 @@ from fairtrial.cli._lab import (
     run_options,
 )
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import judged_line, show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
 from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
@@ -38,8 +38,8 @@ def _ablation(
 ) -> int:  # fmt: skip
     """Take components away, one at a time or together, and say what each contributes.
 
-    The base is a YAML file of option values, or without one all terms on a cnn student. Differences are paired by
-    seed and judged as one family.
+    The base is the combined strategy on a cnn student; the option values in --base FILE replace its defaults.
+    Differences are paired by seed and judged as one family.
     """
     from fairtrial.api.ablation import ablation
 
@@ -64,6 +64,7 @@ def _show(console: Console, out: Output, found: Ablation) -> None:
     table = plain_table("Model", quantity, "Change", f"{100 * found.level:g} % interval", "adj. p", "")
     for row in found.rows:
         table.add_row(*(Text(cell) for cell in _cells(row)))
+    show_title(console, "Ablation Study Results")
     console.print(table)
     console.print()
     for line in _conclusions(found):
@@ -125,7 +126,9 @@ def _change(effect: Estimate) -> str:
 
 
 OWN: list[click.Parameter] = [
-    click.Option(["--base"], metavar="FILE", help="YAML file with the options of the full model."),
+    click.Option(
+        ["--base"], metavar="FILE", help="YAML file with options of the full model; others keep their defaults."
+    ),
     click.Option(
         ["--components"], default=DEFAULT, show_default=True, metavar="LIST", help="Components, separated by commas."
     ),

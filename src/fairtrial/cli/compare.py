@@ -18,9 +18,18 @@ from fairtrial.cli._lab import (
     run_options,
 )
 from fairtrial.cli._output import Output
-from fairtrial.cli._pieces import judged_line, show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
-from fairtrial.core.words import decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_time, shown_value
+from fairtrial.core.words import (
+    counted,
+    decimals_for,
+    p_equals,
+    shown_change,
+    shown_interval,
+    shown_p,
+    shown_time,
+    shown_value,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,11 +49,13 @@ def _compare(
     The baseline none, which learns from labels alone, is always among them. Time and memory are measured on runs
     that had a process to themselves; all differences are judged as one family.
     """
-    from fairtrial.api.compare import compare
+    from fairtrial.api.compare import compare_strategies
 
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     with lab_terms(out, RUNS, **how) as terms:
-        found = compare(names, options=settings, compute_matched=compute_matched, family=family, terms=terms)
+        found = compare_strategies(
+            names, options=settings, compute_matched=compute_matched, family=family, terms=terms
+        )  # fmt: skip
     rows = [flat(each.to_dict()) for each in found.strategies]
     return give(out, found, rows, lambda console: _show(console, out, found), "strategies_chart")
 
@@ -61,10 +72,14 @@ def _show(console: Console, out: Output, found: StrategyComparison) -> None:
         runs = f"{each.accuracy.n}" + (f" ({len(each.lost)} lost)" if each.lost else "")
         cells = [each.name, shown_value(each.accuracy.value), interval_words(each.accuracy), shown_value(each.loss)]
         table.add_row(*(Text(cell) for cell in [*cells, shown_time(each.time_s), memory, runs]))
+    show_title(console, "Strategy Comparison Results")
     console.print(_headline(found), style="bold", markup=False)
     console.print()
     console.print(table)
     console.print()
+    if found.significant:
+        family = f"adjusted for {counted(len(found.comparisons), 'comparison')}"
+        console.print(f"Statistical significance (p < {1 - found.level:.3g}, {family}):", style="bold", markup=False)
     for line in [difference_line(each) for each in found.significant] or ["No difference is settled."]:
         console.print(line, markup=False)
     open_ = len(found.comparisons) - len(found.significant)

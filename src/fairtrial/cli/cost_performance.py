@@ -9,7 +9,7 @@ import click
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import give, next_commands, plain_table
 from fairtrial.cli._output import Output, with_chart_output
-from fairtrial.cli._pieces import judged_line, show_cautions, show_next
+from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
 from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
@@ -65,6 +65,8 @@ def parse_reference(text: str) -> dict[str, float]:
 
 
 def _show(console: Console, out: Output, found: CostPerformance) -> None:
+    card = found.model.card
+    show_title(console, f"Cost-Performance Analysis ({card.name.upper()} @ {shown_money(card.usd_per_hour)}/hr)")
     console.print(_headline(found), style="bold", markup=False)
     console.print()
     console.print(_table(found, console.width))
@@ -87,7 +89,8 @@ def _headline(found: CostPerformance) -> str:
     )
     return (
         f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier{about}: "
-        f"{', '.join(frontier.names)} ({card.name} at ${card.usd_per_hour:g} an hour, {found.gathered.source})."
+        f"{', '.join(frontier.names)} "
+        f"({card.name} at {shown_money(card.usd_per_hour)} an hour, {found.gathered.source})."
     )
 
 

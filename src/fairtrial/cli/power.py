@@ -10,7 +10,7 @@ import click
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import with_file
-from fairtrial.core.words import counted, shown_chance, shown_hours, shown_value
+from fairtrial.core.words import counted, shown_chance, shown_hours, shown_money, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -116,7 +116,7 @@ def _verdict(plan: Plan) -> str:
     if plan.hours is not None:
         parts.append(f"{about}{shown_hours(plan.hours)}")
     if plan.cost is not None:
-        parts.append(f"{about}${plan.cost:,.2f}")
+        parts.append(f"{about}{shown_money(plan.cost)}")
     return ", ".join(parts) + "."
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,14 +10,15 @@ import click
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._pieces import judged_line, show_cautions
+from fairtrial.cli._pieces import judged_line, show_cautions, show_title
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
-from fairtrial.core.words import shown_change, shown_hours, shown_money
+from fairtrial.core.words import shown_change, shown_hours, shown_memory, shown_money
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.recommend import Advice
+    from fairtrial.decide.choice import Recommendation
     from fairtrial.decide.cost import Priced
 
 
@@ -39,7 +41,8 @@ def command(
     """Name the configuration that fits a budget, a deadline and a card's memory, and say why.
 
     Points come from the same places as in cost-performance. --gpu any considers every card of the price table.
-    Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do.
+    Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do,
+    and the smallest change of several together.
     """
     from fairtrial.api.recommend import recommend
     from fairtrial.decide.choice import Constraints
@@ -48,13 +51,23 @@ def command(
     with points_from(out, **where) as (source, terms):
         found = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
     document = found.to_dict()
-    rows = [flat_point(row) for row in found.rows()] if found.feasible else document["relaxations"]
+    rows = [flat_point(row) for row in found.rows()] if found.feasible else _relaxed_rows(document)
     out.give(document, rows, lambda console: _show(console, found))
     return EXIT_CHECK if not found.feasible else EXIT_RUNS if found.gathered.failed else EXIT_OK
 
 
+def _relaxed_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What would have to give, for a table: each limit alone, then those that move together."""
+    alone = [{**row, "joint": False} for row in document["relaxations"]]
+    joint = document["joint_relaxation"]
+    who = {} if joint is None else {"name": joint["name"], "card": joint["card"], "joint": True}
+    together = [] if joint is None else [{**row, **who} for row in joint["changes"]]
+    return [*alone, *together] if len(together) > 1 else alone
+
+
 def _show(console: Console, found: Advice) -> None:
     advice = found.found
+    show_title(console, _title(advice))
     if advice.chosen is None:
         first, *rest = advice.rationale
         console.print(first, style="bold", markup=False)
@@ -77,6 +90,19 @@ def _show(console: Console, found: Advice) -> None:
     console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
     console.print(judged_line(advice.judged.metric, advice.judged.direction), markup=False)
     show_cautions(console, found.cautions)
+
+
+def _title(advice: Recommendation) -> str:
+    """`Recommendations (Budget: $50.00, Min Accuracy: 0.85)`"""
+    limits, judged = advice.constraints, advice.judged
+    bound = "Min" if judged.direction == "max" else "Max"
+    parts = [
+        None if limits.max_cost is None else f"Budget: {shown_money(limits.max_cost)}",
+        None if limits.min_accuracy is None else f"{bound} {judged.quantity.capitalize()}: {limits.min_accuracy:g}",
+        None if limits.max_time is None else f"Max Time: {shown_hours(limits.max_time)}",
+        None if limits.max_memory is None else f"Max Memory: {shown_memory(limits.max_memory)}",
+    ]
+    return f"Recommendations ({', '.join(filter(None, parts)) or 'No Constraints'})"
 
 
 def _mark(priced: Priced) -> str:

@@ -6,6 +6,9 @@ import math
 from datetime import UTC, datetime
 from typing import Any
 
+CHEAP = 0.1
+"""Dollars. Of smaller amounts, two decimals show one digit at most."""
+
 
 def shown_value(value: Any) -> str:
     """A number as a person reads it; nothing where it is unknown."""
@@ -86,8 +89,12 @@ def shown_chance(probability: float) -> str:
 
 
 def shown_money(dollars: float) -> str:
-    """Three significant digits: prices are not known better than that."""
-    return f"${_three(dollars)}"
+    """Dollars and cents. Below ten cents three significant digits, or all runs of a small model would cost the same."""
+    if 0 < abs(dollars) < CHEAP:
+        digits = _three(dollars)
+        shortest = f"{dollars:.2f}"
+        return f"${shortest if float(digits) == float(shortest) else digits}"
+    return f"${dollars:,.2f}"
 
 
 def shown_hours(hours: float | None) -> str:

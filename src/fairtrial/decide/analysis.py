@@ -28,9 +28,19 @@ class CostPerformanceAnalysis:
         """The points that no other beats, the cheapest first."""
         return self.frontier(points).on_it
 
+    compute_pareto_frontier = pareto_frontier
+
     def recommend(
         self, points: Sequence[CostPoint], constraints: Constraints, objective: str = "accuracy",
         cards: Sequence[Card] = (),
     ) -> Recommendation:  # fmt: skip
         """The best feasible point by one objective; with several cards, on the one that suits it best."""
         return recommend(points, self.cost_model, self.judged, constraints, objective, cards)
+
+
+def compute_pareto_frontier(
+    points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: Judged | None = None
+) -> list[Priced]:
+    """The points that no other beats on a card, the cheapest first; without a cost model, on an A100-80GB."""
+    analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or Judged())
+    return analysis.pareto_frontier(points)

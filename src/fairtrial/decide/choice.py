@@ -101,12 +101,44 @@ class Relaxation:
     needed: float | None = None
     candidate: Candidate | None = None
 
+    @property
+    def relative(self) -> float:
+        """How far the limit moves, as a share of itself; a limit of 0 that has to move at all counts as 1."""
+        assert self.needed is not None
+        return abs(self.needed - self.limit) / (abs(self.limit) or abs(self.needed))
+
     def to_dict(self) -> dict[str, Any]:
         who = self.candidate.priced if self.candidate else None
         return {
             "constraint": self.constraint, "limit": self.limit, "needed": self.needed,
             "name": who.name if who else None, "card": who.card.name if who else None,
             "estimated": None if who is None else self.constraint in CONVERTED and who.basis is not None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class JointRelaxation:
+    """Limits that, all moved together, make one candidate feasible."""
+
+    candidate: Candidate
+    changes: Sequence[Relaxation]
+
+    @property
+    def largest(self) -> float:
+        """The largest relative change among the limits."""
+        return max(each.relative for each in self.changes)
+
+    @property
+    def total(self) -> float:
+        return sum(each.relative for each in self.changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        priced = self.candidate.priced
+        changes = [{**each.to_dict(), "relative_change": each.relative} for each in self.changes]
+        return {
+            "name": priced.name, "card": priced.card.name, "accuracy": priced.quality.value,
+            "cost": priced.cost.value, "hours": priced.hours.value, "largest_relative_change": self.largest,
+            "changes": [{key: row[key] for key in row if key not in ("name", "card")} for row in changes],
         }  # fmt: skip
 
 
@@ -138,6 +170,8 @@ class Recommendation:
     cost_model: CostModel
     binding: Sequence[Binding] = ()
     relaxations: Sequence[Relaxation] = ()
+    joint: JointRelaxation | None = None
+    """The smallest change of limits that allows something better than `chosen`, or anything at all without one."""
     rationale: Sequence[str] = ()
 
     @property

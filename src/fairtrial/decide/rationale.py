@@ -8,7 +8,17 @@ from __future__ import annotations
 import math
 
 from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
-from fairtrial.decide.choice import CARD_MEMORY, CONVERTED, SLACK, Binding, Check, Recommendation, Relaxation, is_upper
+from fairtrial.decide.choice import (
+    CARD_MEMORY,
+    CONVERTED,
+    SLACK,
+    Binding,
+    Check,
+    JointRelaxation,
+    Recommendation,
+    Relaxation,
+    is_upper,
+)
 from fairtrial.decide.cost import Priced
 from fairtrial.decide.frontier import Judged
 
@@ -31,6 +41,7 @@ def _explain_choice(found: Recommendation) -> list[str]:
     told = [_why(found)]
     told += [_margin(check, found.chosen.priced, found.judged) for check in found.chosen.checks]
     told += [_missed(bound, found) for bound in found.binding]
+    told += _bound_together(found)
     told += _unlike(found)
     return told + _cheaper(found)
 
@@ -136,20 +147,67 @@ def _explain_nothing(found: Recommendation) -> list[str]:
     told += [_would_do(each, found) for each in single]
     if not single and len(unknown_) < count:
         told.append("No constraint alone can be relaxed far enough: at least two must give.")
+    joint = found.joint
+    if joint is not None and len(joint.changes) > 1:
+        name = _label(joint.candidate.priced, found)
+        told.append(
+            f"Smallest joint change: {_moved(joint, found)} would make {name} feasible. "
+            f"No limit moves by more than {_percent(joint.largest)} of itself."
+        )
+    elif joint is not None and len(single) > 1:
+        [least] = joint.changes
+        told.append(f"The smallest of these changes is that of {_noun(least.constraint)}, {_percent(least.relative)}.")
     return told
+
+
+def _bound_together(found: Recommendation) -> list[str]:
+    """Constraints that keep a better configuration out although none of them does so alone."""
+    joint = found.joint
+    if joint is None or len(joint.changes) < 2:
+        return []
+    priced = joint.candidate.priced
+    reached = f"{found.judged.quantity} {shown_value(priced.quality.value)}"
+    return [f"Binding together: {_moved(joint, found)} would allow {_label(priced, found)} ({reached})."]
+
+
+def _moved(joint: JointRelaxation, found: Recommendation) -> str:
+    *first, last = [f"{_change(each, found)}{_mark(each)}" for each in joint.changes]
+    return f"{', '.join(first)} and {last}"
+
+
+def _percent(share: float) -> str:
+    """Rounded up, so that it bounds what it is about."""
+    return f"{math.ceil(1000 * share - SLACK) / 10:,.3g} %" if share < 1 else f"{math.ceil(100 * share - SLACK):,} %"
 
 
 def _would_do(relaxed: Relaxation, found: Recommendation) -> str:
     """A relaxation as it can be typed."""
+    assert relaxed.candidate is not None
+    priced = relaxed.candidate.priced
+    change = _change(relaxed, found)
+    if relaxed.constraint == CARD_MEMORY:
+        return f"{change[0].upper()}{change[1:]} would make {priced.name} feasible."
+    return f"{change} would make {_label(priced, found)} feasible{_mark(relaxed)}."
+
+
+def _change(relaxed: Relaxation, found: Recommendation) -> str:
+    """`--max-cost 31.2 instead of 31.1`"""
     assert relaxed.needed is not None and relaxed.candidate is not None
     priced = relaxed.candidate.priced
     number = _typed(relaxed.needed, relaxed.limit, up=is_upper(relaxed.constraint, found.judged))
     if relaxed.constraint == CARD_MEMORY:
-        room = shown_memory(relaxed.limit)
-        return f"A card with {number} GB instead of the {room} of {priced.card.name} would make {priced.name} feasible."
-    mark = " (an estimate)" if relaxed.constraint in CONVERTED and priced.basis else ""
-    option = f"--{relaxed.constraint.replace('_', '-')}"
-    return f"{option} {number} instead of {relaxed.limit:g} would make {_label(priced, found)} feasible{mark}."
+        return f"a card with {number} GB instead of the {shown_memory(relaxed.limit)} of {priced.card.name}"
+    return f"{_noun(relaxed.constraint)} {number} instead of {relaxed.limit:g}"
+
+
+def _noun(constraint: str) -> str:
+    return "the card" if constraint == CARD_MEMORY else f"--{constraint.replace('_', '-')}"
+
+
+def _mark(relaxed: Relaxation) -> str:
+    """Limits on hours and money that were converted from another device are estimates."""
+    assert relaxed.candidate is not None
+    return " (an estimate)" if relaxed.constraint in CONVERTED and relaxed.candidate.priced.basis else ""
 
 
 def _typed(needed: float, limit: float, *, up: bool) -> str:

@@ -20,6 +20,7 @@ from fairtrial.decide.choice import (
     Candidate,
     Check,
     Constraints,
+    JointRelaxation,
     Recommendation,
     Relaxation,
     is_upper,
@@ -44,9 +45,10 @@ def recommend(
     chosen = _best([each for each in candidates if each.feasible], rank)
     found = Recommendation(candidates, chosen, objective, constraints, judged, model)
     if chosen is None:
-        found = replace(found, relaxations=_relaxations(candidates, judged))
+        found = replace(found, relaxations=_relaxations(candidates, judged), joint=_joint(candidates, rank))
     else:
-        found = replace(found, binding=_bindings(candidates, chosen, rank))
+        better = [each for each in candidates if rank(each)[:BY_MERIT] < rank(chosen)[:BY_MERIT]]
+        found = replace(found, binding=_bindings(candidates, chosen, rank), joint=_joint(better, rank))
     return replace(found, rationale=explain(found))
 
 
@@ -139,3 +141,23 @@ def _relaxations(candidates: Sequence[Candidate], judged: Judged) -> list[Relaxa
         elif name != CARD_MEMORY:
             found.append(Relaxation(name, check.limit))
     return found
+
+
+def _joint(
+    candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any, ...]]
+) -> JointRelaxation | None:  # fmt: skip
+    """The candidate whose limits have to move least together: by the largest relative change, then by their sum.
+
+    Another card is not a limit that a person can move, so candidates that fit their card come first.
+    """
+    found = []
+    for candidate in candidates:
+        missed = [check for check in candidate.checks if not check.met]
+        if all(check.needed is not None for check in missed):
+            changes = [Relaxation(check.constraint, check.limit, check.needed, candidate) for check in missed]
+            found.append(JointRelaxation(candidate, changes))
+
+    def size(joint: JointRelaxation) -> tuple[Any, ...]:
+        return not joint.candidate.check(CARD_MEMORY).met, joint.largest, joint.total, rank(joint.candidate)
+
+    return min(found, key=size, default=None)

@@ -128,6 +128,26 @@ def active_terms(options: Options) -> tuple[str, ...]:
     return tuple(t for t in TERMS if (t in chosen if switches[t] is None else switches[t]))
 
 
+def unused_components(options: Options) -> dict[str, str]:
+    """The components that do nothing with these options, each with the reason: an ablation cannot remove them."""
+    terms, scales = active_terms(options), {"attention_loss": "attention_weight", "layer_matching": "matching_weight"}
+    unused: dict[str, str] = {}
+    for term in TERMS:
+        scale = scales.get(term)
+        if term not in terms:
+            off = getattr(options, term) is False
+            unused[term] = "it is switched off" if off else f"strategy {options.strategy} has no such term"
+        elif options.alpha == 0:
+            unused[term] = "alpha is 0, which gives the teacher's terms no weight"
+        elif scale is not None and getattr(options, scale) == 0:
+            unused[term] = f"{scale} is 0"
+    if options.temperature == 1:
+        unused["temperature"] = "it is 1, which is what removing it means"
+    elif "soft_targets" in unused:
+        unused["temperature"] = "only soft_targets uses it, which has no effect in this base"
+    return unused
+
+
 warm = warm_up
 
 

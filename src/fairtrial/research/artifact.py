@@ -13,6 +13,13 @@ from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.options import parse_options
 
 TYPES = ("dataset", "model", "code", "experiment")
+UNKNOWN = "unknown"
+"""The author of an artifact, where nobody said who made it."""
+NO_AUTHOR = "The author is unknown. Name one under 'authors' in artifact.yaml."
+NO_LICENSE = (
+    "No license is chosen, so others have no permission to reuse this. Choose one with the key 'license' in "
+    "artifact.yaml, such as CC-BY-4.0."
+)
 ANOTHER_LICENSE = "LicenseRef-"
 LICENSES = (
     "0BSD", "AFL-3.0", "AGPL-3.0-only", "AGPL-3.0-or-later", "Apache-2.0", "Artistic-2.0", "BSD-2-Clause",
@@ -101,6 +108,10 @@ class Author(_Words):
     def name(self) -> str:
         return f"{self.given} {self.family}" if self.given else self.family
 
+    @property
+    def is_unknown(self) -> bool:
+        return self.name == UNKNOWN
+
 
 def _checks_out(orcid: str) -> bool:
     """The last digit of an ORCID iD is computed from the others (ISO 7064)."""
@@ -118,7 +129,9 @@ class Artifact(_Words):
     type: Literal["dataset", "model", "code", "experiment"] = Field(description="What it mainly is.")
     description: str | None = Field(default=None, description="A few sentences on what is in it.")
     authors: list[Author] = Field(description="Who made it, in the order of citation.", min_length=1)
-    license: str = Field(description="SPDX identifier, such as Apache-2.0 or CC-BY-4.0, or LicenseRef-NAME.")
+    license: str | None = Field(
+        default=None, description="SPDX identifier, such as Apache-2.0 or CC-BY-4.0, or LicenseRef-NAME."
+    )
     keywords: list[str] = Field(default_factory=list, description="Words to find it by.")
     version: str = Field(default="0.1.0", description="Of the artifact, not of Fairtrial.", min_length=1)
     date: datetime.date | None = Field(default=None, description="Of release, as YYYY-MM-DD.")
@@ -139,8 +152,8 @@ class Artifact(_Words):
 
     @field_validator("license")
     @classmethod
-    def _is_known(cls, given: str) -> str:
-        if given in LICENSES or re.fullmatch(rf"{ANOTHER_LICENSE}[A-Za-z0-9.-]+", given):
+    def _is_known(cls, given: str | None) -> str | None:
+        if given is None or given in LICENSES or re.fullmatch(rf"{ANOTHER_LICENSE}[A-Za-z0-9.-]+", given):
             return given
         told = unknown("license", given, LICENSES)
         raise ValueError(f"{told}; any other is written {ANOTHER_LICENSE}NAME")
@@ -167,6 +180,10 @@ class Artifact(_Words):
     def _numbers_are_versions_too(cls, given: Any) -> Any:
         return str(given) if isinstance(given, int | float) and not isinstance(given, bool) else given
 
+    @property
+    def known_authors(self) -> list[Author]:
+        return [author for author in self.authors if not author.is_unknown]
+
     @model_validator(mode="after")
     def _no_author_twice(self) -> Artifact:
         names = [author.name for author in self.authors]
@@ -174,6 +191,16 @@ class Artifact(_Words):
         if twice:
             raise ValueError(f"authors: {twice[0]} is named twice")
         return self
+
+
+def not_stated(artifact: Artifact) -> list[str]:
+    """What a citation or a reader asks for and the artifact does not say, one sentence each with what to do."""
+    found = []
+    if not artifact.known_authors:
+        found.append(NO_AUTHOR)
+    if artifact.license is None:
+        found.append(NO_LICENSE)
+    return found
 
 
 def parse_artifact(values: Mapping[str, Any], *, where: str) -> Artifact:
@@ -184,7 +211,7 @@ def parse_artifact(values: Mapping[str, Any], *, where: str) -> Artifact:
 def parse_author(text: str) -> dict[str, str]:
     """`Given Family`, `Family, Given` or `{A group}`, and behind a semicolon `orcid=…; affiliation=…; email=…`."""
     name, *more = (part.strip() for part in text.split(";"))
-    author = _name_parts(name)
+    author = name_parts(name)
     for part in filter(None, more):
         key, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals:
@@ -193,7 +220,8 @@ def parse_author(text: str) -> dict[str, str]:
     return author
 
 
-def _name_parts(name: str) -> dict[str, str]:
+def name_parts(name: str) -> dict[str, str]:
+    """The family name and the given names of a person; a group has a family name alone."""
     if name.startswith("{") and name.endswith("}"):
         return {"family": name[1:-1].strip()}
     family, comma, given = (part.strip() for part in name.partition(","))

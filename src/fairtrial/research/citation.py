@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact, Author
+from fairtrial.research.artifact import ANOTHER_LICENSE, UNKNOWN, Artifact, Author
 
 STYLES = ("bibtex", "cff", "apa")
 _TEX = {
@@ -24,7 +24,7 @@ def cite(artifact: Artifact, style: str) -> str:
 
 def cff(artifact: Artifact) -> str:
     """CITATION.cff, version 1.2.0. It knows software and data sets; a model and an experiment are data."""
-    own_license = artifact.license.startswith(ANOTHER_LICENSE)
+    own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)
     document: dict[str, Any] = {
         "cff-version": "1.2.0",
         "message": "If you use this, please cite it as below.",
@@ -40,6 +40,16 @@ def cff(artifact: Artifact) -> str:
         "url": artifact.url,
     }
     return "".join(f"{key}:{_yaml(value)}\n" for key, value in document.items() if value is not None)
+
+
+def license_words(artifact: Artifact) -> str:
+    return "no license" if artifact.license is None else f"license {artifact.license}"
+
+
+def with_gaps(artifact: Artifact) -> list[str]:
+    """The CITATION.cff that `research init` wrote if the author, the license or both were added later."""
+    gaps: list[dict[str, Any]] = [{"authors": [Author(family=UNKNOWN)]}, {"license": None}]
+    return [cff(artifact.model_copy(update=gap)) for gap in (*gaps, gaps[0] | gaps[1])]
 
 
 def _cff_author(author: Author) -> dict[str, Any]:
@@ -60,14 +70,14 @@ def _yaml(value: Any) -> str:
 def bibtex(artifact: Artifact) -> str:
     fields = {
         "title": f"{{{_tex(artifact.title)}}}",
-        "author": " and ".join(map(_bibtex_author, artifact.authors)),
+        "author": " and ".join(map(_bibtex_author, artifact.known_authors)),
         "year": str(artifact.date.year) if artifact.date else None,
         "month": str(artifact.date.month) if artifact.date else None,
         "version": _tex(artifact.version),
         "keywords": _tex(", ".join(artifact.keywords)) or None,
         "doi": artifact.doi,
         "url": artifact.url,
-        "note": _tex(f"{_APA_KIND[artifact.type]}, license {artifact.license}"),
+        "note": _tex(f"{_APA_KIND[artifact.type]}, {license_words(artifact)}"),
     }
     lines = [f"  {name} = {{{value}}}," for name, value in fields.items() if value]
     return "\n".join([f"@misc{{{_key(artifact)},", *lines, "}", ""])
@@ -94,16 +104,17 @@ def _tex(text: str) -> str:
 
 
 def apa(artifact: Artifact) -> str:
-    """APA, seventh edition: up to twenty authors by name, then the last."""
-    names = [_apa_author(author) for author in artifact.authors]
+    """APA, seventh edition: up to twenty authors by name, then the last. Without an author, the title comes first."""
+    names = [_apa_author(author) for author in artifact.known_authors]
+    work = f"{artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."
     if len(names) > 20:
         told = ", ".join(names[:19]) + ", … " + names[-1]
     else:
-        told = names[0] if len(names) == 1 else ", ".join(names[:-1]) + ", & " + names[-1]
+        told = ", & ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     year = artifact.date.year if artifact.date else "n.d."
     place = f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.url
     full = told if told.endswith(".") else f"{told}."
-    sentence = f"{full} ({year}). {artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."
+    sentence = f"{full} ({year}). {work}" if names else f"{work} ({year})."
     return f"{sentence} {place}\n" if place else f"{sentence}\n"
 
 

@@ -52,8 +52,8 @@ def crate_document(
             "conformsTo": {"@id": PROFILE},
         },
         _root(artifact, published, [*outside, str(paths.manifest), *(f"{paths.store}/{s}/" for s in studies)]),
-        *map(_person, artifact.authors),
-        *_organizations(artifact.authors),
+        *map(_person, artifact.known_authors),
+        *_organizations(artifact.known_authors),
         _license(artifact),
         {
             "@id": HOME, "@type": "SoftwareApplication", "name": "Fairtrial", "version": version,
@@ -73,14 +73,14 @@ def crate_document(
 
 
 def _root(artifact: Artifact, published: str, parts: Sequence[str]) -> Entity:
-    people = [{"@id": _person_id(author)} for author in artifact.authors]
+    people = [{"@id": _person_id(author)} for author in artifact.known_authors]
     told: Entity = {
         "@id": "./", "@type": "Dataset", "name": artifact.title,
         "description": artifact.description or f"{_TYPES[artifact.type]}: {artifact.title}",
         "identifier": f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.id,
         "datePublished": published, "version": artifact.version,
         "license": {"@id": _license(artifact)["@id"]},
-        "author": people if len(people) > 1 else people[0],
+        "author": people[0] if len(people) == 1 else people or None,
         "keywords": ", ".join(artifact.keywords) or None, "url": artifact.url,
         "hasPart": [{"@id": _id(name)} for name in parts],
     }  # fmt: skip
@@ -114,6 +114,9 @@ def _organizations(authors: Sequence[Author]) -> list[Entity]:
 
 
 def _license(artifact: Artifact) -> Entity:
+    if artifact.license is None:  # RO-Crate requires an entity here, so it says that there is none
+        told = "No license was chosen, so others have no permission to reuse this."
+        return {"@id": "#no-license", "@type": "CreativeWork", "name": "No license", "description": told}
     own = artifact.license.startswith(ANOTHER_LICENSE)
     place = f"#{artifact.license}" if own else f"https://spdx.org/licenses/{artifact.license}"
     told = "A license of its own." if own else f"SPDX license {artifact.license}."

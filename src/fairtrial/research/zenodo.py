@@ -26,7 +26,8 @@ PATIENCE_S = 60.0
 def metadata_for(artifact: Artifact) -> dict[str, Any]:
     """The deposit's metadata, as the API takes them."""
     creators = []
-    for author in artifact.authors:
+    own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)
+    for author in artifact.known_authors:
         name = f"{author.family}, {author.given}" if author.given else author.family
         more = {"affiliation": author.affiliation, "orcid": author.orcid}
         creators.append({"name": name, **{key: value for key, value in more.items() if value}})
@@ -35,7 +36,7 @@ def metadata_for(artifact: Artifact) -> dict[str, Any]:
         "description": artifact.description or artifact.title, "keywords": artifact.keywords or None,
         "version": artifact.version, "access_right": "open",
         "publication_date": artifact.date.isoformat() if artifact.date else None,
-        "license": None if artifact.license.startswith(ANOTHER_LICENSE) else artifact.license.lower(),
+        "license": artifact.license.lower() if artifact.license and not own_license else None,
         "doi": artifact.doi,
     }  # fmt: skip
     return {"metadata": {key: value for key, value in told.items() if value is not None}}
