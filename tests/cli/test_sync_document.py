@@ -38,7 +38,7 @@ BENCH_ONLY = ["warmup-batches", "max-batches"]
 
 
 def options(names: dict[str, str]) -> str:
-    return "".join(f"@click.option('--{name}', help={help!r})\n" for name, help in names.items())
+    return "".join(f"@click.option('--{name}', help={told!r})\n" for name, told in names.items())
 
 
 def write_programs(folder: Path, *, in_bench: list[str], accepted: list[str]) -> tuple[str, str]:

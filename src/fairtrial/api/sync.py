@@ -121,7 +121,8 @@ def sync(
     Both are named as `module:attribute`, with subcommands after it where they are needed, or are the commands
     themselves. `exclude` maps patterns of options that `bench` leaves out on purpose to reasons, and wins over those of
     `exclude_file`. `forbid` maps patterns of options that `bench` must not have to reasons. `categories` is a file that
-    replaces the built-in list of which options may be excluded, and why. `interface` is the function that `bench` calls.
+    replaces the built-in list of which options may be excluded, and why. `interface` is the function that `bench`
+    calls.
     """
     ours, theirs, exclusions, forbidden, kinds, function, page, words = all_at_once(
         lambda: _program(train),
