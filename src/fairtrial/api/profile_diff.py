@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.analyse.paired_quality import QualityChange, compare_means, compare_shares
+from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import SpeedComparison, compare_processes, compare_rounds
 from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
 from fairtrial.core.errors import UserError
@@ -109,10 +110,13 @@ def _quality(
     alike = all(ours[key] == theirs[key] for key in ("positions", "decisions"))
     if not alike or len(ours["legal"]) != len(theirs["legal"]):
         return None, [QUALITY_UNKNOWN.fill(why="the two were judged on different positions")]
-    values = {key: [np.array(each[key], dtype=float) for each in (ours, theirs)] for key in ("legal", "reward")}
+
+    def both(key: str) -> tuple[Array, Array]:
+        return np.array(ours[key], dtype=float), np.array(theirs[key], dtype=float)
+
     found = {
-        "legal_share": compare_shares(LEGAL, *values["legal"], level),
-        "reward_mean": compare_means(REWARD, *values["reward"], level),
+        "legal_share": compare_shares(LEGAL, *both("legal"), level),
+        "reward_mean": compare_means(REWARD, *both("reward"), level),
     }
     return found, [_fall(each) for each in found.values() if each.falls]
 

@@ -105,7 +105,7 @@ def document_of(
         "policy_lag_steps": _lags(measured),
         "max_policy_lag_steps": options.policy_lag,
         "buffer_depth": _buffer(measured, options),
-        "buffer_limit": _buffer_limit(measured, options),
+        "buffer_limit": buffer_limit(measured, options),
         "quality": _quality(measured.judged, options),
         "cache": _caches(measured) if measured.plays else None,
         "memory": {"peak_process_bytes": peak_process_bytes(), "peak_player_bytes": _players_peak(measured)},
@@ -254,7 +254,7 @@ def _allowed(options: PlayOptions) -> int:
     return min(options.buffer_depth, options.policy_lag)
 
 
-def _buffer_limit(measured: Measured, options: PlayOptions) -> dict[str, str] | None:
+def buffer_limit(measured: Measured, options: PlayOptions) -> dict[str, str] | None:
     """What keeps the buffer from holding more rollouts than it does."""
     if measured.mode != "e2e":
         return None
