@@ -118,7 +118,7 @@ def test_a_new_option_of_training_fails_the_report(cli: Cli, incomplete: tuple[s
         "Missing options that need to be added to the exclusion list:\n"
         "  --log-dir: what is logged does not change a step (Set log-dir.) [logging]\n"
     ) in second
-    assert "Parameters of utility.py:interface:\nbatch_size, " in second
+    assert "Parameters of utility.py:interface:\n  batch_size, " in second
     assert "Test result: FAIL\n" in second
 
 

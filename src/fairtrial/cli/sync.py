@@ -117,7 +117,7 @@ def _show_options(console: Console, found: Sync) -> None:
     if options.common:
         console.print()
         console.print("Options in both:", style="bold")
-        console.print(_listed(pair.train for pair in options.common), markup=False)
+        _show_rows(console, [["", _listed(pair.train for pair in options.common)]])
 
 
 def _listed(parameters: Iterable[Parameter]) -> str:
@@ -207,12 +207,10 @@ def _show_interface(console: Console, found: Sync) -> None:
     if taken is None:
         return
     if taken.takes_any:
-        lines = [f"{taken.function} takes any parameter, so nothing is missing there."]
-    else:
-        lines = [f"Parameters of {taken.function}:", ", ".join(sorted(taken.names)) or "none"]
-    console.print()
-    for line in lines:
-        console.print(line, markup=False)
+        console.print(f"\n{taken.function} takes any parameter, so nothing is missing there.", markup=False)
+        return
+    console.print(f"\nParameters of {taken.function}:", style="bold", markup=False)
+    _show_rows(console, [["", ", ".join(sorted(taken.names)) or "none"]])
 
 
 def _show_test(console: Console, found: Sync) -> None:
