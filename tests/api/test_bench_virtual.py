@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -333,6 +335,40 @@ def test_a_baseline_is_kept_and_compared(measure: Callable[..., Bench], tmp_path
     with pytest.raises(InvalidOptions, match=r"configuration: step_time 0.004 → 0.005"):
         require_comparable(read_baseline(path), "fake", {"steps": 1000, **PHASES, "step_time": 0.005}, BenchTerms())
     require_comparable(read_baseline(path), "fake", {"steps": 1000, **PHASES}, BenchTerms())
+
+
+def test_a_baseline_keeps_the_commit_and_both_are_shown(
+    measure: Callable[..., Bench], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def git(*words: str) -> str:
+        who = ("-c", "user.name=a", "-c", "user.email=a@b.c")
+        return subprocess.run(["git", *who, *words], cwd=repository, check=True, capture_output=True, text=True).stdout
+
+    repository = tmp_path / "repository"
+    repository.mkdir()
+    monkeypatch.chdir(repository)
+    path, code = tmp_path / "base.json", repository / "code.py"
+    git("init", "-q")
+    code.write_text("1")
+    git("add", "code.py")
+    git("commit", "-qm", "one")
+    first = git("rev-parse", "HEAD").strip()
+    found = measure(PHASES)
+    save_baseline(found, path)
+    assert json.loads(path.read_text())["code"] == {"git_commit": first, "git_dirty": False}
+    code.write_text("2")
+    against = compare_with(read_baseline(path), found)
+    assert [str(each) for each in against.code] == [first[:8], f"{first[:8]} with uncommitted changes"]
+    git("commit", "-qam", "two")
+    told = compare_with(read_baseline(path), found).to_dict()["code"]
+    assert told == {
+        "then": {"git_commit": first, "git_dirty": False},
+        "now": {"git_commit": git("rev-parse", "HEAD").strip(), "git_dirty": False},
+    }
+    kept = json.loads(path.read_text())
+    del kept["code"]
+    path.write_text(json.dumps(kept))
+    assert str(read_baseline(path).code) == "unknown", "a file of an earlier version is still read"
 
 
 def test_a_slower_measurement_is_a_regression(

@@ -11,7 +11,13 @@ import pytest
 
 from fairtrial.api.profile import ProfileTerms, profile
 from fairtrial.api.profile_diff import diff_profiles
+from fairtrial.api.profile_figures import Measured, Played, buffer_limit
 from fairtrial.core.errors import UserError
+from fairtrial.core.options import parse_options
+from fairtrial.probe.phases import StepTimes
+from fairtrial.recipes.grpo import PlayOptions
+from fairtrial.recipes.lm.learner import Counters
+from fairtrial.recipes.lm.nouns import Part, Rollout
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 
@@ -85,8 +91,34 @@ def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
     ).document
     adds_up(buffered)
     assert buffered["policy_lag_steps"]["max"] == 2 == buffered["max_policy_lag_steps"]
-    assert buffered["buffer_depth"]["max"] <= 3
+    depth = buffered["buffer_depth"]
+    assert 0 <= depth["min"] <= depth["mean"] <= depth["max"] <= depth["allowed"] == 2 < depth["configured"] == 3
+    assert buffered["buffer_limit"]["by"] in ("policy_lag", "rollouts", "short_run")
+    assert in_turns["buffer_limit"]["by"] == "no_buffer" and in_turns["buffer_depth"]["max"] == 0
     assert buffered["memory"]["peak_player_bytes"] > 0 == (in_turns["memory"]["peak_player_bytes"] or 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "depths", "waited", "by", "said"),
+    [
+        ({"buffer_depth": 3, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "policy_lag", "--policy-lag 2 allows no more"),
+        ({"buffer_depth": 2, "policy_lag": 2}, {1: 0.4, 2: 0.6}, 0.0, "buffer_depth", "--buffer-depth 2 is reached"),
+        ({"buffer_depth": 2, "policy_lag": 2}, {0: 0.9, 1: 0.1}, 0.2, "rollouts", "training waited 20.0 % of the time"),
+        ({"buffer_depth": 2, "policy_lag": 2}, {0: 0.9, 1: 0.1}, 0.0, "short_run", "take more --steps"),
+        ({"buffer_depth": 2, "policy_lag": 0}, {0: 1.0}, 0.9, "policy_lag", "--policy-lag 0 allows no more"),
+        ({}, None, 0.0, "no_buffer", "take turns"),
+    ],
+)  # fmt: skip
+def test_what_limits_the_buffer_is_told(
+    options: dict[str, int], depths: dict[int, float] | None, waited: float, by: str, said: str
+) -> None:
+    rollout = Rollout(1, 0, [Part(1, 0, 0, (), 0.0, 0.25)])
+    measured = Measured(
+        "e2e", [Played(1, rollout, 0, waited)], (), [StepTimes(1, 0.0, 1.0, {}, {}, {})], Counters(), Counters(), depths
+    )
+    chosen = parse_options(PlayOptions, options, where="profile")
+    found = buffer_limit(measured, chosen)
+    assert found is not None and found["by"] == by and said in found["reason"]
 
 
 def test_caches_are_counted_and_say_what_was_spared() -> None:
@@ -106,6 +138,35 @@ def test_prompts_are_compared_on_identical_positions() -> None:
     assert found.per_step["prompt_tokens"][0] > 10 * found.per_step["prompt_tokens"][1]
     assert found.compared.ratio.n == 4 and found.compared.ratio.low is not None
     assert [each["code"] for each in found.cautions] == ["measured apart"]
+    assert found.tokens_per_second["generated"][1] > found.tokens_per_second["generated"][0] > 0
+    assert found.quality is not None and found.quality["legal_share"].n == 64
+    assert not any(each.falls for each in found.quality.values())
+
+
+def test_prompts_that_cost_legality_or_reward_get_a_caution(cli: Cli) -> None:
+    places = [profile("rollout", TINY, ProfileTerms(name=name, steps=1)).place for name in ("a", "b")]
+    same = diff_profiles("a", "b").quality
+    assert same is not None and {each.difference for each in same.values()} == {0}, "the same positions and orders"
+    documents = [json.loads(place.snapshot.read_text()) for place in places]
+    assert documents[0]["quality"] == documents[1]["quality"]
+
+    def changed(**quality: Any) -> None:
+        places[1].snapshot.write_text(json.dumps({**documents[1], "quality": {**documents[1]["quality"], **quality}}))
+
+    reward = documents[1]["quality"]["reward"]
+    changed(reward=[each - 0.1 * (number % 3 > 0) for number, each in enumerate(reward)])
+    told = cli("profile", "diff", "a", "b")
+    assert told.code == 0 and "it falls." in told.out and "Caution: the reward falls from" in told.out
+    assert "The share of legal orders: " in told.out and "no fall beyond chance" in told.out
+    changed(reward=[each + 0.1 * (-1) ** number for number, each in enumerate(reward)])
+    assert "it falls" not in cli("profile", "diff", "a", "b").out, "noise is no fall"
+    changed(positions="elsewhere")
+    assert "judged on different positions" in cli("profile", "diff", "a", "b").out
+    changed(reward=reward[:3])
+    assert "one value for each position" in cli("profile", "diff", "a", "b").err
+    places[1].snapshot.write_text(json.dumps({**documents[1], "quality": None}))
+    found = cli("profile", "diff", "a", "b", "--format", "json").json
+    assert found["quality"] is None and found["cautions"][-1]["code"] == "quality unknown"
 
 
 def test_what_was_measured_three_times_is_compared_by_its_measurements() -> None:

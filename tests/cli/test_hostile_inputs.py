@@ -166,6 +166,7 @@ FILE_ARGUMENTS = {
     "profile check": ("profile", "check", "x.json", "1 < 2"),
     "--base": ("ablation", "--base", "x.yaml"),
     "--exclude-file": ("sync", "tests.cli.test_hostile_inputs:a", "b:c", "--exclude-file", "x.yaml"),
+    "--categories": ("sync", "tests.cli.test_hostile_inputs:a", "b:c", "--categories", "x.yaml"),
     "--docs": ("sync", "program.py:one", "program.py:one", "--docs", "x.md"),
     "research": ("research", "cite", "x/artifact.yaml"),
     "--plan": ("analyze", "--plan", "x.json"),

@@ -92,6 +92,42 @@ def test_a_rollout_is_asked_for_as_soon_as_its_version_exists() -> None:
     assert crews[0].asked[3:] == [(4, 1)]
 
 
+def test_the_depth_goes_back_and_forth_below_what_the_lag_allows() -> None:
+    """Finished rollouts beyond the trainer's step: `lag` while it works, one less until the next one is played."""
+    now = 0.0
+    crews: list[Held] = []
+
+    class Held(Eager):
+        def assign(self, task: Task) -> None:
+            self.asked.append((task.step, task.version))
+
+        def play(self) -> None:
+            step, version = self.asked.pop(0)
+            self.buffer.deliver(Part(step, 0, version, (), 0.0, 0.0))
+
+    def make(buffer: Buffer) -> Held:
+        crews.append(Held(buffer))
+        for step in (1, 2, 3):
+            buffer.deliver(Part(step, 0, 0, (), 0.0, 0.0))
+        return crews[-1]
+
+    buffer = Buffer(make, lag=2, batches=1, last=9, clock=lambda: now)
+    buffer.begin(0)
+    buffer.take(1)
+    crews[0].asked.clear()
+    buffer.restart_depth_meter()
+    now = 3.0
+    buffer.publish(1)
+    buffer.take(2)
+    now = 5.0
+    crews[0].play()
+    now = 9.0
+    assert buffer.depth_seconds() == {2: 3.0 + 4.0, 1: 2.0}
+    buffer.restart_depth_meter()
+    now = 10.0
+    assert buffer.depth_seconds() == {2: 1.0}
+
+
 def test_a_step_beyond_the_last_is_played_and_not_waited_for_in_vain() -> None:
     buffer = Buffer(Eager, lag=1, batches=1, last=3, clock=time.perf_counter)
     buffer.begin(3)

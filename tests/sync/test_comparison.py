@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairtrial.core.errors import InvalidOptions
-from fairtrial.sync.categories import category_of
+from fairtrial.sync.categories import built_in_categories, parse_categories
 from fairtrial.sync.comparison import Agreement, compare_parameters
 from fairtrial.sync.exclusions import Exclusion, make_exclusions
 from fairtrial.sync.parameters import Parameter, read_parameters
@@ -212,10 +212,11 @@ def test_missing_options_are_sorted_by_role_and_else_by_name() -> None:
 @pytest.mark.parametrize(
     ("name", "category"),
     [
-        ("learning-rate", "training"), ("stage1-batch-size", "training"), ("gradient-checkpointing", "training"),
+        ("learning-rate", "training"), ("stage1-batch-size", "stage batch and rate"), ("gradient-checkpointing", "architecture"), ("vit-dropout", "architecture"),
+        ("dropout", "training"), ("num-epochs", "epochs"), ("warmup-epochs", "training"), ("start-epoch", "checkpoint"),
         ("output-dim", "model"), ("output-dir", "output"), ("save-model", "checkpoint"), ("resume-from", "checkpoint"),
         ("freeze-layers", "freezing"), ("unfreeze-at", "freezing"), ("early-stopping", "stopping"),
-        ("stage2-threshold", "stopping"), ("tensorboard-histogram-every", "logging"), ("gcs-bucket-name", "storage"),
+        ("stage2-threshold", "stages"), ("tensorboard-histogram-every", "logging"), ("gcs-bucket-name", "storage"),
         ("num-workers", "compute"), ("dataset", "data"), ("model-name", "model"), ("seed", "training"),
         ("optimizer-beta1", "training"), ("max-grad-norm", "training"), ("run-validation", "data"),
         ("logits-scale", "other"), ("catalog", "other"),
@@ -223,7 +224,17 @@ def test_missing_options_are_sorted_by_role_and_else_by_name() -> None:
 )  # fmt: skip
 def test_names_say_what_an_option_changes(name: str, category: str) -> None:
     [parameter] = program(option(f"--{name}"))
-    assert category_of(parameter).name == category
+    assert built_in_categories().of(parameter).name == category
+
+
+def test_a_pattern_matches_whole_words_and_the_first_entry_wins() -> None:
+    entries = [
+        {"name": "a", "patterns": ["--log_dir", "be*"], "reason": "why"}, {"name": "b", "patterns": ["log", "vit-*-dim"]},
+    ]  # fmt: skip
+    categories = parse_categories({"categories": entries}, where="here")
+    names = ("log-dir", "my-log-dir2", "log", "login", "beta-1", "vit-embed-dim", "vit-dim", "dir-log")
+    found = [categories.of(each).name for each in program(*(option(f"--{name}") for name in names))]
+    assert found == ["a", "a", "b", "other", "a", "b", "other", "b"]
 
 
 def test_an_excluded_training_parameter_is_a_warning() -> None:

@@ -22,7 +22,7 @@ from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.untrusted import checked, parse_json, read_file
 from fairtrial.record.atomic import replace_bytes
-from fairtrial.record.environment import machine
+from fairtrial.record.environment import git_state, machine
 
 KIND = "fairtrial bench"
 REMEDY = "Make a new one with --save."
@@ -30,10 +30,29 @@ SCHEMA = 1
 PROCESSES = 5
 """What differs between processes is more than what differs within one."""
 LEAST_PROCESSES = 3
+SHORT_COMMIT = 8
 HARDWARE = ("cpu", "cpu_count", "memory_bytes", "gpu")
 
 
 Seconds = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class CodeState(BaseModel):
+    """The commit that was measured, and whether the working tree had changes beyond it; null where git cannot say."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    git_commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
+    git_dirty: bool | None = None
+
+    @classmethod
+    def now(cls) -> CodeState:
+        return cls.model_validate(git_state(Path.cwd()))
+
+    def __str__(self) -> str:
+        if self.git_commit is None:
+            return "unknown"
+        return self.git_commit[:SHORT_COMMIT] + (" with uncommitted changes" if self.git_dirty else "")
 
 
 class _Kept(BaseModel):
@@ -46,6 +65,8 @@ class _Kept(BaseModel):
     configuration: dict[str, Any]
     seconds: list[Seconds] = Field(min_length=2)
     processes: list[Seconds] = Field(min_length=1)
+    code: CodeState = CodeState()
+    """Files of earlier versions do not have it."""
 
 
 @dataclass(frozen=True)
@@ -60,19 +81,23 @@ class Baseline:
     """Of the steady steps of one process."""
     processes: Sequence[float]
     """Mean time of a step, by process."""
+    code: CodeState
 
 
 @dataclass(frozen=True)
 class AgainstBaseline:
     compared: SpeedComparison
     cautions: Sequence[FilledCaution]
+    code: tuple[CodeState, CodeState]
+    """What was measured then, and now."""
 
     @property
     def regressed(self) -> bool:
         return self.compared.verdict is Speed.SLOWER
 
     def to_dict(self) -> dict[str, Any]:
-        return self.compared.to_dict()
+        then, now = (each.model_dump() for each in self.code)
+        return {**self.compared.to_dict(), "code": {"then": then, "now": now}}
 
 
 def further_processes(
@@ -92,6 +117,7 @@ def save_baseline(found: Bench, path: Path, further: Sequence[float] = ()) -> No
         raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
     document = {
         "kind": KIND, "schema": SCHEMA, "machine": _hardware(), "versions": _versions(),
+        "code": CodeState.now().model_dump(),
         "configuration": _configuration(found.recipe, found.options, found.validation, found.whole_steps),
         "seconds": [each.seconds for each in found.steady], "processes": [found.step_s, *further],
         "bench": found.to_dict(),
@@ -140,7 +166,9 @@ def read_baseline(path: Path) -> Baseline:
     if document.get("schema") != SCHEMA:
         raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
     kept = checked(_Kept, document, where=f"{path} is damaged", hint=REMEDY)
-    return Baseline(str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes)
+    return Baseline(
+        str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes, kept.code
+    )  # fmt: skip
 
 
 def compare_with(
@@ -157,7 +185,7 @@ def compare_with(
     changed = _differences(baseline.versions, _versions())
     if changed:
         cautions.append(OTHER_VERSIONS.fill(versions=", ".join(changed)))
-    return AgainstBaseline(compared, cautions)
+    return AgainstBaseline(compared, cautions, (baseline.code, CodeState.now()))
 
 
 def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

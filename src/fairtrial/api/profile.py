@@ -43,6 +43,8 @@ SMOKE_STEPS = 1
 GENERATING = frozenset({"game", "tokenize", "generate", "reference"})
 STOPPED = "Stopped. Nothing is kept of a measurement."
 WAITING = frozenset({"wait"})
+JUDGED_POSITIONS = 64
+"""Positions on which legality and reward are recorded: enough for a paired comparison, and a fraction of a profile."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +157,13 @@ def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
     for _ in stretch(range(1, first + 1), Watch()):
         pass
     timer, before = PhaseTimer(), replace(run.learner.counters)
+    buffered = mode == "e2e" and run.options.buffer_depth > 0
+    if buffered:
+        run.buffer.restart_depth_meter()
     played = list(stretch(range(first + 1, last + 1), Watch([timer], terms.clock)))
-    return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters))
+    depths = run.buffer.depth_seconds() if buffered else None
+    judged = run.player.judge(JUDGED_POSITIONS, 0) if mode == "rollout" else None
+    return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters), depths, judged)
 
 
 def _roll_out(run: Run, step: int, watch: Watch) -> Played:

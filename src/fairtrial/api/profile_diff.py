@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.analyse.paired_quality import QualityChange, compare_means, compare_shares
+from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import SpeedComparison, compare_processes, compare_rounds
-from fairtrial.core.cautions import APART, OTHER_SURROUNDINGS
+from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
 from fairtrial.core.errors import UserError
 from fairtrial.core.expressions import Outcome, check
 from fairtrial.core.paths import StorePaths
@@ -23,6 +25,8 @@ MARGIN = 0.05
 ENOUGH = 3
 PROCESS_SPREAD = 0.1
 """How much the mean times of equal processes differ on a shared machine: a standard deviation of their logarithms."""
+LEGAL = "the share of legal orders"
+REWARD = "the reward"
 PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
 
 
@@ -36,12 +40,16 @@ class ProfileDiff:
     per_step: Mapping[str, tuple[float, float]]
     settings: Mapping[str, tuple[Any, Any]]
     cautions: Sequence[Mapping[str, str]]
+    tokens_per_second: Mapping[str, tuple[float, float]]
+    quality: Mapping[str, QualityChange] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "schema": PROFILE_SCHEMA, "a": self.names[0], "b": self.names[1], "steps": self.steps,
             **self.compared.to_dict(), "per_step": {name: list(pair) for name, pair in self.per_step.items()},
             "settings": {name: list(pair) for name, pair in self.settings.items()}, "cautions": list(self.cautions),
+            "tokens_per_second": {name: list(pair) for name, pair in self.tokens_per_second.items()},
+            "quality": self.quality and {name: each.to_dict() for name, each in self.quality.items()},
         }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
@@ -77,7 +85,52 @@ def diff_profiles(
         compared = compare_rounds(times[0], times[1], names, margin, alpha, spread=PROCESS_SPREAD)
     per_step = {name: (_mean(a, name, steps), _mean(b, name, steps)) for name in PER_STEP}
     settings = _differing(a["configuration"], b["configuration"])
-    return ProfileDiff(names, compared, steps, per_step, settings, _cautions(a, b, lots))
+    rates = {
+        name: (rate, b["tokens_per_second"][name])
+        for name, rate in a["tokens_per_second"].items()
+        if rate and b["tokens_per_second"].get(name)
+    }
+    quality, doubts = _quality(a, b, names, level)
+    return ProfileDiff(names, compared, steps, per_step, settings, [*_cautions(a, b, lots), *doubts], rates, quality)
+
+
+def _quality(
+    a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str], level: float
+) -> tuple[dict[str, QualityChange] | None, list[Mapping[str, str]]]:
+    """Whether B still plays as well as A, position by position, with a caution for each figure that falls.
+
+    Only rollouts are judged; for the other profiles there is nothing to say.
+    """
+    if a["mode"] != "rollout":
+        return None, []
+    ours, theirs = a.get("quality"), b.get("quality")
+    if ours is None or theirs is None:
+        lacking = ", ".join(name for name, found in zip(names, (ours, theirs), strict=True) if found is None)
+        return None, [QUALITY_UNKNOWN.fill(why=f"{lacking} was measured by a version that did not record them")]
+    alike = all(ours[key] == theirs[key] for key in ("positions", "decisions"))
+    if not alike or len(ours["legal"]) != len(theirs["legal"]):
+        return None, [QUALITY_UNKNOWN.fill(why="the two were judged on different positions")]
+
+    def both(key: str) -> tuple[Array, Array]:
+        return np.array(ours[key], dtype=float), np.array(theirs[key], dtype=float)
+
+    found = {
+        "legal_share": compare_shares(LEGAL, *both("legal"), level),
+        "reward_mean": compare_means(REWARD, *both("reward"), level),
+    }
+    return found, [_fall(each) for each in found.values() if each.falls]
+
+
+def _fall(change: QualityChange) -> dict[str, str]:
+    return LOWER_QUALITY.fill(
+        what=change.name, a=f"{change.a:.3g}", b=f"{change.b:.3g}", change=shown_change(change), n=change.n
+    )
+
+
+def shown_change(change: QualityChange) -> str:
+    """The difference with its interval, where there are enough positions for one."""
+    interval = "" if change.low is None or change.high is None else f" [{change.low:+.3g}, {change.high:+.3g}]"
+    return f"{change.difference:+.3g}{interval}"
 
 
 def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ Each is given by the wall, and by the time in which the lane that does it was bu
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
     from fairtrial.recipes.lm.learner import Counters
     from fairtrial.recipes.lm.nouns import Decision, Rollout
+    from fairtrial.recipes.lm.rollouts import Judged
 
 TRAINER = ("loss_forward", "backward", "optimizer")
 ADDED = "_ms"
@@ -33,6 +35,8 @@ ADDED = "_ms"
 BUSY = ("generation", "training")
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 LEAST_FOR_QUANTILES = 20
+NOTICEABLE_WAIT = 0.01
+"""Training that waits for a larger share of the time is held up by rollouts."""
 CACHES = (
     "adapter_hits", "adapter_misses", "prefix_hits", "prefix_misses", "shared_prefills", "state_hits", "state_misses",
     "state_expired",
@@ -60,6 +64,8 @@ class Measured:
     steps: Sequence[StepTimes]
     before: Counters
     after: Counters
+    depth_seconds: Mapping[int, float] | None = None
+    judged: Sequence[Judged] | None = None
 
     @property
     def decisions(self) -> list[Decision]:
@@ -99,6 +105,8 @@ def document_of(
         "policy_lag_steps": _lags(measured),
         "max_policy_lag_steps": options.policy_lag,
         "buffer_depth": _buffer(measured, options),
+        "buffer_limit": buffer_limit(measured, options),
+        "quality": _quality(measured.judged, options),
         "cache": _caches(measured) if measured.plays else None,
         "memory": {"peak_process_bytes": peak_process_bytes(), "peak_player_bytes": _players_peak(measured)},
         "work": _work(measured),
@@ -229,11 +237,57 @@ def _lags(measured: Measured) -> dict[str, float | None]:
 
 
 def _buffer(measured: Measured, options: PlayOptions) -> dict[str, float | None]:
-    ready = [each.ready for each in measured.played]
+    """How many finished rollouts waited beyond the step that the trainer was at: over time, not only when one is taken.
+
+    Right after a version is published the next rollout has only been asked for, so a full buffer goes back and forth
+    between what the lag allows and one less.
+    """
+    limits: dict[str, float | None] = {"configured": options.buffer_depth, "allowed": _allowed(options)}
     if measured.mode != "e2e":
-        return {"configured": options.buffer_depth, "mean": None, "min": None, "max": None}
+        return {**limits, "mean": None, "min": None, "max": None}
+    seconds = {depth: spent for depth, spent in (measured.depth_seconds or {0: 1.0}).items() if spent > 0}
+    mean = sum(depth * spent for depth, spent in seconds.items()) / sum(seconds.values())
+    return {**limits, "mean": mean, "min": min(seconds), "max": max(seconds)}
+
+
+def _allowed(options: PlayOptions) -> int:
+    return min(options.buffer_depth, options.policy_lag)
+
+
+def buffer_limit(measured: Measured, options: PlayOptions) -> dict[str, str] | None:
+    """What keeps the buffer from holding more rollouts than it does."""
+    if measured.mode != "e2e":
+        return None
+    allowed, deepest = _allowed(options), max((measured.depth_seconds or {0: 1.0}).keys())
+    waited = sum(each.waited_s for each in measured.played) / total(measured.windows)
+    if options.buffer_depth == 0:
+        by, why = "no_buffer", "there is no buffer: playing and learning take turns"
+    elif allowed and waited > NOTICEABLE_WAIT:
+        rollout = 1000 * float(np.mean([each.rollout.seconds for each in measured.played]))
+        by = "rollouts"
+        why = (
+            f"rollouts come more slowly than training takes them: one is played in {rollout:,.0f} ms, and training "
+            f"waited {100 * waited:.1f} % of the time; more --workers or less to play fill the buffer"
+        )
+    elif deepest < allowed:
+        by, why = "short_run", "the profile ended before the buffer was full; take more --steps"
+    elif options.policy_lag < options.buffer_depth:
+        by = "policy_lag"
+        why = f"--policy-lag {options.policy_lag} allows no more: a rollout that waits longer would be too old"
+    else:
+        by, why = "buffer_depth", f"--buffer-depth {options.buffer_depth} is reached"
+    return {"by": by, "reason": why}
+
+
+def _quality(judged: Sequence[Judged] | None, options: PlayOptions) -> dict[str, Any] | None:
+    """How well the model plays, on positions that two profiles of one seed share whatever their prompts are."""
+    if judged is None:
+        return None
+    positions = hashlib.sha256("\n".join(each.position for each in judged).encode()).hexdigest()[:16]
+    legal, reward = [int(each.legal) for each in judged], [each.reward for each in judged]
     return {
-        "configured": options.buffer_depth, "mean": sum(ready) / len(ready), "min": min(ready), "max": max(ready),
+        "positions": positions, "decisions": options.horizon, "legal": legal, "legal_share": sum(legal) / len(legal),
+        "reward": reward, "reward_mean": sum(reward) / len(reward),
     }  # fmt: skip
 
 

@@ -12,12 +12,14 @@ from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.untrusted import read_file
 from fairtrial.core.words import counted
 from fairtrial.plan.study import read_mapping
+from fairtrial.sync.categories import HINT as CATEGORIES_HINT
+from fairtrial.sync.categories import Categories, built_in_categories, parse_categories
 from fairtrial.sync.comparison import Agreement, compare_parameters
 from fairtrial.sync.exclusions import Exclusion, make_exclusions
 from fairtrial.sync.functions import Accepted, NotAccepted, not_accepted, read_function
 from fairtrial.sync.pages import Undocumented, undocumented
-from fairtrial.sync.parameters import Parameter, read_parameters
-from fairtrial.sync.programs import as_command, load_command, load_object, subcommand
+from fairtrial.sync.parameters import read_parameters
+from fairtrial.sync.programs import Program, as_command, load_command, load_object, subcommand
 from fairtrial.sync.trials import Trial, run_trial, split_command
 
 FilePath = str | os.PathLike[str]
@@ -25,10 +27,14 @@ FilePath = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class Sync:
-    """What two programs take, and what keeps them from agreeing. What was not asked for is None."""
+    """What two programs take, and what keeps them from agreeing. What was not asked for is None.
+
+    `train` and `bench` are what was asked for; `names` is what the two commands call themselves.
+    """
 
     train: str
     bench: str
+    names: tuple[str, str]
     options: Agreement
     interface: Accepted | None = None
     not_accepted: tuple[NotAccepted, ...] | None = None
@@ -43,6 +49,7 @@ class Sync:
             (found.missing, "option", "MISSING"),
             (found.differing, "difference", ""),
             (found.stale, "stale exclusion", ""),
+            (found.forbidden, "option", "that BENCH must not have"),
             (self.not_accepted or (), "parameter", "that the interface function lacks"),
             (self.undocumented or (), "option", "absent from the docs"),
             ([self.test] if self.test and not self.test.passed else (), "test command", "failed"),
@@ -57,17 +64,37 @@ class Sync:
     def status(self) -> str:
         return "PASS" if self.agrees else "FAIL"
 
+    @property
+    def test_result(self) -> str:
+        return "not run" if self.test is None else self.test.result
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many options there are of each kind, under the lines of the report."""
+        train, bench = self.names
+        found = self.options
+        return {
+            "Common options": len(found.common),
+            f"{train} only (excluded)": len(found.excluded),
+            f"{train} only (MISSING - action required)": len(found.missing),
+            f"{bench} only": len(found.bench_only),
+        }
+
     def to_dict(self) -> dict[str, Any]:
-        taken = self.interface
+        keys = ("common", "excluded", "missing", "bench_only")
         return {
             "status": self.status,
             "gaps": self.gaps,
             "train": self.train,
             "bench": self.bench,
+            "train_name": self.names[0],
+            "bench_name": self.names[1],
+            "counts": dict(zip(keys, self.counts.values(), strict=True)),
             **self.options.to_dict(),
-            "interface": taken and {"function": taken.function, "takes_any": taken.takes_any},
+            "interface": self.interface and self.interface.to_dict(),
             "not_accepted": _dicts(self.not_accepted),
             "undocumented": _dicts(self.undocumented),
+            "test_result": self.test_result,
             "test": self.test and self.test.to_dict(),
         }
 
@@ -83,6 +110,8 @@ def sync(
     interface: Any = None,
     exclude: Mapping[str, str] | None = None,
     exclude_file: FilePath | None = None,
+    forbid: Mapping[str, str] | None = None,
+    categories: FilePath | None = None,
     docs: FilePath | None = None,
     run_test: str | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -91,35 +120,48 @@ def sync(
 
     Both are named as `module:attribute`, with subcommands after it where they are needed, or are the commands
     themselves. `exclude` maps patterns of options that `bench` leaves out on purpose to reasons, and wins over those of
-    `exclude_file`. `interface` is the function that `bench` calls.
+    `exclude_file`. `forbid` maps patterns of options that `bench` must not have to reasons. `categories` is a file that
+    replaces the built-in list of which options may be excluded, and why. `interface` is the function that `bench`
+    calls.
     """
-    ours, theirs, exclusions, function, page, words = all_at_once(
-        lambda: _parameters(train),
-        lambda: _parameters(bench),
+    ours, theirs, exclusions, forbidden, kinds, function, page, words = all_at_once(
+        lambda: _program(train),
+        lambda: _program(bench),
         lambda: _exclusions(exclude or {}, exclude_file),
+        lambda: make_exclusions(forbid or {}, noun="--forbid rule"),
+        lambda: built_in_categories() if categories is None else _read_categories(Path(categories)),
         lambda: None if interface is None else _function(interface),
         lambda: None if docs is None else _read_page(Path(docs)),
         lambda: None if run_test is None else split_command(run_test),
     )
-    found = compare_parameters(ours, theirs, exclusions)
+    taken = read_parameters(theirs.command)
+    found = compare_parameters(
+        read_parameters(ours.command), taken, exclusions, forbidden=forbidden, categories=kinds
+    )  # fmt: skip
     if run_test is not None:
         tell(f"Running: {run_test}")
     return Sync(
         train=_named(train),
         bench=_named(bench),
+        names=_told_apart((ours.name, theirs.name), (_named(train), _named(bench))),
         options=found,
         interface=function,
-        not_accepted=None if function is None else tuple(not_accepted(function, theirs)),
-        undocumented=None if page is None else tuple(undocumented(theirs, page)),
+        not_accepted=None if function is None else tuple(not_accepted(function, taken)),
+        undocumented=None if page is None else tuple(undocumented(taken, page)),
         test=None if run_test is None else run_trial(run_test, words),
     )
 
 
-def _parameters(program: Any) -> list[Parameter]:
-    name = _named(program)
+def _program(program: Any) -> Program:
     if isinstance(program, str):
-        return read_parameters(load_command(program))
-    return read_parameters(subcommand(as_command(program, name), [], name))
+        return load_command(program)
+    name = _named(program)
+    return Program(subcommand(as_command(program, name), [], name), name)
+
+
+def _told_apart(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:
+    """What the commands call themselves; where that is the same word, what the person typed."""
+    return names if all(names) and names[0] != names[1] else words
 
 
 def _named(program: Any) -> str:
@@ -137,6 +179,10 @@ def _exclusions(given: Mapping[str, str], file: FilePath | None) -> list[Exclusi
     hint = "It maps patterns to reasons, a line each: tensorboard-*: nothing is logged"
     in_file = {} if file is None else read_mapping(Path(file), hint=hint)
     return make_exclusions({**in_file, **given})
+
+
+def _read_categories(path: Path) -> Categories:
+    return parse_categories(read_mapping(path, hint=CATEGORIES_HINT), where=str(path))
 
 
 def _read_page(path: Path) -> str:

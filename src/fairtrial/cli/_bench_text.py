@@ -26,6 +26,8 @@ def show_bench(console: Console, found: Bench, against: AgainstBaseline | None) 
     console.print(_headline(found), style="bold", markup=False)
     if against:
         console.print(str(against.compared), style="red" if against.regressed else None, markup=False)
+        then, now = against.code
+        console.print(f"Commits: baseline {then}, now {now}.", markup=False)
     if found.steady:
         console.print(f"Step time: {', '.join(_times(found))}.", markup=False)
     console.print()

@@ -27,6 +27,8 @@ def show_profile(console: Console, document: Mapping[str, Any]) -> None:
         _show_answers(console, document["inference"])
     if document["mode"] == "e2e":
         _show_lines(console, "Lag and buffer", _waiting(document))
+    if document.get("quality"):
+        _show_lines(console, "How well it plays, on positions of the seed", _quality_lines(document["quality"]))
     _show_lines(console, "Caches and device", _device(document))
     console.print()
     show_cautions(console, document["cautions"])
@@ -90,7 +92,22 @@ def _waiting(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"Of the time: {', '.join(f'{name} {share:.1f} %' for name, share in shares.items())}."
     yield f"Training waited {waited:.1f} % of the time for rollouts; idle time of who plays is in the table above."
     yield f"Policy lag: {_listed(document['policy_lag_steps'], '.3g')} of {document['max_policy_lag_steps']} allowed."
-    yield f"Buffer: {_listed(document['buffer_depth'], '.3g')}."
+    yield from _buffer_lines(document["buffer_depth"], document.get("buffer_limit"))
+
+
+def _buffer_lines(depth: Mapping[str, Any], limit: Mapping[str, str] | None) -> Iterator[str]:
+    """How deep the buffer was, and why not deeper. Snapshots of earlier versions do not say the latter."""
+    shown = ", ".join(f"{name} {_form(depth[name], '.3g')}" for name in ("min", "mean", "max"))
+    allowed = f", {depth['allowed']} allowed" if depth.get("allowed") is not None else ""
+    yield f"Buffer: {shown} waiting rollouts; configured {depth['configured']}{allowed}."
+    if limit is not None:
+        yield f"Buffer is limited by {limit['by'].replace('_', ' ')}: {limit['reason']}."
+
+
+def _quality_lines(quality: Mapping[str, Any]) -> Iterator[str]:
+    n = counted(len(quality["legal"]), "position")
+    yield f"Legal orders when the model writes freely: {100 * quality['legal_share']:.1f} % of {n}."
+    yield f"Reward of {counted(quality['decisions'], 'decision')}: {quality['reward_mean']:.3g} on average."
 
 
 def _device(document: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +126,11 @@ def _device(document: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _listed(values: Mapping[str, float | None], form: str) -> str:
-    return ", ".join(f"{name} {UNKNOWN if value is None else format(value, form)}" for name, value in values.items())
+    return ", ".join(f"{name} {_form(value, form)}" for name, value in values.items())
+
+
+def _form(value: float | None, form: str) -> str:
+    return UNKNOWN if value is None else format(value, form)
 
 
 def show_diff(console: Console, found: ProfileDiff) -> None:
@@ -117,10 +138,24 @@ def show_diff(console: Console, found: ProfileDiff) -> None:
     table = plain_table("Per step", *found.names, "B / A")
     for name, (a, b) in found.per_step.items():
         table.add_row(name.replace("_", " "), f"{a:,.1f}", f"{b:,.1f}", f"{b / a:.3f}" if a else UNKNOWN)
+    for name, (a, b) in found.tokens_per_second.items():
+        table.add_row(f"{name} tokens per second", f"{a:,.0f}", f"{b:,.0f}", f"{b / a:.3f}")
     console.print(table)
+    for line in _changes(found):
+        console.print(line, markup=False)
     for name, (a, b) in found.settings.items():
         console.print(f"{name}: {a} → {b}", markup=False)
     show_cautions(console, found.cautions)
+
+
+def _changes(found: ProfileDiff) -> Iterator[str]:
+    """Legality and reward on the same positions, with what can be said about a fall."""
+    from fairtrial.api.profile_diff import shown_change
+
+    for each in (found.quality or {}).values():
+        verdict = "it falls" if each.falls else "no fall beyond chance"
+        change = f"{each.a:.3g} → {each.b:.3g}, {shown_change(each)}"
+        yield f"{each.name[0].upper()}{each.name[1:]}: {change} on {each.n} positions: {verdict}."
 
 
 def show_checks(console: Console, found: Sequence[Outcome]) -> None:

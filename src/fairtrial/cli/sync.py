@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
-from fairtrial.core.words import counted, shown_time
+from fairtrial.core.words import shown_time
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from fairtrial.api.sync import Sync
     from fairtrial.sync.comparison import Missing
     from fairtrial.sync.parameters import Parameter
+
+
+def _show_categories(ctx: click.Context, _option: click.Parameter, given: bool) -> None:
+    if given:
+        from fairtrial.sync.categories import built_in_text
+
+        click.echo(built_in_text(), nl=False)
+        ctx.exit()
 
 
 @click.command("sync")
@@ -30,12 +38,21 @@ if TYPE_CHECKING:
     help="An option that BENCH leaves out on purpose, and why; * and ? are wildcards.",
 )  # fmt: skip
 @click.option("--exclude-file", metavar="FILE", help="The same as a YAML file of patterns and reasons; flags win.")
+@click.option(
+    "--forbid", multiple=True, metavar="PATTERN=REASON",
+    help="An option that BENCH must not have, and why; it is excluded where TRAIN has it.",
+)  # fmt: skip
+@click.option("--categories", metavar="FILE", help="A YAML file of categories that replaces the built-in list.")
+@click.option(
+    "--show-categories", is_flag=True, is_eager=True, expose_value=False, callback=_show_categories,
+    help="Print the built-in list of categories, to be edited and given as --categories, and exit.",
+)  # fmt: skip
 @click.option("--docs", metavar="FILE.md", help="A page that must name every option of BENCH.")
 @click.option("--run-test", metavar="COMMAND", help="A test to run, such as 'pytest tests/test_bench.py'; no shell.")
 @with_output
 def command(
     out: Output, *, train: str, bench: str, interface: str | None, exclude: Sequence[str], exclude_file: str | None,
-    docs: str | None, run_test: str | None,
+    forbid: Sequence[str], categories: str | None, docs: str | None, run_test: str | None,
 ) -> int:  # fmt: skip
     """Say whether two programs still take the same options: a trainer, and the benchmark that speaks for it.
 
@@ -45,20 +62,20 @@ def command(
     from fairtrial.api import sync as api
 
     found = api.sync(
-        train, bench, interface=interface, exclude=_pairs(exclude), exclude_file=exclude_file, docs=docs,
-        run_test=run_test, tell=out.say,
+        train, bench, interface=interface, exclude=_pairs("--exclude", exclude), exclude_file=exclude_file,
+        forbid=_pairs("--forbid", forbid), categories=categories, docs=docs, run_test=run_test, tell=out.say,
     )  # fmt: skip
     out.give(found.to_dict(), found.options.rows(), lambda console: _show(console, found))
     return EXIT_OK if found.agrees else EXIT_CHECK
 
 
-def _pairs(words: Sequence[str]) -> dict[str, str]:
+def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
     """`pattern=reason` words. One without a reason is told with everything else that is wrong."""
     pairs: dict[str, str] = {}
     for word in words:
         pattern, _, reason = word.partition("=")
         if pattern in pairs:
-            raise UsageError(f"--exclude: '{pattern}' is given twice")
+            raise UsageError(f"{flag}: '{pattern}' is given twice")
         pairs[pattern] = reason
     return pairs
 
@@ -66,41 +83,45 @@ def _pairs(words: Sequence[str]) -> dict[str, str]:
 def _show(console: Console, found: Sync) -> None:
     _show_options(console, found)
     console.print()
-    console.print("Benchmark Training Sync Report", style="bold")
+    console.print("=== Benchmark Training Sync Report ===", style="bold", markup=False)
+    console.print()
     console.print(f"Status: {found.status}", style="bold green" if found.agrees else "bold red")
+    console.print()
+    _show_counts(console, found.counts)
     if found.gaps:
+        console.print()
         console.print(f"To mend: {', '.join(found.gaps)}.", markup=False)
-    options = found.options
-    console.print(
-        f"Options: {len(options.common)} common, {len(options.excluded)} excluded, {len(options.missing)} MISSING, "
-        f"{len(options.bench_only)} bench-only.",
-        markup=False,
-    )
-    if found.interface and found.interface.takes_any:
-        console.print(f"{found.interface.function} takes any parameter, so nothing is missing there.", markup=False)
     for title, rows in _sections(found):
         _show_section(console, title, rows)
+    _show_interface(console, found)
     _show_test(console, found)
 
 
+def _show_counts(console: Console, counts: Mapping[str, int]) -> None:
+    for title, count in counts.items():
+        console.print(f"{title}: {count}", markup=False, soft_wrap=True)
+
+
 def _show_options(console: Console, found: Sync) -> None:
-    options = found.options
-    console.print("CLI Option Sync Report", style="bold")
-    lists: dict[str, Sequence[Parameter]] = {
-        "Common": [pair.train for pair in options.common],
-        "Train-only": options.train_only,
-        "Bench-only": options.bench_only,
+    """What each side has, as far as names go."""
+    (train, bench), options = found.names, found.options
+    console.print("=== CLI Option Sync Report ===", style="bold", markup=False)
+    counts = {
+        "Common options": len(options.common),
+        f"{train} only": len(options.train_only),
+        f"{bench} only": len(options.bench_only),
     }
-    rows = [
-        ["TRAIN", f"{found.train}, {counted(len(options.train), 'option')}"],
-        ["BENCH", f"{found.bench}, {counted(len(options.bench), 'option')}"],
-        *([f"{title} ({len(each)})", _listed(each)] for title, each in lists.items()),
-    ]
-    _show_rows(console, rows)
+    _show_counts(console, counts)
+    _show_section(console, f"Options in {train} but NOT in {bench}", [[_flag(each)] for each in options.train_only])
+    _show_section(console, f"Options in {bench} but NOT in {train}", [[_flag(each)] for each in options.bench_only])
+    if options.common:
+        console.print()
+        console.print("Options in both:", style="bold")
+        _show_rows(console, [["", _listed(pair.train for pair in options.common)]])
 
 
 def _listed(parameters: Iterable[Parameter]) -> str:
-    return ", ".join(map(_flag, parameters)) or "none"
+    return ", ".join(map(_flag, parameters))
 
 
 def _flag(parameter: Parameter) -> str:
@@ -113,8 +134,8 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     renamed = [each.pair.train for each in options.renamed if each.certain]  # said once, as that
     to_add = [each for each in options.missing if each.suggestion is None]
     to_exclude = [each for each in options.missing if each.suggestion is not None]
-    yield "MISSING, to be added to BENCH", list(map(_with_help, to_add))
-    yield "MISSING, to be added to the exclusion list", list(map(_with_help, to_exclude))
+    yield f"Missing options that need to be added to {found.names[1]}", [[_to_add(each)] for each in to_add]
+    yield "Missing options that need to be added to the exclusion list", [[_to_exclude(each)] for each in to_exclude]
     yield "", [[each.suggestion or ""] for each in to_exclude]
     yield "Under another name", [[str(each)] for each in options.renamed]
     yield (
@@ -125,6 +146,7 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
             if not (each.what == "flags" and each.parameter in renamed)
         ],
     )
+    yield "Forbidden options", [[_flag(each.parameter), each.rule.reason] for each in options.forbidden]
     yield "Stale exclusions", [[each.exclusion.pattern, each.why] for each in options.stale]
     yield (
         f"Not accepted by {found.interface.function if found.interface else ''}",
@@ -144,8 +166,14 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     yield "Excluded", [[_flag(each.parameter), each.exclusion.reason] for each in options.excluded]
 
 
-def _with_help(missing: Missing) -> list[str]:
-    return [_flag(missing.parameter), missing.category.name, missing.parameter.help]
+def _to_add(missing: Missing) -> str:
+    return f"{_flag(missing.parameter)}: {missing.parameter.help or 'no help text'} [{missing.category.name}]"
+
+
+def _to_exclude(missing: Missing) -> str:
+    """With the reason that would exclude it; the help text says whether that is right."""
+    told = f" ({missing.parameter.help})" if missing.parameter.help else ""
+    return f"{_flag(missing.parameter)}: {missing.category.reason}{told} [{missing.category.name}]"
 
 
 def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
@@ -174,12 +202,23 @@ def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
+def _show_interface(console: Console, found: Sync) -> None:
+    taken = found.interface
+    if taken is None:
+        return
+    if taken.takes_any:
+        console.print(f"\n{taken.function} takes any parameter, so nothing is missing there.", markup=False)
+        return
+    console.print(f"\nParameters of {taken.function}:", style="bold", markup=False)
+    _show_rows(console, [["", ", ".join(sorted(taken.names)) or "none"]])
+
+
 def _show_test(console: Console, found: Sync) -> None:
     test = found.test
+    console.print()
+    console.print(f"Test result: {found.test_result}", style="bold", markup=False)
     if test is None:
         return
-    console.print()
-    console.print(f"Test result: {test.ending} in {shown_time(test.seconds)}", style="bold", markup=False)
-    console.print(f"  {test.command}", markup=False)
+    console.print(f"  {test.command}: {test.ending} in {shown_time(test.seconds)}", markup=False, soft_wrap=True)
     for line in () if test.passed else test.tail:
         console.print(f"  | {line}", markup=False)

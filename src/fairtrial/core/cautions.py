@@ -72,6 +72,21 @@ OTHER_SURROUNDINGS = Caution(
     "The profiles differ in more than their settings: {what}.",
     "Measure both on one machine, with one version of the code.",
 )
+LAG_LIMITS_BUFFER = Caution(
+    "lag limits the buffer",
+    "buffer_depth {depth} acts as {lag}: a rollout that waits for more than policy_lag {lag} updates would be too old.",
+    "Raise --policy-lag to let more rollouts wait, or lower --buffer-depth.",
+)
+LOWER_QUALITY = Caution(
+    "lower quality",
+    "{what} falls from {a} to {b}: {change} on {n} positions.",
+    "See what the prompts of B leave out, or train with both and compare the returns with analyze.",
+)
+QUALITY_UNKNOWN = Caution(
+    "quality unknown",
+    "Legality and reward cannot be compared: {why}.",
+    "Measure both profiles again with this version, from the same seed and game.",
+)
 INERT_OPTION = Caution(
     "inert option",
     "{option} has no effect here: {why}.",

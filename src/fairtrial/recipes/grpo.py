@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import field_validator, model_validator
 
 from fairtrial.core.canonical import file_hash
-from fairtrial.core.cautions import INERT_OPTION, NO_GROUP_BASELINE
+from fairtrial.core.cautions import INERT_OPTION, LAG_LIMITS_BUFFER, NO_GROUP_BASELINE
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
@@ -148,7 +148,7 @@ def cautions_of(options: PlayOptions) -> list[dict[str, str]]:
     why = {} if options.method == "lora" else {"rank": "method full does not use it"}
     if not options.buffer_depth:
         why |= dict.fromkeys(("policy_lag", "workers"), "without --buffer-depth playing and learning take turns")
+    found = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
     if options.buffer_depth > options.policy_lag:
-        why["buffer_depth"] = f"with --policy-lag {options.policy_lag} no more than so many rollouts can wait"
-    inert = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
-    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *inert]
+        found.append(LAG_LIMITS_BUFFER.fill(depth=options.buffer_depth, lag=options.policy_lag))
+    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *found]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Amount = Annotated[float, Field(ge=0, le=1e15)]
 """Milliseconds, bytes, tokens: what is beyond was not measured."""
@@ -67,6 +67,28 @@ class Hardware(_Part):
     gpu: Unavailable | list[Card]
 
 
+class BufferLimit(_Part):
+    by: str
+    reason: str
+
+
+class Quality(_Part):
+    """What was found position by position: whether an order written freely was legal, and what was earned."""
+
+    positions: str
+    decisions: Count
+    legal: list[Annotated[int, Field(ge=0, le=1)]] = Field(min_length=1)
+    legal_share: Annotated[float, Field(ge=0, le=1)]
+    reward: list[Annotated[float, Field(ge=-1e15, le=1e15)]] = Field(min_length=1)
+    reward_mean: Annotated[float, Field(ge=-1e15, le=1e15)]
+
+    @model_validator(mode="after")
+    def _one_of_each_per_position(self) -> Quality:
+        if len(self.legal) != len(self.reward):
+            raise ValueError("legal and reward must have one value for each position")
+        return self
+
+
 class WorkedStep(_Part):
     ms: Time
     positions: str
@@ -93,6 +115,8 @@ class Snapshot(_Part):
     policy_lag_steps: dict[str, Amount | None]
     max_policy_lag_steps: Amount
     buffer_depth: dict[str, Amount | None]
+    buffer_limit: BufferLimit | None = None
+    quality: Quality | None = None
     cache: dict[str, Amount] | None
     memory: Memory
     work: list[WorkedStep]

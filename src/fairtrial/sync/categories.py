@@ -1,17 +1,28 @@
 """What kind of thing an option changes: by the role that it declares, else by its name.
 
 Options that change what a step computes belong in a benchmark. Those that only change what is kept of it belong on the
-list of exclusions. A name that says neither is taken for the former: one option too many in a
-benchmark does no harm.
+list of exclusions. The patterns are data: `categories.yaml` beside this module, or a file of the same form.
 """
 
 from __future__ import annotations
 
-import re
+import fnmatch
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Any
 
-from fairtrial.core.options import NOT_BENCHED, Role
+from fairtrial.core.errors import InvalidOptions, unknown
+from fairtrial.core.options import NOT_BENCHED
+from fairtrial.core.yaml_values import load_yaml
 from fairtrial.sync.parameters import Parameter
+
+KEYS = ("name", "patterns", "reason")
+NEEDED = ("name", "patterns")
+DIGITS = "0123456789"
+LONGEST_PATTERN = 100
+HINT = "The built-in list is a file to start from: fairtrial sync --show-categories > categories.yaml"
 
 
 @dataclass(frozen=True)
@@ -19,67 +30,108 @@ class Category:
     """`reason` says why a benchmark may do without such options; None where it may not."""
 
     name: str
-    words: str = ""
+    patterns: tuple[str, ...] = ()
     reason: str | None = None
-    training: bool = False
 
-    def has(self, name: str) -> bool:
-        return bool(re.search(rf"(?:^|-)(?:{self.words})(?:-|\d|$)", name))
+    @property
+    def training(self) -> bool:
+        """Whether its options change a step. What matches nothing is unknown, and not called so."""
+        return self.reason is None and self is not OTHER
 
+    def matches(self, name: str) -> bool:
+        return any(_matches(pattern, name) for pattern in self.patterns)
 
-CATEGORIES = (
-    # Names that look like something else at first sight come first.
-    Category("training", r"(gradient|activation)-checkpoint\w*|learning-rate|lr|batch|batch-size", training=True),
-    Category("model", r"(input|output|out|in)-(dim|size|features|channels|layer)s?", training=True),
-    Category("freezing", r"freez\w*|frozen|unfreez\w*", "all layers learn, which costs the most"),
-    Category("checkpoint", r"checkpoints?|ckpt|resum\w*|save|saving|restor\w*", NOT_BENCHED[Role.CHECKPOINT]),
-    Category("selection", r"best|keep|monitor", NOT_BENCHED[Role.SELECTION]),
-    Category(
-        "logging",
-        r"log|logs|logg\w*|tensorboard|tb|wandb|mlflow|comet|verbos\w*|progress|histograms?|track\w*|debug",
-        "what is logged does not change a step",
-    ),
-    Category(
-        "storage",
-        r"upload\w*|download\w*|bucket|gcs|gs|s3|aws|azure|cloud|bigquery|push\w*|hub",
-        "nothing is stored elsewhere during a measurement",
-    ),
-    Category("stopping", r"early|patience|stop\w*|thresholds?", "a measurement takes a fixed number of steps"),
-    Category("naming", r"run-(name|id)|experiment|project|study|variant|tags?|notes?", "nothing is recorded"),
-    Category("output", r"output|out|results?|reports?|plots?|exports?|dump|writ\w*", NOT_BENCHED[Role.OUTPUT]),
-    Category(
-        "training",
-        r"optim\w*|momentum|betas?|eps|epsilon|weight|decay|epochs?|steps?|iterations?|warmup|sched\w*|"
-        r"grads?|gradients?|clip\w*|accum\w*|loss\w*|smoothing|temperature|alpha|gamma|lambda|reg\w*|dropout|seed|"
-        r"train\w*|finetun\w*|lora|rank|policy|reward|entropy",
-        training=True,
-    ),
-    Category(
-        "model",
-        r"models?|arch\w*|backbone|layers?|hidden|dims?|dimension|width|depth|heads?|activation|embed\w*|"
-        r"channels?|kernel|blocks?|encoder|decoder|vocab\w*|norm\w*|pretrained|teacher|student",
-        training=True,
-    ),
-    Category(
-        "data",
-        r"data\w*|inputs?|shuffl\w*|split|fold|augment\w*|samples?|sampler|ratio|labels?|tokeniz\w*|length|"
-        r"vali\w*|val|eval\w*|test",
-        training=True,
-    ),
-    Category(
-        "compute",
-        r"devices?|gpus?|cuda|cpu|tpu|precision|amp|dtype|bf16|fp16|fp32|tf32|half|compil\w*|threads?|workers?|"
-        r"num-workers|pin|prefetch\w*|memory|cach\w*|determin\w*|distributed|ddp|fsdp|nodes?|world|backend|jit",
-        training=True,
-    ),
-)
 
 OTHER = Category("other")
 
 
-def category_of(parameter: Parameter) -> Category:
-    """A declared role decides; a role that this table does not know is one of training."""
-    if parameter.role:
-        known = {each.name: each for each in CATEGORIES}
-        return known.get(parameter.role) or Category(parameter.role, training=True)
-    return next((each for each in CATEGORIES if each.has(parameter.name)), OTHER)
+def _matches(pattern: str, name: str) -> bool:
+    """Whether the words of a pattern follow each other somewhere among the words of a name."""
+    wanted, words = pattern.split("-"), name.split("-")
+    return any(
+        all(map(_same_word, wanted, words[start : start + len(wanted)]))
+        for start in range(len(words) - len(wanted) + 1)
+    )
+
+
+def _same_word(pattern: str, word: str) -> bool:
+    return any(fnmatch.fnmatchcase(each, pattern) for each in (word, word.rstrip(DIGITS)) if each)
+
+
+@dataclass(frozen=True)
+class Categories:
+    """A list of categories. The first one that matches an option is the option's."""
+
+    entries: tuple[Category, ...]
+
+    def of(self, parameter: Parameter) -> Category:
+        """A declared role decides; a role that nobody knows is one of training."""
+        role = parameter.role
+        if role is None:
+            return next((each for each in self.entries if each.matches(parameter.name)), OTHER)
+        declared = {str(name): Category(name, reason=reason) for name, reason in NOT_BENCHED.items()}
+        listed = {each.name: each for each in self.entries}
+        return listed.get(role) or declared.get(role) or Category(role)
+
+
+def built_in_text() -> str:
+    """The built-in list as a person can edit it, comments included."""
+    return files("fairtrial.sync").joinpath("categories.yaml").read_text(encoding="utf-8")
+
+
+@cache
+def built_in_categories() -> Categories:
+    return parse_categories(load_yaml(built_in_text()), where="the built-in categories")
+
+
+def parse_categories(content: Any, *, where: str) -> Categories:
+    """The categories that a document spells, or every problem that it has."""
+    problems = list(_problems(content))
+    if problems:
+        told = [f"{where}: {each}" for each in problems]
+        raise InvalidOptions(told[0], problems=told[1:], hint=HINT)
+    return Categories(
+        tuple(
+            Category(each["name"].strip(), tuple(map(_plain, each["patterns"])), each.get("reason"))
+            for each in content["categories"]
+        )
+    )
+
+
+def _plain(pattern: str) -> str:
+    return pattern.strip().lstrip("-").replace("_", "-")
+
+
+def _problems(content: Any) -> Iterator[str]:
+    if not isinstance(content, dict):
+        yield "it must hold one key, 'categories', with a list"
+        return
+    yield from (unknown("key", str(key), ("categories",)) for key in content if key != "categories")
+    entries = content.get("categories")
+    if not isinstance(entries, list) or not entries:
+        yield "'categories' must be a list of at least one category"
+        return
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            yield f"category {number} must have the keys name and patterns"
+            continue
+        title = entry.get("name")
+        named = f"category {number}" + (f" ('{title}')" if isinstance(title, str) and title.strip() else "")
+        yield from (f"{named}: {each}" for each in _entry_problems(entry))
+
+
+def _entry_problems(entry: dict[Any, Any]) -> Iterator[str]:
+    yield from (unknown("key", str(key), KEYS) for key in entry if key not in KEYS)
+    yield from (f"the key '{key}' is missing" for key in NEEDED if key not in entry)
+    for key in ("name", "reason"):
+        if key in entry and not (isinstance(entry[key], str) and entry[key].strip()):
+            yield f"'{key}' must be text, not {entry[key]!r}"
+    patterns = entry.get("patterns", [""])
+    if not isinstance(patterns, list) or not patterns:
+        yield f"'patterns' must be a list of at least one pattern, not {patterns!r}"
+        return
+    for pattern in patterns if "patterns" in entry else ():
+        if not isinstance(pattern, str):
+            yield f"the pattern {pattern!r} must be text; put it in quotes"
+        elif not _plain(pattern) or len(pattern) > LONGEST_PATTERN:
+            yield f"the pattern {pattern[:LONGEST_PATTERN]!r} must have 1 to {LONGEST_PATTERN} characters"

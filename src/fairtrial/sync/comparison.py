@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairtrial.sync.categories import Category, category_of
-from fairtrial.sync.exclusions import Exclusion, Stale, declared_exclusions, stale_exclusions
+from fairtrial.sync.categories import Categories, Category, built_in_categories
+from fairtrial.sync.exclusions import (
+    Exclusion,
+    Forbidden,
+    Stale,
+    declared_exclusions,
+    forbidden_options,
+    stale_exclusions,
+)
 from fairtrial.sync.matching import Pair, Renamed, certainly_renamed, match, perhaps_renamed, unmatched
 from fairtrial.sync.parameters import Parameter
 
@@ -59,10 +66,7 @@ class Excluded:
 
     parameter: Parameter
     exclusion: Exclusion
-
-    @property
-    def category(self) -> Category:
-        return category_of(self.parameter)
+    category: Category
 
     def to_dict(self) -> dict[str, Any]:
         pattern = None if self.exclusion.declared else self.exclusion.pattern
@@ -80,6 +84,8 @@ class Agreement:
     differing: tuple[Difference, ...]
     renamed: tuple[Renamed, ...]
     stale: tuple[Stale, ...]
+    forbidden: tuple[Forbidden, ...]
+    categories: Categories = field(repr=False)
     train: tuple[Parameter, ...] = field(repr=False)
     bench: tuple[Parameter, ...] = field(repr=False)
 
@@ -102,6 +108,7 @@ class Agreement:
             "differing": [each.to_dict() for each in self.differing],
             "renamed": [each.to_dict() for each in self.renamed],
             "stale_exclusions": [each.to_dict() for each in self.stale],
+            "forbidden": [each.to_dict() for each in self.forbidden],
             "suspicious_exclusions": [
                 {**each.to_dict(), "category": each.category.name, "help": each.parameter.help}
                 for each in self.suspicious
@@ -111,28 +118,52 @@ class Agreement:
     def rows(self) -> list[dict[str, Any]]:
         """One row per option, with its state."""
         differing: dict[Parameter, list[str]] = {}
-        for each in self.differing:
-            differing.setdefault(each.parameter, []).append(each.what)
-        rows = [_row(pair.train, "common", differs=differing.get(pair.train, ())) for pair in self.common]
-        rows += [_row(left_out.parameter, "excluded", reason=left_out.exclusion.reason) for left_out in self.excluded]
-        rows += [_row(lacking.parameter, "missing") for lacking in self.missing]
-        return rows + [_row(each, "bench-only") for each in self.bench_only]
+        for difference in self.differing:
+            differing.setdefault(difference.parameter, []).append(difference.what)
+        rows = [self._row(pair.train, "common", differs=differing.get(pair.train, ())) for pair in self.common]
+        rows += [self._row(each.parameter, "excluded", reason=each.exclusion.reason) for each in self.excluded]
+        rows += [self._row(lacking.parameter, "missing") for lacking in self.missing]
+        return rows + [self._row(option, "bench-only") for option in self.bench_only]
+
+    def _row(
+        self, parameter: Parameter, state: str, *, differs: Sequence[str] = (), reason: str | None = None
+    ) -> dict[str, Any]:
+        return {
+            "option": parameter.shown,
+            "state": state,
+            "differs": ", ".join(differs) or None,
+            "category": self.categories.of(parameter).name,
+            "reason": reason,
+            "type": str(parameter.type),
+            "default": parameter.default,
+            "hidden": parameter.hidden,
+            "help": parameter.help or None,
+        }
 
 
 def compare_parameters(
-    train: Sequence[Parameter], bench: Sequence[Parameter], exclusions: Sequence[Exclusion] = ()
+    train: Sequence[Parameter],
+    bench: Sequence[Parameter],
+    exclusions: Sequence[Exclusion] = (),
+    *,
+    forbidden: Sequence[Exclusion] = (),
+    categories: Categories | None = None,
 ) -> Agreement:
-    """Hold TRAIN's options against BENCH's. An exclusion that was given wins over one that an option declares."""
+    """Hold TRAIN's options against BENCH's. An exclusion that was given wins over one that an option declares.
+
+    `forbidden` options must not be in BENCH; where TRAIN has one, it is excluded.
+    """
+    categories = categories or built_in_categories()
     common = match(train, bench)
     in_both = [pair.train for pair in common]
-    every = [*exclusions, *declared_exclusions(train)]
+    given = [*exclusions, *declared_exclusions(train)]
     excluded, missing = [], []
     for each in unmatched(train, in_both):
-        why = next((exclusion for exclusion in every if exclusion.covers(each)), None)
+        why = next((exclusion for exclusion in (*given, *forbidden) if exclusion.covers(each)), None)
         if why is None:
-            missing.append(Missing(each, category_of(each)))
+            missing.append(Missing(each, categories.of(each)))
         else:
-            excluded.append(Excluded(each, why))
+            excluded.append(Excluded(each, why, categories.of(each)))
     bench_only = unmatched(bench, [pair.bench for pair in common])
     return Agreement(
         common=tuple(common),
@@ -144,7 +175,9 @@ def compare_parameters(
             *certainly_renamed(common),
             *perhaps_renamed([each.parameter for each in missing], bench_only),
         ),
-        stale=tuple(stale_exclusions(every, train, in_both)),
+        stale=tuple(stale_exclusions(given, train, in_both)),
+        forbidden=tuple(forbidden_options(forbidden, bench)),
+        categories=categories,
         train=tuple(train),
         bench=tuple(bench),
     )
@@ -190,18 +223,4 @@ def _aspects(parameter: Parameter) -> dict[str, _Aspect]:
         "flags": _Aspect(flags, (frozenset(parameter.flags), frozenset(parameter.off_flags))),
         "choices": _Aspect(choices, (frozenset(kind.choices or ()), kind.any_case)),
         **{what: _Aspect(shown, shown) for what, shown in plain.items()},
-    }
-
-
-def _row(parameter: Parameter, state: str, *, differs: Sequence[str] = (), reason: str | None = None) -> dict[str, Any]:
-    return {
-        "option": parameter.shown,
-        "state": state,
-        "differs": ", ".join(differs) or None,
-        "category": category_of(parameter).name,
-        "reason": reason,
-        "type": str(parameter.type),
-        "default": parameter.default,
-        "hidden": parameter.hidden,
-        "help": parameter.help or None,
     }

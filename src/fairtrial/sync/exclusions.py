@@ -34,9 +34,20 @@ class Stale:
         return {"pattern": self.exclusion.pattern, "reason": self.exclusion.reason, "why": self.why}
 
 
-def make_exclusions(given: Mapping[Any, Any]) -> list[Exclusion]:
+@dataclass(frozen=True)
+class Forbidden:
+    """An option that BENCH has and must not have."""
+
+    parameter: Parameter
+    rule: Exclusion
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"name": self.parameter.name, "pattern": self.rule.pattern, "reason": self.rule.reason}
+
+
+def make_exclusions(given: Mapping[Any, Any], *, noun: str = "exclusion") -> list[Exclusion]:
     """Pattern → reason, as exclusions; everything that is wrong with them is told at once."""
-    problems = [problem for pattern, reason in given.items() if (problem := _problem(str(pattern), reason))]
+    problems = [problem for pattern, reason in given.items() if (problem := _problem(noun, str(pattern), reason))]
     if problems:
         raise InvalidOptions(
             problems[0], problems=problems[1:], hint="Say why the benchmark does without: 'tensorboard-*=reason'."
@@ -44,17 +55,23 @@ def make_exclusions(given: Mapping[Any, Any]) -> list[Exclusion]:
     return [Exclusion(str(pattern).strip(), str(reason).strip()) for pattern, reason in given.items()]
 
 
-def _problem(pattern: str, reason: Any) -> str | None:
+def _problem(noun: str, pattern: str, reason: Any) -> str | None:
     if not plain_name(pattern.strip()):
-        return f"the exclusion '{pattern}={'' if reason is None else reason}' names no option"
+        return f"the {noun} '{pattern}={'' if reason is None else reason}' names no option"
     if reason is None or (isinstance(reason, str) and not reason.strip()):
-        return f"the exclusion '{pattern}' has no reason"
-    return None if isinstance(reason, str) else f"the reason of the exclusion '{pattern}' is no text: {reason!r}"
+        return f"the {noun} '{pattern}' has no reason"
+    return None if isinstance(reason, str) else f"the reason of the {noun} '{pattern}' is no text: {reason!r}"
 
 
 def declared_exclusions(train: Sequence[Parameter]) -> list[Exclusion]:
     """Those that TRAIN's options carry themselves, in an attribute `excluded_reason`."""
     return [Exclusion(each.name, each.excluded_reason, declared=True) for each in train if each.excluded_reason]
+
+
+def forbidden_options(rules: Sequence[Exclusion], bench: Sequence[Parameter]) -> list[Forbidden]:
+    """The options of BENCH that a rule forbids, each with the first rule that does."""
+    found = ((each, next((rule for rule in rules if rule.covers(each)), None)) for each in bench)
+    return [Forbidden(each, rule) for each, rule in found if rule is not None]
 
 
 def stale_exclusions(

@@ -23,6 +23,9 @@ class Accepted:
     names: frozenset[str]
     takes_any: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"function": self.function, "takes_any": self.takes_any, "parameters": sorted(self.names)}
+
 
 @dataclass(frozen=True)
 class NotAccepted:

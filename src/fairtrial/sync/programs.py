@@ -13,6 +13,7 @@ import pkgutil
 import shlex
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -22,13 +23,22 @@ from fairtrial.core.errors import FairtrialError, UserError, nearest, unknown
 FORM = "Write package.module:attribute, or path/to/file.py:attribute"
 
 
-def load_command(word: str) -> Any:
+@dataclass(frozen=True)
+class Program:
+    """A command, with the name that a person calls it by: those of its groups and its own."""
+
+    command: Any
+    name: str
+
+
+def load_command(word: str) -> Program:
     """The Click or Typer command that a word names, subcommands included."""
     try:
         target, *subcommands = shlex.split(word) or [""]
     except ValueError as error:
         raise UserError(f"cannot read '{word}': {error}", hint=f"{FORM}.") from None
-    return subcommand(as_command(load_object(target), word), subcommands, word)
+    root = as_command(load_object(target), word)
+    return Program(subcommand(root, subcommands, word), " ".join(filter(None, [root.name, *subcommands])))
 
 
 def load_object(target: str) -> Any:

@@ -31,6 +31,10 @@ class Trial:
         return self.exit_code == 0
 
     @property
+    def result(self) -> str:
+        return "PASS" if self.passed else "FAIL"
+
+    @property
     def ending(self) -> str:
         if self.passed:
             return "passed"

@@ -25,7 +25,7 @@ class Openings:
             self.hits += 1
             return found
         self.misses += 1
-        position = self._play(*key)
+        position = self.opened("opening", *key)
         if self.kept:
             self._forget(version)
             self._states[key] = position
@@ -41,8 +41,9 @@ class Openings:
         for key in old:
             del self._states[key]
 
-    def _play(self, generation: int, group: int) -> Position:
-        chance = self.streams.numpy("env", "opening", generation, group)
+    def opened(self, *place: str | int) -> Position:
+        """A game after some random orders; both follow from the place alone."""
+        chance = self.streams.numpy("env", *place)
         position = self.game.open(int(chance.integers(2**31)))
         for _ in range(int(chance.integers(self.most + 1))):
             legal = position.legal()

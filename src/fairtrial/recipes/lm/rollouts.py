@@ -75,6 +75,15 @@ class Seat:
     decisions: list[Decision] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Judged:
+    """One position: whether the order that the model wrote freely was legal, and what it earned from there."""
+
+    position: str
+    legal: bool
+    reward: float
+
+
 Reference = Callable[[Sequence[tuple[Tokens, Completion]]], Sequence[Floats]]
 
 
@@ -112,7 +121,7 @@ class Player:
             if not deciding:
                 break
             seeds = [self.streams.seed("env", "sample", step, seat.group, seat.sample, turn) for seat in deciding]
-            self._decide(deciding, seeds, version, self.terms.temperature, watch)
+            self._decide(deciding, seeds, version, self.terms.temperature, watch, scripted=self.terms.scripted)
         with watch.phase("reference"):
             trajectories = self._judged(seats)
         after = self.counters()
@@ -124,19 +133,55 @@ class Player:
         seats = [
             Seat(0, each, self.game.open(self.streams.seed(split, "episodes", part, each))) for each in range(count)
         ]
-        for _ in range(decisions):
+        return self._returns(seats, decisions, version, lambda deciding, _: [0] * len(deciding), 0.0)
+
+    def judge(self, count: int, version: int) -> list[Judged]:
+        """How well a version plays from so many positions that only the seed decides about.
+
+        It writes one order without the constraint that only legal ones can be written, and then plays on from there
+        with it, for as many decisions as the horizon has. Orders are sampled as in a rollout.
+        """
+
+        def seeds(seats: Sequence[Seat], *turn: int | str) -> list[int]:
+            return [self.streams.seed("env", "judged", seat.sample, *turn) for seat in seats]
+
+        seats = [Seat(0, each, self.openings.opened("judged", each)) for each in range(count)]
+        drawn = zip(seats, seeds(seats, "free"), strict=True)
+        requests = [replace(self.request(seat.position, seed), allowed=None) for seat, seed in drawn]
+        with self._libraries.limit(limits=1, user_api="blas"):
+            written = self.engine.complete(requests, version, temperature=self.terms.temperature)
+        legal = [
+            self._order(completion) in seat.position.legal() for seat, completion in zip(seats, written, strict=True)
+        ]
+        shown = [seat.position.prompt(compact=True) for seat in seats]
+        returns = self._returns(seats, self.terms.horizon, version, seeds, self.terms.temperature)
+        return [Judged(*each) for each in zip(shown, legal, returns, strict=True)]
+
+    def _order(self, completion: Completion) -> str:
+        """What was written up to its end, whether or not it has one."""
+        tokens = completion.tokens
+        end = tokens.index(self._tokenizer.end) if self._tokenizer.end in tokens else len(tokens)
+        return self._tokenizer.decode(tokens[:end])
+
+    def _returns(
+        self, seats: Sequence[Seat], decisions: int, version: int, seeds: Callable[[Sequence[Seat], int], list[int]],
+        temperature: float,
+    ) -> list[float]:  # fmt: skip
+        """Play so many decisions; temperature 0 takes the likeliest orders, and needs no seeds."""
+        for turn in range(decisions):
             deciding = [seat for seat in seats if not seat.position.over]
             if not deciding:
                 break
-            self._decide(deciding, [0] * len(deciding), version, 0.0, Watch())
+            self._decide(deciding, seeds(deciding, turn), version, temperature, Watch())
         return [sum(decision.reward for decision in seat.decisions) for seat in seats]
 
     def counters(self) -> dict[str, float]:
         return {**asdict(self.engine.counters), **self.openings.counters()}
 
     def _decide(
-        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: Watch
-    ) -> None:
+        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: Watch, *,
+        scripted: bool = False,
+    ) -> None:  # fmt: skip
         """One order for each seat, all written together."""
         with watch.phase("tokenize"):
             requests = [self.request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
@@ -144,7 +189,7 @@ class Player:
             completions = self.engine.complete(requests, version, temperature=temperature)
         with watch.phase("game"):
             for seat, request, completion in zip(seats, requests, completions, strict=True):
-                self._play(seat, request, completion)
+                self._play(seat, request, completion, scripted=scripted)
 
     def request(self, position: Position, seed: int) -> Request:
         """Ask for an order."""
@@ -156,12 +201,12 @@ class Player:
         """The rules, which all prompts begin with, and the rest."""
         return self._rule_tokens + self._tokenizer.encode(prompt.removeprefix(self._rules))
 
-    def _play(self, seat: Seat, request: Request, completion: Completion) -> None:
+    def _play(self, seat: Seat, request: Request, completion: Completion, *, scripted: bool) -> None:
         before = seat.position
-        legal = before.legal() if self.terms.scripted else ()
+        legal = before.legal() if scripted else ()
         order = legal[request.seed % len(legal)] if legal else self._tokenizer.decode(completion.tokens[:-1])
         seat.position, reward = before.play(order)
-        position = before.prompt(compact=True) if self.terms.scripted else ""
+        position = before.prompt(compact=True) if scripted else ""
         seat.decisions.append(Decision(request.prompt, completion, None, before.phase, reward, position))
 
     def _judged(self, seats: Sequence[Seat]) -> list[Trajectory]:

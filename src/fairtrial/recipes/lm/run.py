@@ -37,6 +37,10 @@ if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
 
 
+DEVICE_STATS_EVERY_S = 5.0
+"""Events about devices: one after the first step of every attempt, and then not more often than this."""
+
+
 class Run:
     """A `Trainable`. A step is one rollout and the updates on it; the policy's version counts the steps behind it.
 
@@ -59,6 +63,7 @@ class Run:
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
         self.version, self.generated = 0, 0
         self.episode_returns: list[float] = []
+        self._device_stats_at: float | None = None
         self._updates: deque[tuple[float, float]] = deque(maxlen=self.lag + 1)
         self._versions: dict[int, Values] = {0: self.learner.values()}
 
@@ -221,5 +226,7 @@ class Run:
             forwarded_tokens=counters.forwarded_tokens - before.forwarded_tokens, buffered=taken.ready,
             phases_ms={"wait" if self.options.buffer_depth else "rollout": played, "update": learned},
         )  # fmt: skip
-        if rollout.step % self.options.log_every == 0:
+        now = time.monotonic()
+        if self._device_stats_at is None or now - self._device_stats_at >= DEVICE_STATS_EVERY_S:
+            self._device_stats_at = now
             tell("device_stats", step=rollout.step)

@@ -53,8 +53,34 @@ class Taken:
     ready: int
 
 
+class DepthMeter:
+    """For how many seconds so many finished rollouts waited."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._depth = clock, 0
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget what was; the depth stays what it is."""
+        self._seconds: dict[int, float] = {}
+        self._since = self._clock()
+
+    def note(self, depth: int) -> None:
+        """From now on so many wait."""
+        now = self._clock()
+        self._seconds[self._depth] = self._seconds.get(self._depth, 0.0) + now - self._since
+        self._depth, self._since = depth, now
+
+    def read(self) -> dict[int, float]:
+        self.note(self._depth)
+        return dict(self._seconds)
+
+
 class Buffer:
-    """Between the crew and the trainer. The trainer publishes versions and takes rollouts in the order of steps."""
+    """Between the crew and the trainer. The trainer publishes versions and takes rollouts in the order of steps.
+
+    Its depth is the number of finished rollouts beyond the step that the trainer is at: `lag` at most.
+    """
 
     def __init__(self, make_crew: Callable[[Buffer], Crew], *, lag: int, batches: int, last: int, clock: Clock) -> None:
         self.lag, self._batches, self._last, self._clock = lag, batches, last, clock
@@ -64,16 +90,21 @@ class Buffer:
         self._parts: dict[int, dict[int, Part]] = {}
         self._changed = threading.Condition()
         self._failure: FairtrialError | None = None
+        self._meter = DepthMeter(clock)
 
     def begin(self, version: int) -> None:
         """Training goes on after `version` updates. Who played before is dismissed: it may have been another past."""
         self.close()
-        self._parts, self._failure = {}, None
-        self._asked = self._version = version
+        with self._changed:
+            self._parts, self._failure = {}, None
+            self._asked = self._version = version
+            self._note_depth()
 
     def publish(self, version: int) -> None:
         """A version can be played from now on."""
-        self._version = version
+        with self._changed:
+            self._version = version
+            self._note_depth()
         if self._crew is not None:
             self._ask(version + 1 + self.lag)
 
@@ -99,6 +130,7 @@ class Buffer:
         """Called by the crew, from a thread of its own."""
         with self._changed:
             self._parts.setdefault(part.step, {})[part.batch] = part
+            self._note_depth()
             self._changed.notify_all()
 
     def fail(self, reason: FairtrialError) -> None:
@@ -107,10 +139,22 @@ class Buffer:
             self._failure = self._failure or reason
             self._changed.notify_all()
 
+    def restart_depth_meter(self) -> None:
+        with self._changed:
+            self._meter.restart()
+
+    def depth_seconds(self) -> dict[int, float]:
+        """For how many seconds the buffer had each depth since its meter was restarted."""
+        with self._changed:
+            return self._meter.read()
+
     def close(self) -> None:
         crew, self._crew = self._crew, None
         if crew is not None:
             crew.close()
+
+    def _note_depth(self) -> None:
+        self._meter.note(sum(self._whole(step) for step in self._parts if step > self._version + 1))
 
     def _whole(self, step: int) -> bool:
         return len(self._parts.get(step, ())) == self._batches
