@@ -240,10 +240,14 @@ def test_rates_that_are_too_small_to_learn_have_not_diverged(cli: Cli, with_data
 
 
 def test_a_baseline_is_measured_in_several_processes(cli: Cli, tmp_path: Path) -> None:
-    line = ("bench", "fake", "--step-time", "0.002", "--max-batches", "40", "--no-trials", "--processes", "3")
+    # Many short steps and a fixed warmup: enough steady steps on a busy machine as well.
+    line = ("bench", "fake", "--steps", "400", "--step-time", "0.001", "--warmup-batches", "5", "--max-batches", "300",
+            "--no-trials", "--processes", "3")  # fmt: skip
     assert cli(*line, "--save", "base.json").code == 0
     assert len(json.loads((tmp_path / "base.json").read_text())["processes"]) == 3
     again = cli(*line, "--baseline", "base.json", "--format", "json")
     assert again.code in (0, 3) and again.json["baseline"]["ratio"]["n"] == 3
     other = cli(*line, "--baseline", "base.json", "--batch-size", "7")
     assert other.code == 1 and "configuration: batch_size 1 → 7" in other.err and "Taking" not in other.err
+    few = cli(*line, "--max-batches", "6", "--baseline", "base.json", "--format", "json")
+    assert few.code == 3 and few.json["sufficient"] is False and few.json["baseline"] is None

@@ -167,9 +167,10 @@ def _measure(
         require_comparable(earlier, recipe, options, terms)
     with output_kept_free():
         found = bench(recipe, options, terms)
-    kept = bool(earlier or flags["save"]) and found.sufficient
-    further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES) if kept else []
-    against = compare_with(earlier, found, flags["margin"] or MARGIN, further) if earlier else None
+    further, against = [], None
+    if found.sufficient and (earlier or flags["save"]):  # too few steady steps say nothing about a baseline either
+        further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES)
+        against = compare_with(earlier, found, flags["margin"] or MARGIN, further) if earlier else None
     document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
