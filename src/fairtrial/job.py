@@ -39,6 +39,7 @@ from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.delivery import Delivery
+from fairtrial.record.environment import of_this_machine
 from fairtrial.record.metadata import load_metadata, load_run, new_metadata
 from fairtrial.record.part import Part
 from fairtrial.record.pulse import Life, Pulse
@@ -294,7 +295,7 @@ class _Attempt:
         options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
         data = recipe.data(options, store.cache)
         _check_data(spec, data)
-        metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
+        metadata = new_metadata(spec, of_this_machine(self.request.environment), synthetic=recipe.synthetic)
         before = load_metadata(self.paths)
         metadata.update(judgement(recipe, options, before))
         recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)

@@ -61,7 +61,7 @@ from fairtrial.launch.engines import Engine, load_engine
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
-from fairtrial.record.environment import git_state, machine
+from fairtrial.record.environment import surroundings
 from fairtrial.record.leases import BEATS, lease_seconds
 from fairtrial.record.looks import Asked, Look
 from fairtrial.record.pulse import pulse_seconds
@@ -157,23 +157,25 @@ def _fill(
     if registration:
         terms.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
     specs = plan_study(study, recipe)
-    git = git_state(Path.cwd())
-    if terms.strict and git["git_dirty"] is not False:
-        what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
+    environment = surroundings(Path.cwd())
+    if terms.strict and environment["git_dirty"] is not False:
+        what = (
+            "the working tree has uncommitted changes" if environment["git_dirty"] else "this is not a git repository"
+        )
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store.at(store)
     engine, order = _order(study, place, terms)
     engine.check(order)
     place.check_writable()
     place.pull(study.study, NEEDS_STUDY)
-    cells = prepare(specs, place, {**git, **machine()}, terms.tell)
+    cells = prepare(specs, place, environment, terms.tell)
     check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     terms.ready(cells)
     made = _run_missing(cells, place, recipe, terms, engine, order)
-    launched = stand(place, study, recipe, cells, made, git)
+    launched = stand(place, study, recipe, cells, made, environment)
     return (launched if registration is None else _by_plan(launched, registration)), study, place
 
 
