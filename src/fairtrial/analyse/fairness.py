@@ -154,10 +154,10 @@ def _kind_of_processor(kind: Mapping[str, Any], unlike: Sequence[tuple[Mapping[s
 
 def mixed_commits(variant: str, facts: Facts) -> list[FilledCaution]:
     """Runs of one variant that were made with more than one version of the code."""
-    created = {run["commit"]: run.get("created") or 0 for run in facts if run.get("commit")}
-    if len(created) < 2:
+    in_order = sorted((run for run in facts if run.get("commit")), key=lambda run: run.get("created") or 0)
+    by_age = list(dict.fromkeys(run["commit"] for run in in_order))
+    if len(by_age) < 2:
         return []
-    by_age = sorted(created, key=lambda commit: created[commit])
     commits = ", ".join(_shown(commit) for commit in by_age[:5]) + (" …" if len(by_age) > 5 else "")
     return [MIXED_COMMITS.fill(variant=variant, count=len(by_age), commits=commits, oldest=_shown(by_age[0]))]
 

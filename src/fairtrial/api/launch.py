@@ -75,7 +75,8 @@ FEW = 3
 SHOWN_NAMES = 5
 PULSES = 3
 """So many signs of life must be missed before a run may be taken for lost."""
-LOCAL = "local"
+LOCAL, SKYPILOT = "local", "skypilot"
+CPU = "cpu"
 
 
 MOST_NAMED = 5
@@ -164,7 +165,7 @@ def _fill(
         )
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store.at(store)
-    engine, order = _order(study, place, terms)
+    engine, order = _order(study, place, terms, usable_gpus(recipe, specs))
     engine.check(order)
     place.check_writable()
     place.pull(study.study, NEEDS_STUDY)
@@ -227,7 +228,17 @@ def _by_plan(launched: Launched, registration: Registration) -> Launched:
     return replace(launched, next_commands=[command, *rest])
 
 
-def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = True) -> tuple[Engine, Order]:
+def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
+    """How many cards a run can use: recipes compute on one device, and nobody knows that of another's program."""
+    if recipe.execute is not None:
+        return None
+    devices = {str(spec.options.get("device") or CPU) for spec in specs}
+    return 0 if devices == {CPU} else 1
+
+
+def _order(
+    study: Study, store: Store, terms: LaunchTerms, usable: int | None, *, to_use: bool = True
+) -> tuple[Engine, Order]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
     _refuse_haste(store, terms)
     engine = load_engine(terms.on, to_use=to_use)
@@ -239,6 +250,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = Tru
         preload=[study.recipe],
         jobs=terms.jobs,
         resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
+        usable_gpus=usable,
         devices=_devices(terms),
         environment=references([study.options, study.variants]),
         tell=terms.tell,
@@ -261,6 +273,8 @@ def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
 
 def _devices(terms: LaunchTerms) -> list[str]:
     """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
+    if terms.gpus == 0 and terms.on != SKYPILOT:
+        raise UserError(f"--gpus 0 has no effect --on {terms.on}: no cards are the default there", hint="Leave it out.")
     if terms.gpus is None or terms.on != LOCAL:
         return []
     if terms.jobs is not None and terms.jobs > terms.gpus:
@@ -483,14 +497,15 @@ def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
-    engine, order = _order(study, Store.at(store), terms, to_use=False)
+    recipe = load_checked_recipe(study.recipe)
+    usable = usable_gpus(recipe, [run.spec for run in planned])
+    engine, order = _order(study, Store.at(store), terms, usable, to_use=False)
     missing = [
         run.spec for run in planned
         if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
     ]  # fmt: skip
     if not missing:
         return None
-    recipe = load_checked_recipe(study.recipe)
     options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]
     needs = {need.recipe for each in options for need in recipe.needs(each).values()}
     order = replace(order, cells=len(missing), preload=sorted({study.recipe, *needs}))

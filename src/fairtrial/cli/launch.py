@@ -37,10 +37,10 @@ PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's regi
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
-        default="local",
         metavar="|".join(ENGINES),
         help="Where: this machine, or a cluster.  [default: local]",
     ),
+    click.Option(["--skypilot"], is_flag=True, help="The same as --on skypilot."),
     click.Option(
         ["--address"], metavar="HOST:PORT", help="Of a Ray cluster.  [default: one that runs here, else a new one]"
     ),
@@ -55,7 +55,10 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: as many as fit]"),
     click.Option(["--cpus"], type=click.IntRange(min=1), help="Cores that one run needs.  [default: 1]"),
     click.Option(
-        ["--gpus"], type=click.IntRange(min=1), help="Cards that one run needs; here: how many runs have a card each."
+        ["--gpus"],
+        type=click.IntRange(min=0),
+        help="Cards that one run needs; here: how many runs have a card each.  [default: none; SkyPilot: 4 L4 for a "
+        "program of yours]",
     ),
     click.Option(
         ["--memory", "memory_gb"],
@@ -83,6 +86,10 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     ),
     click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
     click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
+    click.Option(
+        ["--since-benchmark"], metavar="STUDY", help="First show what changed in the code since the runs of STUDY."
+    ),
+    click.Option(["--paths"], multiple=True, metavar="PATH", help="With --since-benchmark: only below it; repeat it."),
     click.Option(["--strict"], is_flag=True, help="Refuse to launch from a dirty working tree."),
     click.Option(
         ["--stack"],
@@ -188,14 +195,17 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 
 
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
-    from fairtrial.api.launch import LaunchTerms
+    from fairtrial.api.launch import LOCAL, SKYPILOT, LaunchTerms
 
+    if flags["skypilot"] and flags["on"] not in (None, SKYPILOT):
+        raise UsageError(f"--skypilot means --on skypilot, and this launch is --on {flags['on']}", hint="Give one.")
+    on = SKYPILOT if flags["skypilot"] else flags["on"] or LOCAL
     named = {name: flags[name] for name in NEEDED_ENGINE if flags[name] is not None}
     for name in named:
-        if flags["on"] in ENGINES and flags["on"] != NEEDED_ENGINE[name]:
-            raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {flags['on']}.")
+        if on in ENGINES and on != NEEDED_ENGINE[name]:
+            raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {on}.")
     return LaunchTerms(
-        on=flags["on"], settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
+        on=on, settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
         hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
         retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from fairtrial.core.secrets import redact_words
 
 CODE = (":/", *(f":(top,exclude,glob){pattern}" for pattern in NOT_CODE))
 """What git is asked about: everything but what a project writes about itself."""
+STAT_WIDTH = 78
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
 _CPU_DETAILS = {"cpu family": "family", "model": "model", "stepping": "stepping", "CPU architecture": "architecture",
                 "CPU part": "part", "CPU variant": "variant"}  # fmt: skip
@@ -60,7 +62,56 @@ def changed_files(folder: Path, before: str, after: str) -> list[str] | None:
     if not all(_COMMIT.fullmatch(commit) for commit in (before, after)):  # what others wrote is no option of git
         return None
     names = git_output(folder, "diff", "--name-only", "-z", before, after, "--", *CODE)
-    return None if names is None else [name for name in names.split("\0") if name]
+    return None if names is None else _names_in(names)
+
+
+def find_commit(folder: Path, name: str) -> str | None:
+    """The full hash of a commit, branch or tag; None where the repository around `folder` has no such commit.
+
+    Names come from people and from recorded runs: git is told that none of them is an option.
+    """
+    if not name or "\0" in name:
+        return None
+    found = git_output(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return found.strip() if found else None
+
+
+@dataclass(frozen=True)
+class CodeChanges:
+    """How files of a working tree differ from a commit: committed since, not committed, and not known to git at all."""
+
+    commit: str
+    stat: str
+    """As `git diff --stat` prints it; empty where nothing that git knows has changed."""
+    files: Sequence[str]
+    untracked: Sequence[str]
+
+    @property
+    def any(self) -> bool:
+        return bool(self.files or self.untracked)
+
+
+def code_changes(folder: Path, commit: str, paths: Sequence[str] = ()) -> CodeChanges | None:
+    """What changed since a commit, below some paths or in all code of the repository; None where git cannot say."""
+    if not _COMMIT.fullmatch(commit):
+        return None
+    where = tuple(paths) or CODE
+    stat = git_output(folder, "diff", "--no-ext-diff", f"--stat={STAT_WIDTH}", commit, "--", *where)
+    names = git_output(folder, "diff", "--no-ext-diff", "--name-only", "-z", commit, "--", *where)
+    new = git_output(folder, "ls-files", "-z", "--others", "--exclude-standard", "--", *where)
+    if stat is None or names is None or new is None:
+        return None
+    return CodeChanges(commit, stat.rstrip(), _names_in(names), _names_in(new))
+
+
+def has_files(folder: Path, commit: str, path: str) -> bool:
+    """Whether the working tree or the commit has files below a path: one that is misspelled never changes."""
+    known = git_output(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", path)
+    return bool(known) or bool(git_output(folder, "diff", "--no-ext-diff", "--name-only", "-z", commit, "--", path))
+
+
+def _names_in(listed: str) -> list[str]:
+    return [name for name in listed.split("\0") if name]
 
 
 def git_output(folder: Path, *arguments: str) -> str | None:
