@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.launch import Launched, LaunchTerms, PlannedRun
+    from fairtrial.api.workload import Workload
     from fairtrial.core.runs import Run
     from fairtrial.launch.contract import Described
     from fairtrial.plan.study import Study
@@ -176,22 +177,40 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.launch import describe, dry_run, launch
+    from fairtrial.api.launch import describe, dry_run, launch, planned_workload
 
+    terms = _terms(flags)
     if flags["dry_run"]:
         planned = dry_run(study, store=out.store, plan=flags["plan"])
-        _give_dry_run(out, planned, describe(study, planned, store=out.store, terms=_terms(flags)))
+        described = describe(study, planned, store=out.store, terms=terms)
+        workload = planned_workload(study, planned, store=out.store, terms=terms)
+        _give_dry_run(out, planned, described, workload, _since_benchmark(out, flags))
         return EXIT_OK
     out.name_store()
+    since = _since_benchmark(out, flags)
     if flags["detach"]:
         return _leave_running(out, study, flags)
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
         watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
-        terms = replace(_terms(flags), watch=watcher, ready=watcher.ready, tell=out.say)
+        terms = replace(terms, watch=watcher, ready=watcher.ready, tell=out.say)
         launched = launch(study, store=out.store, terms=terms)
-    document = _document(launched)
+    document = {**_document(launched), "since_benchmark": since}
     out.give(document, document["arms"], lambda console: _show(console, launched))
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
+
+
+def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What changed in the code since an earlier study was made, for whoever asked; said before anything starts."""
+    if flags["since_benchmark"] is None:
+        if flags["paths"]:
+            raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
+        return None
+    from fairtrial.api.code_since import code_since
+
+    found = code_since(flags["since_benchmark"], paths=flags["paths"], store=out.store, study_only=True)
+    for line in found.lines():
+        out.say(line)
+    return found.to_dict()
 
 
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
@@ -229,7 +248,10 @@ def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     return EXIT_OK
 
 
-def _give_dry_run(out: Output, planned: Sequence[PlannedRun], described: Described | None) -> None:
+def _give_dry_run(
+    out: Output, planned: Sequence[PlannedRun], described: Described | None, workload: Workload,
+    since: Mapping[str, Any] | None,
+) -> None:  # fmt: skip
     rows = [
         {"run": p.spec.name, "seed": p.spec.seed, "variant": p.spec.variant, "status": p.status, "command": p.command}
         for p in planned
@@ -243,8 +265,9 @@ def _give_dry_run(out: Output, planned: Sequence[PlannedRun], described: Describ
             note = f"  # {row['status']}" if row["status"] else ""
             console.print(f"{row['command']}{note}", markup=False, soft_wrap=True)
 
-    out.give({"runs": rows, **({"launcher": described.document} if described else {})}, rows, show)
-    for remark in described.remarks if described else ():
+    told = {"launcher": described.document} if described else {}
+    out.give({"runs": rows, **told, "workload": workload.to_dict(), "since_benchmark": since}, rows, show)
+    for remark in (*(described.remarks if described else ()), *workload.lines()):
         out.say(remark)
     there = sum(row["status"] is not None for row in rows)
     out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
@@ -267,6 +290,7 @@ def _document(launched: Launched) -> dict[str, Any]:
         "differences": [asdict(difference) for difference in launched.differences],
         "cautions": list(launched.cautions),
         "next": list(launched.next_commands),
+        "workload": launched.workload.to_dict() if launched.workload else None,
     }  # fmt: skip
 
 
