@@ -28,6 +28,7 @@ from fairtrial.record.series import last_row
 from fairtrial.record.store import Store
 
 MOST_ROWS = 2000
+MOST_READ = 50
 MOST_LIKE = 5
 ENOUGH_S = 3.0
 """Runs that have trained for so long say how fast they are."""
@@ -134,12 +135,12 @@ def _from_history(
         kind = _kind(row["recipe"], row["identity"])
         if kind in wanted and row["status"] == Status.COMPLETED and row["options"].get("steps"):
             rows.setdefault(kind, []).append(pick(row, ("study", "run", "options")))
-    times = {kind: _seconds_per_step(store, like[:MOST_LIKE], environment) for kind, like in rows.items()}
-    if not all(times.get(kind) for kind in wanted):
+    paces = {kind: _seconds_per_step(store, like, environment) for kind, like in rows.items()}
+    if not all(paces.get(kind) for kind in wanted):
         return None, None
-    each = {name: variants[name].options["steps"] * (times[kind] or 0.0) for kind, name in wanted.items()}
+    each = {name: variants[name].options["steps"] * statistics.median(paces[kind]) for kind, name in wanted.items()}
     total = sum(seconds * counts[name] for name, seconds in each.items())
-    count = sum(min(len(like), MOST_LIKE) for like in rows.values())
+    count = sum(map(len, paces.values()))
     basis = f"{counted(count, 'finished run')} with these options on this machine"
     return max(total / at_once, *each.values()), basis
 
@@ -148,10 +149,12 @@ def _kind(recipe: str, identity: Mapping[str, Any]) -> bytes:
     return canonical_json([recipe, {name: value for name, value in identity.items() if name != "steps"}])
 
 
-def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> float | None:
-    """The median over finished runs that were made on this machine, set-up included."""
-    found = []
-    for row in like:
+def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> list[float]:
+    """Of the newest finished runs that were made on this machine, set-up included."""
+    found: list[float] = []
+    for row in like[:MOST_READ]:
+        if len(found) == MOST_LIKE:
+            break
         run = store.look_at(row["study"], row["run"])
         if run is None or run.status is not Status.COMPLETED:
             continue
@@ -159,7 +162,7 @@ def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environme
         timings = run.metadata["timings"]
         if here and timings["wall_s"] and timings["stacked"] == 1:
             found.append((timings["wall_s"] + (timings["setup_s"] or 0.0)) / row["options"]["steps"])
-    return statistics.median(found) if found else None
+    return found
 
 
 @dataclass
@@ -193,7 +196,7 @@ class PaceWatcher:
         running = [t for t in tickets if t.place is Place.RUNNING]
         if ended and elapsed > ENOUGH_S:
             each = statistics.median([(t.ended or 0) - (t.started or 0) for t in ended])
-            basis = f"the first {counted(len(ended), 'run')}"
+            basis = "the first run" if len(ended) == 1 else f"the first {len(ended)} runs"
             done = {t.key: min(0.9, (self.clock() - (t.started or 0)) / each) if each else 0.0 for t in running}
         else:
             paces = {t.key: pace for t in running if (pace := self._pace(t))}
