@@ -66,22 +66,25 @@ class Workload:
     def lines(self) -> list[str]:
         if not self.runs:
             return []
-        return [self._amount(), self._time()]
+        return [*self._amount(), self._time()]
 
-    def _amount(self) -> str:
+    def _amount(self) -> list[str]:
+        runs = counted(self.runs, "run")
         if self.steps is None:
-            return f"To do: {counted(self.runs, 'run')}."
+            return [f"To do: {runs}."]
         low, high = self.steps
         steps = f"{high:,}" if low == high else f"{low:,} to {high:,}"
-        said = f"To do: {counted(self.runs, 'run')} of {steps} steps."
-        if len(self.step_sizes) == 1 and self.units is not None:
-            [size] = self.step_sizes
-            made_of = f" ({size.made_of})" if size.made_of else ""
-            each = f"{high * size.count:,} {size.unit} in {'each' if low == high else 'the longest'} run"
-            said += f" A step is {size.count:,} {size.unit}{made_of}: {each}, {self.units:,} in all."
-        elif self.units is not None:
-            said += f" That is {self.units:,} {self.step_sizes[0].unit} in all."
-        return said
+        if self.units is None:
+            return [f"To do: {runs} of {steps} steps."]
+        size = self.step_sizes[0]
+        total = f"In all: {self.units:,} {size.unit}."
+        if len(self.step_sizes) > 1:
+            return [f"To do: {runs} of {steps} steps. {total}"]
+        each = f"{high * size.count:,} {size.unit} {'each' if low == high else 'in the longest'}"
+        made_of = f" ({size.made_of})" if size.made_of else ""
+        return [
+            f"To do: {runs} of {steps} steps: {each}.", f"A step is {size.count:,} {size.unit}{made_of}. {total}"
+        ]  # fmt: skip
 
     def _time(self) -> str:
         if self.seconds is None:
@@ -130,17 +133,25 @@ def _from_history(
     wanted = {_kind(spec.recipe, spec.identity): name for name, spec in variants.items()}
     rows: dict[bytes, list[Mapping[str, Any]]] = {}
     recipes = {spec.recipe for spec in variants.values()}
-    candidates = (row for row in list_rows(store) if row["recipe"] in recipes and row["wall_s"])
-    for row, _ in zip(candidates, range(MOST_ROWS), strict=False):
-        kind = _kind(row["recipe"], row["identity"])
-        if kind in wanted and row["status"] == Status.COMPLETED and row["options"].get("steps"):
-            rows.setdefault(kind, []).append(pick(row, ("study", "run", "options")))
+    candidates = [row for row in list_rows(store) if row["recipe"] in recipes and row["wall_s"]][:MOST_ROWS]
+    kinds: dict[int, bytes] = {}  # the rows of an index share what is the same in many runs
+    for row in candidates:
+        identity = row["identity"]
+        kind = kinds.get(id(identity)) or kinds.setdefault(id(identity), _kind(row["recipe"], identity))
+        like = rows.setdefault(kind, [])
+        if (
+            kind in wanted
+            and len(like) < MOST_READ
+            and row["status"] == Status.COMPLETED
+            and row["options"].get("steps")
+        ):
+            like.append(pick(row, ("study", "run", "options")))
     paces = {kind: _seconds_per_step(store, like, environment) for kind, like in rows.items()}
     if not all(paces.get(kind) for kind in wanted):
         return None, None
     each = {name: variants[name].options["steps"] * statistics.median(paces[kind]) for kind, name in wanted.items()}
     total = sum(seconds * counts[name] for name, seconds in each.items())
-    count = sum(map(len, paces.values()))
+    count = sum(len(paces[kind]) for kind in wanted)
     basis = f"{counted(count, 'finished run')} with these options on this machine"
     return max(total / at_once, *each.values()), basis
 
@@ -152,7 +163,7 @@ def _kind(recipe: str, identity: Mapping[str, Any]) -> bytes:
 def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> list[float]:
     """Of the newest finished runs that were made on this machine, set-up included."""
     found: list[float] = []
-    for row in like[:MOST_READ]:
+    for row in like:
         if len(found) == MOST_LIKE:
             break
         run = store.look_at(row["study"], row["run"])
