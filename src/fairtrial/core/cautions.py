@@ -310,7 +310,7 @@ OTHER_PROCESSOR = Caution(
 MIXED_COMMITS = Caution(
     "mixed commits",
     "The runs of {variant} were made at {count} commits ({commits}): they do not all come from the same code.",
-    "Repeat the older ones with --replace, or see that nothing that matters changed: fairtrial doctor --since {oldest}",
+    "See what changed with fairtrial doctor --since {oldest}, and repeat the older runs with --replace if it matters.",
 )
 UNKNOWN_COMMIT = Caution(
     "unknown commit",
