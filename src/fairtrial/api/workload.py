@@ -105,8 +105,8 @@ def workload_of(
     """What these runs, which are still to be made, will take. `at_once` runs go on at a time; None: nobody knows."""
     variants = {spec.variant: spec for spec in specs}
     counts = Counter(spec.variant for spec in specs)
-    steps = {name: spec.options.get("steps") for name, spec in variants.items()}
-    if not specs or not all(type(each) is int for each in steps.values()):
+    steps: dict[str, int] = {name: spec.options.get("steps") or 0 for name, spec in variants.items()}
+    if not specs or not all(steps.values()):
         return Workload(len(specs), None, at_once=at_once)
     sizes = {name: _step_size(recipe, spec) for name, spec in variants.items()}
     units = None

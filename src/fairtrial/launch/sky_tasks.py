@@ -148,8 +148,8 @@ def about_cards(order: Order) -> str | None:
 def _accelerators(order: Order) -> str | None:
     options, gpus = options_of(order), order.resources.gpus
     if options.accelerators is None:
-        count = _gpus_per_run(order) * options.at_once
-        return f"{DEFAULT_CARD}:{count}" if count else None
+        cards = _gpus_per_run(order) * options.at_once
+        return f"{DEFAULT_CARD}:{cards}" if cards else None
     if gpus == 0:
         raise UserError(
             f"accelerators={options.accelerators} asks for cards, and --gpus 0 for none", hint="Leave one of them out."
