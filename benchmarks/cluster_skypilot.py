@@ -94,7 +94,7 @@ TYPOS = {
     "disk_tier=fast": Launch({"disk_tier": "fast"}),
     "accelerators=L4:one": Launch({"accelerators": "L4:one"}),
     "accelerators=L4:4 with --gpus 2": Launch({"accelerators": "L4:4"}, resources=Resources(gpus=2)),
-    "--gpus 1 without a card": Launch(resources=Resources(gpus=1)),
+    "accelerators=L4 with --gpus 0": Launch({"accelerators": "L4"}, resources=Resources(gpus=0)),
     "at_once=0": Launch({"at_once": 0}),
     "group=few": Launch({"group": "few"}),
     "spot=perhaps": Launch({"spot": "perhaps"}),

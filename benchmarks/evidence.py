@@ -8,6 +8,7 @@ measured at. A goal that was missed is written as missed.
 from __future__ import annotations
 
 import datetime
+import importlib
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 from benchmarks.figures import Figure, missed, show
 from benchmarks.measure import ROOT
 from benchmarks.registry import BENCHMARKS
-from fairtrial.record.environment import git_state, machine
+from fairtrial.record.environment import git_state, machine, torch_instruction_set
 
 SCHEMA = 1
 
@@ -57,9 +58,13 @@ def _measured(name: str) -> list[Figure]:
 
 def _machine() -> dict[str, Any]:
     """What the figures depend on, without the name of the machine."""
+    importlib.import_module("torch")  # it says which instruction set its kernels use once it is loaded
     facts = machine()
     return {
         "cpu": facts["cpu"],
+        "cpu_model": facts["cpu_model"],
+        "cpu_features": facts["cpu_features"],
+        "torch_instruction_set": torch_instruction_set(),
         "cores": facts["cpu_count"],
         "memory_bytes": facts["memory_bytes"],
         "python": facts["python"],

@@ -214,7 +214,7 @@ OWN_FILES = {
     "api/detach.py:_move_output": "what a process printed that was started here",
     "api/export.py:export": "files of a bundle that it has just made",
     "core/processes.py:_processes": "the system's own files",
-    "record/environment.py:cpu_name": "the system's own files",
+    "record/environment.py:_first_core": "the system's own files",
     "record/file_systems.py:_try_appending": "files that it has just written",
     "record/file_systems.py:_try_replacing": "files that it has just written",
 }

@@ -39,13 +39,14 @@ from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.delivery import Delivery
+from fairtrial.record.environment import of_this_machine
 from fairtrial.record.metadata import load_metadata, load_run, new_metadata
 from fairtrial.record.part import Part
 from fairtrial.record.pulse import Life, Pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from fairtrial.train.loop import Course, course, take_steps, train, train_together
-from fairtrial.train.selection import bounded, check_best_metric, judgement, selection
+from fairtrial.train.selection import bounded, check_best_metric, judgement, scoring_of, selection
 
 
 @dataclass(frozen=True)
@@ -294,7 +295,7 @@ class _Attempt:
         options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
         data = recipe.data(options, store.cache)
         _check_data(spec, data)
-        metadata = new_metadata(spec, self.request.environment, synthetic=recipe.synthetic)
+        metadata = new_metadata(spec, of_this_machine(self.request.environment), synthetic=recipe.synthetic)
         before = load_metadata(self.paths)
         metadata.update(judgement(recipe, options, before))
         recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)
@@ -435,14 +436,11 @@ class _Work:
 
     @cached_property
     def scoring(self) -> Scoring | None:
-        """How scores are normalized: by the references that were given, else by those that the recipe knows."""
-        metric, given = self.recipe.metric, self.loop.benchmark
-        references = (given.references if given else None) or self.recipe.references(self.options)
-        if metric is None or references is None:
-            return None
-        references = replace(references, scale=given.scale) if given else references
-        self.setting.lineage["references"] = references.to_dict()
-        return Scoring(metric.quantity, references)
+        """How scores are normalized; written down with the run."""
+        found = scoring_of(self.recipe, self.options)
+        if found is not None:
+            self.setting.lineage["references"] = found.references.to_dict()
+        return found
 
     @property
     def bounded(self) -> Metric | None:
@@ -457,7 +455,7 @@ class _Work:
         trainable = self.recipe.build(self.options, self.setting)
         self.leaving.callback(getattr(trainable, "close", lambda: None))
         self.watch.wait_with(getattr(trainable, "synchronize", None))
-        check_best_metric(trainable, self.loop, self.scoring)
+        check_best_metric(self.recipe, trainable, self.loop)
         if self.bounded is not None and not hasattr(trainable, "episode_returns"):
             raise InvalidOptions(f"best_rule: recipe '{self.recipe.name}' has no episodes to take a bound over")
         return trainable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 import time
 from collections.abc import Callable, Sequence
@@ -24,7 +25,7 @@ from fairtrial.core.findings import Verdict
 from fairtrial.record.store import Store
 from fairtrial.record.tables import Columns
 from tests.conftest import Answer
-from tests.harness import make
+from tests.harness import edit_metadata, make
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -582,6 +583,62 @@ def test_uncommitted_changes_on_one_side_are_unfair() -> None:
         [{**facts, "changes": "none"}], [{**facts, "changes": "x" * 64}], names=("a", "b"), declared=[], roles={}
     )
     assert ["uncommitted changes" in caution["text"] for caution in found.cautions] == [True]
+
+
+AMD = {"cpu": "AMD EPYC", "cpu_model": "AuthenticAMD family 25 model 1", "cpu_features": ["avx2"],
+       "torch_instruction_set": "AVX2"}  # fmt: skip
+NEWER = {**AMD, "cpu_model": "AuthenticAMD family 25 model 17", "cpu_features": ["avx2", "avx512f"],
+         "torch_instruction_set": "AVX512"}  # fmt: skip
+
+
+def processor_cautions(control: list[dict[str, Any]], candidate: list[dict[str, Any]]) -> list[str]:
+    sides = [
+        [{"options": {}, "seed": seed, "processor": each} for seed, each in enumerate(side)]
+        for side in (control, candidate)
+    ]
+    found = judge_fairness(*sides, names=("a", "b"), declared=[], roles={})
+    return [caution["text"] for caution in found.cautions if caution["code"] == "other processor"]
+
+
+def test_processors_of_one_name_and_different_kinds_are_cautioned() -> None:
+    [text] = processor_cautions([AMD, AMD], [NEWER, NEWER])
+    assert text.startswith(
+        "a ran on AMD EPYC (AuthenticAMD family 25 model 1, torch uses AVX2), b on AMD EPYC (AuthenticAMD family 25 "
+        "model 17, torch uses AVX512, with avx512f)."
+    )
+
+
+def test_pairs_that_shared_a_machine_need_no_caution() -> None:
+    assert processor_cautions([AMD, NEWER], [AMD, NEWER]) == []
+    [text] = processor_cautions([AMD, NEWER], [NEWER, NEWER])
+    assert text.startswith("In 1 of 2 pairs a ran on")
+
+
+def test_a_processor_that_an_older_version_did_not_record_is_not_compared() -> None:
+    old = {**dict.fromkeys(AMD), "cpu": "AMD EPYC"}
+    assert processor_cautions([old], [NEWER]) == [] == processor_cautions([{}], [NEWER])
+    assert len(processor_cautions([old], [{**NEWER, "cpu": "Intel"}])) == 1
+
+
+def with_commit(store: Store, run: str, commit: str | None, changes: str | None = None) -> None:
+    paths = store.paths.run("s", run)
+    environment = json.loads(paths.metadata.read_bytes())["environment"]
+    known = {"git_commit": commit, "git_dirty": commit and bool(changes), "git_dirty_hash": changes}
+    edit_metadata(paths, environment={**environment, **known})
+    os.utime(paths.root)  # a run that is put there whole, as every other writer does, changes its folder
+
+
+def test_code_that_cannot_be_named_is_cautioned(two: Store) -> None:
+    codes = {caution["code"] for caution in analyze("s", store=two.root).cautions}
+    assert "unknown commit" in codes and not codes & {"dirty tree", "mixed commits"}
+    runs = sorted(run.name.partition("/")[2] for run in two.match(["s/*"]))
+    for run in runs:
+        with_commit(two, run, "a" * 40)
+    codes = {caution["code"] for caution in analyze("s", store=two.root).cautions}
+    assert not codes & {"unknown commit", "dirty tree", "mixed commits"}
+    with_commit(two, runs[-1], "b" * 40, "f" * 64)
+    found = {caution["code"]: caution["text"] for caution in analyze("s", store=two.root).cautions}
+    assert found["dirty tree"] and "2 commits (aaaaaaaaaaaa, bbbbbbbbbbbb)" in found["mixed commits"]
 
 
 def test_a_gap_that_shrinks_is_better(tmp_path: Path) -> None:

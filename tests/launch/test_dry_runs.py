@@ -69,3 +69,69 @@ def test_rays_address_and_what_a_run_needs_are_shown(cli: Cli, store: Store) -> 
 def test_what_cannot_be_meant_is_refused_in_a_dry_run_too(cli: Cli, words: list[str], told: str) -> None:
     answer = cli(*STUDY, "--dry-run", *words)
     assert answer.code in (1, 2) and told in answer.err
+
+
+# Cards on SkyPilot.
+
+
+def accelerators(told: Answer) -> set[str | None]:
+    assert told.code == 0, told.err
+    return {each["task"]["resources"].get("accelerators") for each in told.json["launcher"]["tasks"]}
+
+
+PROGRAM = ("--base-run-name", "s", "--seeds", "2", "--dry-run", "--format", "json")
+ITSELF = ("--", "python", "train.py", "{seed}")
+
+
+@pytest.mark.parametrize("where", [("--skypilot",), ("--on", "skypilot"), ("--skypilot", "--on", "skypilot")])
+def test_a_program_has_four_cards_by_default_and_that_is_said(cli: Cli, where: tuple[str, ...]) -> None:
+    told = cli("launch", "command", *where, *PROGRAM, *ITSELF)
+    assert accelerators(told) == {"L4:4"}
+    assert "Cards: 4 L4 for each run by default; --gpus N chooses another number, --gpus 0 none" in told.err
+    assert told.json["launcher"]["notes"][1].startswith("Cards: 4 L4")
+
+
+@pytest.mark.parametrize(
+    ("words", "cards"),
+    [
+        (("--gpus", "8"), "L4:8"),
+        (("--gpus", "0"), None),
+        (("--with", "accelerators=A100"), "A100:1"),
+        (("--gpus", "2", "--with", "accelerators=A100"), "A100:2"),
+        (("--with", "accelerators=A100:8"), "A100:8"),
+        (("--with", "at_once=2"), "L4:8"),
+        (("--with", "instance_type=g6.xlarge"), None),
+    ],
+)
+def test_the_default_gives_way_to_what_was_asked_for(cli: Cli, words: tuple[str, ...], cards: str | None) -> None:
+    assert accelerators(cli("launch", "command", "--skypilot", *words, *PROGRAM, *ITSELF)) == {cards}
+
+
+def test_a_recipe_has_the_cards_that_it_can_use(cli: Cli) -> None:
+    told = cli("launch", "ppo", "--architecture", "gru", "--skypilot", *PROGRAM)
+    assert accelerators(told) == {None} and "Cards: none by default, since these runs compute on the CPU." in told.err
+    assert accelerators(cli("launch", "ppo", "--architecture", "gru", "--skypilot", "--gpus", "8", *PROGRAM)) == {
+        "L4:8"
+    }
+    assert accelerators(cli("launch", "classify", "--device", "cuda", "--skypilot", *PROGRAM)) == {"L4:1"}
+
+
+def test_contradicting_places_and_cards_are_refused(cli: Cli) -> None:
+    told = cli("launch", "fake", "--skypilot", "--on", "ray", "--dry-run")
+    assert told.code == 2 and "--skypilot means --on skypilot, and this launch is --on ray" in told.err
+    assert cli("launch", "fake", "--skypilot", "--on", "local", "--dry-run").code == 2
+    told = cli("launch", "fake", "--skypilot", "--gpus", "0", "--with", "accelerators=L4", "--dry-run")
+    assert told.code == 1 and "asks for cards, and --gpus 0 for none" in told.err
+    assert "--gpus 0 has no effect --on local" in cli("launch", "fake", "--gpus", "0", "--dry-run").err
+    assert "--address needs --on ray" in cli("launch", "fake", "--skypilot", "--address", "a:1", "--dry-run").err
+
+
+def test_one_architecture_is_one_variant_of_fifteen_seeds_whose_ids_can_be_copied(cli: Cli) -> None:
+    words = ("launch", "ppo", "--architecture", "gru", "--curriculum", "widening", "--base-run-name", "control_gru")
+    rows = cli(*words, "--dry-run", "--format", "json").json["runs"]
+    assert len(rows) == 15 and rows[0]["run"] == "control_gru/default.seed1072"
+    lines = cli(*words, "--dry-run").out.splitlines()
+    expected = (
+        "fairtrial train ppo --curriculum widening --architecture gru --seed 1072 --study control_gru --variant default"
+    )
+    assert lines[0] == expected and len(lines) == 15

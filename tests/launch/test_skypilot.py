@@ -143,7 +143,7 @@ def test_what_we_find_wrong_ourselves_needs_no_skypilot(tmp_path: Path) -> None:
     (tmp_path / "no sky here").write_text("")
     caught = {name: told for name, launch in TYPOS.items() if (told := caught_by(launch, nobody, tmp_path))}
     assert "did you mean 'accelerators'?" in caught["acelerators=L4"]
-    assert {"clod=aws", "--gpus 1 without a card", "at_once=0", "secrets=LAB_KEY=abc"} < set(caught)
+    assert {"clod=aws", "accelerators=L4 with --gpus 0", "at_once=0", "secrets=LAB_KEY=abc"} < set(caught)
 
 
 @pytest.mark.parametrize(("scheme", "extra"), [("s3", "s3"), ("s3a", "s3"), ("gs", "gcs"), ("gcs", "gcs")])

@@ -209,7 +209,7 @@ def steps_of_loaded(setting: Setting, state: Mapping[str, Any]) -> Told:
         ({"env": "Nowhere"}, "unknown environment 'Nowhere'"),
         ({"env": "MountainCar-v0", "hide_velocity": True}, "hide_velocity: not defined for MountainCar-v0"),
         ({"env": "MountainCar-v0", "curriculum": "widening"}, "curriculum: not defined for MountainCar-v0"),
-        ({"env": "Blackjack-v1"}, "observed as Tuple"),
+        ({"env": "Blackjack-v1"}, "the observations of Blackjack-v1 are Tuple"),
         ({"report_episodes": 0}, "report_episodes: must be greater than or equal to 1"),
         ({"device": "cuda"}, "device: this recipe plays and learns on the CPU"),
         ({"rollout": 1, "envs": 1}, "at least two examples"),
@@ -235,10 +235,11 @@ def test_an_action_space_that_is_not_known_is_refused(setting: Setting) -> None:
 
     gymnasium.register("Odd-v0", Odd)
     try:
-        with pytest.raises(UserError, match=r"one choice .* or a row of limited numbers"):
+        with pytest.raises(UserError, match=r"the actions of Odd-v0 are MultiDiscrete") as raised:
             make(setting, env="Odd-v0")
     finally:
         del gymnasium.registry["Odd-v0"]
+    assert "Discrete (one choice) or a Box of one dimension" in (raised.value.hint or "")
 
 
 def test_a_game_without_its_package_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -12,6 +13,8 @@ from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes.rl.experience import Moments, advantages
 from fairtrial.recipes.rl.physics import PHYSICS
 from fairtrial.recipes.rl.rows import PhysicsRows
+from fairtrial.record.store import Store
+from tests.conftest import Answer
 from tests.recipes.test_ppo import make, setting, steps_of
 
 __all__ = ["setting"]
@@ -157,3 +160,67 @@ def test_a_game_is_played_learnt_and_resumed(setting: Setting) -> None:
     run.load_state(saved)
     assert steps_of(run, 2, 3) == expected
     assert run.evaluate("report")["length_mean"] == 6
+
+
+# What cannot be trained is refused before the first run.
+
+
+class Odd(gymnasium.Env[Any, Any]):
+    """Seen as a dictionary, acted on by switches."""
+
+    observation_space = gymnasium.spaces.Dict({"a": gymnasium.spaces.Discrete(2)})
+    action_space = gymnasium.spaces.MultiBinary(3)
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "ppo"), ("launch", "ppo", "--base-run-name", "s"), ("launch", "ppo", "--dry-run")]
+)
+def test_spaces_that_ppo_cannot_take_are_refused_before_the_first_run(
+    words: tuple[str, ...], cli: Callable[..., Answer], store: Store
+) -> None:
+    gymnasium.register("Odd-v0", entry_point=Odd)
+    try:
+        told = cli(*words, "--env", "Odd-v0")
+    finally:
+        del gymnasium.registry["Odd-v0"]
+    assert told.code == 1
+    assert "env: the observations of Odd-v0 are Dict(" in told.err
+    assert "env: the actions of Odd-v0 are MultiBinary(3)" in told.err
+    assert "ppo takes observations in a Box (numbers), and actions that are Discrete (one choice)" in told.err
+    assert not list(store.studies())
+
+
+def test_all_variants_that_cannot_be_trained_are_named_at_once(cli: Callable[..., Answer], store: Store) -> None:
+    variants = ("a:env=FrozenLake-v1", "b:best_metric=eval_accuracy", "c:architecture=gru,minibatches=3,rollout=3")
+    told = cli("launch", "ppo", *(word for each in variants for word in ("--variant", each)))
+    assert told.code == 1 and not list(store.studies())
+    for line in (
+        "variant 'a': env: the observations of FrozenLake-v1 are Discrete(16)",
+        "variant 'b': best_metric: ppo does not evaluate 'eval_accuracy'",
+        "variant 'c': minibatches: 3 does not divide the 8 environments",
+    ):
+        assert line in told.err
+
+
+def test_an_environment_that_does_not_exist_is_refused(cli: Callable[..., Answer], store: Store) -> None:
+    told = cli("launch", "ppo", "--env", "Nowhere-v1", "--seeds", "1,")
+    assert told.code == 1 and "unknown environment 'Nowhere-v1'" in told.err and not list(store.studies())
+
+
+@pytest.mark.parametrize(
+    ("recipe", "names"),
+    [
+        ("classify", "eval_accuracy, eval_loss"),
+        ("distill", "eval_accuracy, eval_loss"),
+        ("finetune", "eval_accuracy, eval_loss"),
+        ("grpo", "eval_return_mean, eval_return_sd"),
+        ("ppo", "eval_return_mean, eval_length_mean, eval_return_sd, eval_human_normalized_score"),
+        ("fake", "eval_accuracy"),
+    ],
+)
+def test_a_best_metric_that_a_recipe_cannot_give_is_refused_with_those_it_can(
+    recipe: str, names: str, cli: Callable[..., Answer], store: Store
+) -> None:
+    told = cli("train", recipe, "--best-metric", "eval_nonsense", "--best-mode", "max")
+    assert told.code == 1 and f"best_metric: {recipe} does not evaluate 'eval_nonsense'" in told.err
+    assert f"{recipe} evaluates {names}." in told.err and not list(store.studies())

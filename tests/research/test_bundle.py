@@ -32,6 +32,7 @@ from fairtrial.record.environment import machine
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.manifest import Manifest, read_manifest
+from fairtrial.research.scrub import Scrubber
 from fairtrial.research.signature import sign_manifest
 from tests.conftest import Answer
 from tests.research.conftest import STUDY, TEA, Made
@@ -704,3 +705,20 @@ def test_a_damaged_run_is_not_bundled(own: Path, cli: Any) -> None:
     lines = sorted((own / "runs").glob("cups/*/metrics.jsonl"))[0]
     lines.write_bytes(lines.read_bytes()[:-20])
     assert f"run cups/{lines.parent.name} is damaged" in cli("research", "bundle", "--no-charts").err
+
+
+def test_a_bundled_command_line_tells_no_folder_of_the_machine() -> None:
+    scrubber = Scrubber.of(
+        project=Path("/srv/project"), store=Path("/srv/runs"), home=Path("/home/kim"), hosts=["lab-seven"]
+    )
+    words = [
+        "fairtrial", "launch", "/srv/project/tea.yaml", "--store=/srv/runs", "--store", "s3://bucket/tea/runs", "--",
+        "/opt/conda/bin/python", "data=/mnt/secret-client/train.csv,/mnt/other/b.csv", "/home/kim/x.py", "on lab-seven",
+        "file:///mnt/secret-client/a", "{run_dir}/out.jsonl", "a/b", "./c/d", "1/2",
+    ]  # fmt: skip
+    assert scrubber.command_line(words) == [
+        "fairtrial", "launch", "./tea.yaml", "--store=runs", "--store", "s3://bucket/tea/runs", "--",
+        "python", "data=train.csv,b.csv", "~/x.py", "on HOST", "file://a", "{run_dir}/out.jsonl", "a/b", "./c/d", "1/2",
+    ]  # fmt: skip
+    metadata = {"environment": {"hostname": "lab-seven", "executable": "/opt/p", "command_line": words}}
+    assert b"secret-client" not in scrubber.metadata(metadata) and b"/opt" not in scrubber.metadata(metadata)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairtrial.core.cautions import OTHER_SIZE, UNDECLARED
+from fairtrial.core.cautions import MIXED_COMMITS, OTHER_PROCESSOR, OTHER_SIZE, UNDECLARED
 from fairtrial.core.findings import FilledCaution
 
 Facts = Sequence[Mapping[str, Any]]
@@ -65,8 +65,9 @@ def judge_fairness(
         if what == "data" and "data" in on_trial:
             continue
         cautions += _undeclared(what, _values(control, key), _values(candidate, key))
-    for what, key in (("library versions", "versions"), ("environment", "machine")):
-        cautions += _undeclared(what, *_parts(control, candidate, key))
+    cautions += _undeclared("library versions", *_parts(control, candidate, "versions"))
+    cautions += _undeclared("environment", *_parts(control, candidate, "machine", but=("cpu",)))
+    cautions += _processors(control, candidate, names)
     sizes = {name: (_one(control, name), _one(candidate, name)) for name in ("parameters", "flops_per_step")}
     for name, pair in sizes.items():
         cautions += _size(name, pair, names)
@@ -99,10 +100,10 @@ def _undeclared(what: str, control: list[Any], candidate: list[Any]) -> list[Fil
     return [UNDECLARED.fill(what=what, values=f"{_shown(_flat(control))} against {_shown(_flat(candidate))}")]
 
 
-def _parts(control: Facts, candidate: Facts, key: str) -> tuple[list[str], list[str]]:
+def _parts(control: Facts, candidate: Facts, key: str, but: Sequence[str] = ()) -> tuple[list[str], list[str]]:
     """Only the entries of a mapping (versions, machine) that are not the same on both sides."""
     sides = [[run.get(key) or {} for run in facts] for facts in (control, candidate)]
-    names = dict.fromkeys(name for side in sides for entry in side for name in entry)
+    names = dict.fromkeys(name for side in sides for entry in side for name in entry if name not in but)
     told: tuple[list[str], list[str]] = ([], [])
     for name in names:
         values = [_distinct(entry.get(name) for entry in side) for side in sides]
@@ -110,6 +111,55 @@ def _parts(control: Facts, candidate: Facts, key: str) -> tuple[list[str], list[
             for side, value in zip(told, values, strict=True):
                 side.append(f"{name} {_shown(_flat(value))}")
     return told
+
+
+def _processors(control: Facts, candidate: Facts, names: tuple[str, str]) -> list[FilledCaution]:
+    """Whether runs that are compared with each other ran on processors of different kinds: pair by pair where seeds
+    are shared, else variant against variant. What one side did not record is not compared.
+    """
+    sides = [{run.get("seed"): run.get("processor") or {} for run in facts} for facts in (control, candidate)]
+    pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed is not None and seed in sides[1]]
+    where = ""
+    if pairs:
+        unlike = [pair for pair in pairs if _differ(*pair)]
+        where = f"In {len(unlike)} of {len(pairs)} pairs " if len(unlike) < len(pairs) else ""
+    else:
+        kinds = [_distinct(each or None for each in side.values()) for side in sides]
+        alike = kinds[0] == kinds[1]
+        unlike = [] if alike else [(a, b) for a in kinds[0] for b in kinds[1] if _differ(a, b)]
+    if not unlike:
+        return []
+    shown = [" and ".join(dict.fromkeys(_kind_of_processor(pair[side], unlike) for pair in unlike)) for side in (0, 1)]
+    return [
+        OTHER_PROCESSOR.fill(
+            where=where, control=names[0], candidate=names[1], control_kind=shown[0], candidate_kind=shown[1]
+        )
+    ]
+
+
+def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    return any(one[key] != other[key] for key in one if None not in (one[key], other.get(key)))
+
+
+def _kind_of_processor(kind: Mapping[str, Any], unlike: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+    """A processor by its name and by what tells it from the others."""
+    told = [kind["cpu_model"]] if kind.get("cpu_model") else []
+    told += [f"torch uses {kind['torch_instruction_set']}"] if kind.get("torch_instruction_set") else []
+    features = [{*(each.get("cpu_features") or ())} for pair in unlike for each in pair]
+    everywhere = set.intersection(*features)
+    own = [name for name in kind.get("cpu_features") or () if name not in everywhere]
+    told += [f"with {' '.join(own)}"] if own else []
+    return f"{kind.get('cpu') or 'an unknown processor'}" + (f" ({', '.join(told)})" if told else "")
+
+
+def mixed_commits(variant: str, facts: Facts) -> list[FilledCaution]:
+    """Runs of one variant that were made with more than one version of the code."""
+    in_order = sorted((run for run in facts if run.get("commit")), key=lambda run: run.get("created") or 0)
+    by_age = list(dict.fromkeys(run["commit"] for run in in_order))
+    if len(by_age) < 2:
+        return []
+    commits = ", ".join(_shown(commit) for commit in by_age[:5]) + (" …" if len(by_age) > 5 else "")
+    return [MIXED_COMMITS.fill(variant=variant, count=len(by_age), commits=commits, oldest=_shown(by_age[0]))]
 
 
 def _size(name: str, pair: tuple[float | None, float | None], names: tuple[str, str]) -> list[FilledCaution]:

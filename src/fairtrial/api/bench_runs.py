@@ -20,7 +20,7 @@ import numpy as np
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.speed import SpeedComparison, compare_rounds
 from fairtrial.api.cells import Cell, load_checked_recipe, prepare
-from fairtrial.api.train import complete_needs, surroundings
+from fairtrial.api.train import complete_needs
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.options import LoopOptions, not_benched
 from fairtrial.core.paths import RunPaths
@@ -32,6 +32,7 @@ from fairtrial.job import RunAtHand
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.probe.turns import Block, abba
 from fairtrial.record.claims import is_claimed
+from fairtrial.record.environment import surroundings
 from fairtrial.record.store import Store
 
 BENCH_STUDY = ".bench"
@@ -145,7 +146,7 @@ class HiddenRuns:
 
     @cached_property
     def _surroundings(self) -> dict[str, Any]:
-        return surroundings()  # asks git, which takes longer than many a step
+        return surroundings(Path.cwd())  # asks git, which takes longer than many a step
 
     def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
         """A run of the recipe's options with some changed, planned and with all that it needs."""

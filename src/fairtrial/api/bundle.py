@@ -53,6 +53,8 @@ from fairtrial.research.signature import sign_manifest
 from fairtrial.version import __version__
 
 INSIDE = BundlePaths(PurePosixPath())
+NOT_OF_A_PLACE = ("hostname", "executable", "command_line")
+"""What runs record of their environment that says more than which kind of machine and code it was."""
 CHECKPOINTS, COLUMNS, LOGS, ARCHIVED, CHARTS = "checkpoints", "columnar copies", "logs", "archived runs", "charts"
 WHY = {
     CHECKPOINTS: "large; --checkpoints includes best.pt of every run",
@@ -406,7 +408,7 @@ def _named(project: Project, journal: Sequence[Mapping[str, Any]], runs: Sequenc
 def _environments(runs: Sequence[Run]) -> bytes:
     """Where the runs were made, each kind of place once. Machines are counted, not named."""
     facts = [
-        {k: v for k, v in run.metadata["environment"].items() if k not in ("hostname", "executable")} for run in runs
+        {key: value for key, value in run.metadata["environment"].items() if key not in NOT_OF_A_PLACE} for run in runs
     ]
     counts = Counter(orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in facts)
     machines = {run.metadata["environment"].get("hostname") for run in runs}

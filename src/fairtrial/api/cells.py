@@ -6,6 +6,7 @@ resolve data and needs → sort out what is done → run the needs → run the r
 from __future__ import annotations
 
 import contextlib
+import functools
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from fairtrial.core.canonical import canonical_json, content_hash, file_hash
-from fairtrial.core.errors import FairtrialError, RunsFailed, StoreError, UserError
+from fairtrial.core.errors import FairtrialError, InvalidOptions, RunsFailed, StoreError, UserError
 from fairtrial.core.options import Options, parse_options
 from fairtrial.core.paths import NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
@@ -36,7 +37,7 @@ from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
 from fairtrial.record.tracking import read_tracking
-from fairtrial.train.selection import judgement
+from fairtrial.train.selection import judgement, refuse_best_metric
 
 Watcher = Callable[[Sequence[Ticket]], None]
 
@@ -94,7 +95,30 @@ def prepare(
 
     Data that the store does not have are made now; `tell` is given a line for people before that.
     """
+    specs = list(specs)
+    check_variants(specs)
     return _Preparation(store, StoreCache(store.paths.cache, tell), environment).cells(specs)
+
+
+def check_variants(specs: Iterable[RunSpec]) -> None:
+    """Refuse what would fail in every run of a variant, all of it at once: nothing is made or started before."""
+    variants = {(spec.study, spec.variant): spec for spec in specs}
+    problems: list[str] = []
+    hints: dict[str | None, None] = {}
+    for spec in variants.values():
+        where = f"variant '{spec.variant}': " if len(variants) > 1 else ""
+        recipe = load_recipe(spec.recipe, file=spec.recipe_file)
+        if not recipe.options.fills_environment:
+            require_variables([spec.options])
+        options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
+        for check in (recipe.check, functools.partial(refuse_best_metric, recipe)):
+            try:
+                check(options)
+            except InvalidOptions as error:
+                problems += [where + text for text in (error.message, *error.problems)]
+                hints[error.hint] = None
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=" ".join(filter(None, hints)) or None)
 
 
 @dataclass(frozen=True)

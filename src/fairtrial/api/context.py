@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.analyse.fairness import Fairness, judge_fairness
+from fairtrial.analyse.fairness import Fairness, judge_fairness, mixed_commits
 from fairtrial.analyse.seed_effect import seed_effect_cautions
 from fairtrial.analyse.summaries import Summarised, Window, end_slope, tidy
 from fairtrial.api.analysis import ArmAccount
@@ -17,10 +17,12 @@ from fairtrial.api.gather import Gathered, damage_cautions, is_scored
 from fairtrial.api.numbers import Numbers, label
 from fairtrial.core.cautions import (
     DIFFERENT_ENDS,
+    DIRTY_TREE,
     DUPLICATE_SEEDS,
     FAMILY_SEEDS,
     MISSING_RUNS,
     STILL_MOVING,
+    UNKNOWN_COMMIT,
 )
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, FilledCaution
@@ -127,6 +129,7 @@ def shared_cautions(
     traces = [trace for each in gathered.arms.values() for trace in each]
     for trace in traces:
         found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
+    found.update({caution["text"]: caution for caution in _about_code(gathered)})
     seeds = {name: gathered.planned_seeds(name) for name in gathered.arms}
     unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
     absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in gathered.arms.items() if seeds[name])
@@ -145,6 +148,24 @@ def shared_cautions(
         if (slope := _still_moving(gathered.arms[name], gathered.metric)) is not None and abs(slope) > MOVING:
             found[f"moving {name}"] = STILL_MOVING.fill(variant=name)
     return list(found.values())
+
+
+def _about_code(gathered: Gathered) -> list[FilledCaution]:
+    """What keeps others from making these runs again: code that is in no commit, in several, or in an unknown one.
+
+    Numbers from a file say nothing about code, and so give no reason for a caution.
+    """
+    recorded = {
+        name: [trace.facts for trace in traces if "commit" in trace.facts] for name, traces in gathered.arms.items()
+    }
+    runs = [facts for each in recorded.values() for facts in each]
+    found = [caution for name, facts in recorded.items() for caution in mixed_commits(name, facts)]
+    if any(facts["changes"] not in (None, "none") for facts in runs):
+        found.append(DIRTY_TREE.fill())
+    unknown = sum(facts["commit"] is None for facts in runs)
+    if unknown:
+        found.append(UNKNOWN_COMMIT.fill(count=unknown, all=len(runs)))
+    return found
 
 
 def constant_metrics(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:

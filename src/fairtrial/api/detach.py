@@ -24,11 +24,13 @@ from typing import Any
 
 from fairtrial.api.launch import LaunchTerms, run_study
 from fairtrial.api.registered import stop_if_planning
+from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.signals import like_ctrl_c
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
+from fairtrial.record.environment import recorded_command_line
 from fairtrial.record.store import Store
 
 AT_WORK = b"at work"
@@ -81,7 +83,10 @@ def _start(
     kept = {name: getattr(terms, name) for name in KEPT}
     kept["plan"] = os.fspath(terms.plan) if terms.plan is not None else None
     files = {"first": str(first), "log": str(log)}
-    told = {"study": study.model_dump(mode="json"), "store": store, "terms": kept, **files}
+    told = {
+        "study": study.model_dump(mode="json"), "store": store, "terms": kept,
+        "command_line": recorded_command_line(), **files,
+    }  # fmt: skip
     here, there = os.pipe()
     with first.open("ab") as output, os.fdopen(there, "wb"):
         process = subprocess.Popen(
@@ -115,7 +120,8 @@ def _launch(pipe: int) -> int:
     terms = dataclasses.replace(LaunchTerms(**told["terms"]), tell=_say, ready=into_store, watch=at_work)
     _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
     try:
-        launched = run_study(Study.model_validate(told["study"]), store=told["store"], terms=terms)
+        with carrying_out(told["command_line"]):
+            launched = run_study(Study.model_validate(told["study"]), store=told["store"], terms=terms)
     except KeyboardInterrupt:
         _say("Stopped. What was recorded is kept; launch again to go on from there.")
         return EXIT_INTERRUPTED

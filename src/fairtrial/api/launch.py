@@ -17,6 +17,7 @@ from fairtrial.api.cells import (
     Cell,
     Terms,
     Watcher,
+    check_variants,
     clear_conflicts,
     complete,
     load_checked_recipe,
@@ -34,6 +35,7 @@ from fairtrial.api.registered import (
     registration_for,
     stop_if_planning,
 )
+from fairtrial.api.workload import PaceWatcher, Workload, workload_of
 from fairtrial.core.cautions import (
     DAMAGED_RUNS,
     DIRECTION_UNKNOWN,
@@ -58,10 +60,11 @@ from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.core.words import counted
 from fairtrial.launch.contract import Described, Order, Resources
 from fairtrial.launch.engines import Engine, load_engine
+from fairtrial.launch.local import slots_of
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
-from fairtrial.record.environment import git_state, machine
+from fairtrial.record.environment import machine, surroundings
 from fairtrial.record.leases import BEATS, lease_seconds
 from fairtrial.record.looks import Asked, Look
 from fairtrial.record.pulse import pulse_seconds
@@ -75,7 +78,8 @@ FEW = 3
 SHOWN_NAMES = 5
 PULSES = 3
 """So many signs of life must be missed before a run may be taken for lost."""
-LOCAL = "local"
+LOCAL, SKYPILOT = "local", "skypilot"
+CPU = "cpu"
 
 
 MOST_NAMED = 5
@@ -99,6 +103,8 @@ class Launched:
     next_commands: Sequence[str] = ()
     synthetic: bool = False
     direction_source: str | None = None
+    workload: Workload | None = None
+    """What there was to do, as it was said before the first run."""
 
     @property
     def bad(self) -> list[Run]:
@@ -157,23 +163,25 @@ def _fill(
     if registration:
         terms.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
     specs = plan_study(study, recipe)
-    git = git_state(Path.cwd())
-    if terms.strict and git["git_dirty"] is not False:
-        what = "the working tree has uncommitted changes" if git["git_dirty"] else "this is not a git repository"
+    environment = surroundings(Path.cwd())
+    if terms.strict and environment["git_dirty"] is not False:
+        what = (
+            "the working tree has uncommitted changes" if environment["git_dirty"] else "this is not a git repository"
+        )
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store.at(store)
-    engine, order = _order(study, place, terms)
+    engine, order = _order(study, place, terms, usable_gpus(recipe, specs))
     engine.check(order)
     place.check_writable()
     place.pull(study.study, NEEDS_STUDY)
-    cells = prepare(specs, place, {**git, **machine()}, terms.tell)
+    cells = prepare(specs, place, environment, terms.tell)
     check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
     require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     terms.ready(cells)
-    made = _run_missing(cells, place, recipe, terms, engine, order)
-    launched = stand(place, study, recipe, cells, made, git)
+    made, workload = _run_missing(cells, place, recipe, terms, engine, order)
+    launched = replace(stand(place, study, recipe, cells, made, environment), workload=workload)
     return (launched if registration is None else _by_plan(launched, registration)), study, place
 
 
@@ -225,7 +233,17 @@ def _by_plan(launched: Launched, registration: Registration) -> Launched:
     return replace(launched, next_commands=[command, *rest])
 
 
-def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = True) -> tuple[Engine, Order]:
+def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
+    """How many cards a run can use: recipes compute on one device, and nobody knows that of another's program."""
+    if recipe.execute is not None:
+        return None
+    devices = {str(spec.options.get("device") or CPU) for spec in specs}
+    return 0 if devices == {CPU} else 1
+
+
+def _order(
+    study: Study, store: Store, terms: LaunchTerms, usable: int | None, *, to_use: bool = True
+) -> tuple[Engine, Order]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
     _refuse_haste(store, terms)
     engine = load_engine(terms.on, to_use=to_use)
@@ -237,6 +255,7 @@ def _order(study: Study, store: Store, terms: LaunchTerms, *, to_use: bool = Tru
         preload=[study.recipe],
         jobs=terms.jobs,
         resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
+        usable_gpus=usable,
         devices=_devices(terms),
         environment=references([study.options, study.variants]),
         tell=terms.tell,
@@ -259,6 +278,8 @@ def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
 
 def _devices(terms: LaunchTerms) -> list[str]:
     """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
+    if terms.gpus == 0 and terms.on != SKYPILOT:
+        raise UserError(f"--gpus 0 has no effect --on {terms.on}: no cards are the default there", hint="Leave it out.")
     if terms.gpus is None or terms.on != LOCAL:
         return []
     if terms.jobs is not None and terms.jobs > terms.gpus:
@@ -276,19 +297,33 @@ def _devices(terms: LaunchTerms) -> list[str]:
 
 def _run_missing(
     cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, engine: Engine, order: Order
-) -> list[str]:
+) -> tuple[list[str], Workload]:
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
-        return []
+        return [], Workload(0, None)
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
-    how = Terms(
-        terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, terms.watch, terms.tell,
-        terms.stack,
-    )  # fmt: skip
     order = replace(order, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
     with closing(engine.open(order)) as launcher:
+        work = _workload(missing, recipe, store, terms, launcher.slots)  # while the process that starts jobs loads
+        for line in work.lines():
+            terms.tell(line)
+        watch = terms.watch if work.seconds else PaceWatcher(terms.watch, terms.tell, store, work.shorter)
+        how = Terms(
+            terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, watch, terms.tell,
+            terms.stack,
+        )  # fmt: skip
         tickets = complete(cells, store, launcher, how)
-    return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)]
+    return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)], work
+
+
+def _workload(
+    missing: Sequence[Cell], recipe: LoadedRecipe, store: Store, terms: LaunchTerms, slots: int
+) -> Workload:  # fmt: skip
+    needs_first = any(not need.is_done(retry_failed=True) for cell in missing for need in cell.needs)
+    return workload_of(
+        [cell.spec for cell in missing], recipe, store, missing[0].request.environment,
+        at_once=slots if terms.on == LOCAL else None, measured_here=not (needs_first or terms.stack),
+    )  # fmt: skip
 
 
 def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> list[str]:
@@ -469,7 +504,9 @@ def dry_run(
     place = open_store(store, study.study)
     planned: list[PlannedRun] = []
     known: list[Run] = []
-    for spec in plan_study(study, recipe):
+    specs = plan_study(study, recipe)
+    check_variants(specs)
+    for spec in specs:
         there = place.look_at(spec.study, spec.run_id)
         known += [there] if there else []
         planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
@@ -481,18 +518,32 @@ def describe(
     study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
-    engine, order = _order(study, Store.at(store), terms, to_use=False)
+    recipe = load_checked_recipe(study.recipe)
+    usable = usable_gpus(recipe, [run.spec for run in planned])
+    engine, order = _order(study, Store.at(store), terms, usable, to_use=False)
     missing = [
         run.spec for run in planned
         if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
     ]  # fmt: skip
     if not missing:
         return None
-    recipe = load_checked_recipe(study.recipe)
     options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]
     needs = {need.recipe for each in options for need in recipe.needs(each).values()}
     order = replace(order, cells=len(missing), preload=sorted({study.recipe, *needs}))
     return engine.describe(order, [[spec.name] for spec in missing])
+
+
+def planned_workload(
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
+) -> Workload:  # fmt: skip
+    """What a launch of these runs would take. Writes nothing but the index of the store."""
+    missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
+    recipe, place = load_checked_recipe(study.recipe), Store.at(store)
+    slots = None
+    if terms.on == LOCAL and missing:
+        _, order = _order(study, place, terms, 0, to_use=False)
+        slots = slots_of(replace(order, cells=len(missing)))
+    return workload_of(missing, recipe, place, machine(), at_once=slots, measured_here=not terms.stack)
 
 
 def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:

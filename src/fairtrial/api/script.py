@@ -32,7 +32,7 @@ from fairtrial.core.runs import Run
 from fairtrial.core.secrets import redact_config
 from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.record.claims import Claim, ClaimedElsewhere
-from fairtrial.record.environment import git_state, machine
+from fairtrial.record.environment import surroundings
 from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
 from fairtrial.record.part import Part
 from fairtrial.record.recorder import Recorder
@@ -162,7 +162,7 @@ def _begin(
     store.check_writable()
     paths = store.paths.run(spec.study, spec.run_id)
     claim = _claim_open_cell(paths, spec, store, replace=replace)
-    metadata = new_metadata(spec, {**git_state(Path.cwd()), **machine()}, synthetic=False)
+    metadata = new_metadata(spec, surroundings(Path.cwd()), synthetic=False)
     if redacted:
         sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
         metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]

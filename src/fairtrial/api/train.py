@@ -32,7 +32,7 @@ from fairtrial.job import run_cell
 from fairtrial.plan.cells import label, resolve, spec_of
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
-from fairtrial.record.environment import git_state, machine
+from fairtrial.record.environment import surroundings
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store, open_store
 
@@ -77,7 +77,7 @@ def train(
     spec = replace(spec, seed=_seed(spec, loaded, seed))
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
-    cell = prepare([spec], place, surroundings(), tell)[0]
+    cell = prepare([spec], place, surroundings(Path.cwd()), tell)[0]
     [cell] = clear_conflicts([cell], place, replace_old=replace_old)
     return _train_cell(cell, observe, should_stop, tell)
 
@@ -119,12 +119,7 @@ def recorded_cell(run: Run) -> Cell:
     place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
-    return prepare([spec], place, surroundings())[0]
-
-
-def surroundings() -> dict[str, Any]:
-    """The commit and the machine, as every run records them."""
-    return {**git_state(Path.cwd()), **machine()}
+    return prepare([spec], place, surroundings(Path.cwd()))[0]
 
 
 def _next_attempt(store: Store, spec: RunSpec) -> int:

@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 import click
 
 from fairtrial.cli._streams import discard_output
+from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import (
     EXIT_OK,
     FairtrialError,
@@ -110,7 +111,7 @@ def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
     begun = time.time()
     found: dict[str, Any] = {}
-    with like_ctrl_c():
+    with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
         code = _run(arguments, found)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
         from fairtrial.research.journal import note_command

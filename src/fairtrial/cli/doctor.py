@@ -23,12 +23,28 @@ if TYPE_CHECKING:
 @click.option("--aa", is_flag=True, help="Time equal work against itself: this machine's noise, and what it can see.")
 @click.option("--damage", is_flag=True, help="Find every file of the store that is not what was recorded.")
 @click.option("--repair", is_flag=True, help="With --damage: repair what can be repaired without loss.")
+@click.option("--since", metavar="STUDY|COMMIT", help="Instead: what changed in the code since a benchmark was made.")
+@click.option("--paths", multiple=True, metavar="PATH…", help="With --since: only below these, such as src/.")
+@click.argument("more_paths", nargs=-1, metavar="")
 @with_output
-def command(out: Output, aa: bool, damage: bool, repair: bool) -> int:
+def command(
+    out: Output, aa: bool, damage: bool, repair: bool, since: str | None, paths: tuple[str, ...],
+    more_paths: tuple[str, ...],
+) -> int:  # fmt: skip
     """Show what is installed and what this machine can measure. Exit 3 if the store cannot be used.
 
     With --damage: hold every file of the store against what was recorded. Exit 3 if damage remains.
+
+    With --since: compare the working tree with the commit that the runs of a study recorded, or with any commit.
     """
+    if more_paths and not paths:
+        raise UsageError(f"unexpected argument '{more_paths[0]}'", hint="Paths come behind --paths.")
+    if paths and since is None:
+        raise UsageError("--paths needs --since", hint="fairtrial doctor --since STUDY --paths src/")
+    if since is not None:
+        if aa or damage:
+            raise UsageError("--since is about the code; give it without --aa and --damage")
+        return _since(out, since, [*paths, *more_paths])
     if repair and not damage:
         raise UsageError("--repair needs --damage", hint="fairtrial doctor --damage --repair")
     if damage:
@@ -52,6 +68,22 @@ def command(out: Output, aa: bool, damage: bool, repair: bool) -> int:
 
     out.give({"checks": rows, "machine": facts, "aa": floor.to_dict() if floor else None}, rows, show)
     return EXIT_CHECK if any(check.ok is False and check.name == "store" for check in checks) else EXIT_OK
+
+
+def _since(out: Output, reference: str, paths: list[str]) -> int:
+    from fairtrial.api.code_since import code_since
+
+    found = code_since(reference, paths=paths, store=out.store)
+    document = found.to_dict()
+
+    def show(console: Console) -> None:
+        for line in found.lines():
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    out.give(
+        document, [{key: value for key, value in each.items() if key != "stat"} for each in document["commits"]], show
+    )
+    return EXIT_OK
 
 
 def _damage(out: Output, *, repair: bool) -> int:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.launch import Launched, LaunchTerms, PlannedRun
+    from fairtrial.api.workload import Workload
     from fairtrial.core.runs import Run
     from fairtrial.launch.contract import Described
     from fairtrial.plan.study import Study
@@ -37,10 +38,10 @@ PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's regi
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
-        default="local",
         metavar="|".join(ENGINES),
         help="Where: this machine, or a cluster.  [default: local]",
     ),
+    click.Option(["--skypilot"], is_flag=True, help="The same as --on skypilot."),
     click.Option(
         ["--address"], metavar="HOST:PORT", help="Of a Ray cluster.  [default: one that runs here, else a new one]"
     ),
@@ -55,7 +56,10 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(["--jobs"], type=click.IntRange(min=1), help="Runs at once.  [default: as many as fit]"),
     click.Option(["--cpus"], type=click.IntRange(min=1), help="Cores that one run needs.  [default: 1]"),
     click.Option(
-        ["--gpus"], type=click.IntRange(min=1), help="Cards that one run needs; here: how many runs have a card each."
+        ["--gpus"],
+        type=click.IntRange(min=0),
+        help="Cards that one run needs; here: how many runs have a card each.  [default: none; SkyPilot: 4 L4 for a "
+        "program of yours]",
     ),
     click.Option(
         ["--memory", "memory_gb"],
@@ -83,6 +87,10 @@ HOW_OPTIONS: tuple[click.Parameter, ...] = (
     ),
     click.Option(["--retry-failed"], is_flag=True, help="Also run cells that failed in an earlier launch."),
     click.Option(["--replace"], is_flag=True, help="Archive runs of these names and make them anew."),
+    click.Option(
+        ["--since-benchmark"], metavar="STUDY", help="First show what changed in the code since the runs of STUDY."
+    ),
+    click.Option(["--paths"], multiple=True, metavar="PATH", help="With --since-benchmark: only below it; repeat it."),
     click.Option(["--strict"], is_flag=True, help="Refuse to launch from a dirty working tree."),
     click.Option(
         ["--stack"],
@@ -169,33 +177,54 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.launch import describe, dry_run, launch
+    from fairtrial.api.launch import describe, dry_run, launch, planned_workload
 
+    terms = _terms(flags)
     if flags["dry_run"]:
         planned = dry_run(study, store=out.store, plan=flags["plan"])
-        _give_dry_run(out, planned, describe(study, planned, store=out.store, terms=_terms(flags)))
+        described = describe(study, planned, store=out.store, terms=terms)
+        workload = planned_workload(study, planned, store=out.store, terms=terms)
+        _give_dry_run(out, planned, described, workload, _since_benchmark(out, flags))
         return EXIT_OK
     out.name_store()
+    since = _since_benchmark(out, flags)
     if flags["detach"]:
         return _leave_running(out, study, flags)
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
         watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
-        terms = replace(_terms(flags), watch=watcher, ready=watcher.ready, tell=out.say)
+        terms = replace(terms, watch=watcher, ready=watcher.ready, tell=out.say)
         launched = launch(study, store=out.store, terms=terms)
-    document = _document(launched)
+    document = {**_document(launched), "since_benchmark": since}
     out.give(document, document["arms"], lambda console: _show(console, launched))
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
 
 
-def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
-    from fairtrial.api.launch import LaunchTerms
+def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | None:
+    """What changed in the code since an earlier study was made, for whoever asked; said before anything starts."""
+    if flags["since_benchmark"] is None:
+        if flags["paths"]:
+            raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
+        return None
+    from fairtrial.api.code_since import code_since
 
+    found = code_since(flags["since_benchmark"], paths=flags["paths"], store=out.store, study_only=True)
+    for line in found.lines():
+        out.say(line)
+    return found.to_dict()
+
+
+def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
+    from fairtrial.api.launch import LOCAL, SKYPILOT, LaunchTerms
+
+    if flags["skypilot"] and flags["on"] not in (None, SKYPILOT):
+        raise UsageError(f"--skypilot means --on skypilot, and this launch is --on {flags['on']}", hint="Give one.")
+    on = SKYPILOT if flags["skypilot"] else flags["on"] or LOCAL
     named = {name: flags[name] for name in NEEDED_ENGINE if flags[name] is not None}
     for name in named:
-        if flags["on"] in ENGINES and flags["on"] != NEEDED_ENGINE[name]:
-            raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {flags['on']}.")
+        if on in ENGINES and on != NEEDED_ENGINE[name]:
+            raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {on}.")
     return LaunchTerms(
-        on=flags["on"], settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
+        on=on, settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
         hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
         retry_failed=flags["retry_failed"], replace_old=flags["replace"], strict=flags["strict"], stack=flags["stack"],
@@ -219,7 +248,10 @@ def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     return EXIT_OK
 
 
-def _give_dry_run(out: Output, planned: Sequence[PlannedRun], described: Described | None) -> None:
+def _give_dry_run(
+    out: Output, planned: Sequence[PlannedRun], described: Described | None, workload: Workload,
+    since: Mapping[str, Any] | None,
+) -> None:  # fmt: skip
     rows = [
         {"run": p.spec.name, "seed": p.spec.seed, "variant": p.spec.variant, "status": p.status, "command": p.command}
         for p in planned
@@ -233,8 +265,9 @@ def _give_dry_run(out: Output, planned: Sequence[PlannedRun], described: Describ
             note = f"  # {row['status']}" if row["status"] else ""
             console.print(f"{row['command']}{note}", markup=False, soft_wrap=True)
 
-    out.give({"runs": rows, **({"launcher": described.document} if described else {})}, rows, show)
-    for remark in described.remarks if described else ():
+    told = {"launcher": described.document} if described else {}
+    out.give({"runs": rows, **told, "workload": workload.to_dict(), "since_benchmark": since}, rows, show)
+    for remark in (*(described.remarks if described else ()), *workload.lines()):
         out.say(remark)
     there = sum(row["status"] is not None for row in rows)
     out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
@@ -257,6 +290,7 @@ def _document(launched: Launched) -> dict[str, Any]:
         "differences": [asdict(difference) for difference in launched.differences],
         "cautions": list(launched.cautions),
         "next": list(launched.next_commands),
+        "workload": launched.workload.to_dict() if launched.workload else None,
     }  # fmt: skip
 
 

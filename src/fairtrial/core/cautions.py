@@ -316,6 +316,22 @@ UNDECLARED = Caution(
     "The arms also differ in {what}: {values}. A difference in results may come from that.",
     "Make both arms alike in all but the change on trial, or declare it in the variants.",
 )
+OTHER_PROCESSOR = Caution(
+    "other processor",
+    "{where}{control} ran on {control_kind}, {candidate} on {candidate_kind}. Kernels for different processors "
+    "round differently, so that even equal code and seeds give other numbers.",
+    "Run both variants on one kind of machine: launch there with --replace.",
+)
+MIXED_COMMITS = Caution(
+    "mixed commits",
+    "The runs of {variant} were made at {count} commits ({commits}): they do not all come from the same code.",
+    "See what changed with fairtrial doctor --since {oldest}, and repeat the older runs with --replace if it matters.",
+)
+UNKNOWN_COMMIT = Caution(
+    "unknown commit",
+    "The commit of {count} of {all} runs is unknown: nobody can tell which code they were made with.",
+    "Launch inside a git working tree.",
+)
 OTHER_SIZE = Caution(
     "other size",
     "{candidate} has {ratio} of the {what} of {control}: part of a difference may come from that.",

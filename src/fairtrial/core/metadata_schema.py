@@ -69,12 +69,20 @@ class Environment(_Part):
     platform: str | None = None
     hostname: str | None = None
     cpu: str | None = None
+    cpu_model: str | None = Field(None, description="Vendor, family, model and stepping.")
+    cpu_features: list[str] | None = Field(None, description="Instruction sets that numerical kernels are chosen by.")
+    torch_instruction_set: str | None = Field(
+        None, description="What torch's kernels were chosen for, such as AVX512. Null where the run did not load torch."
+    )
     cpu_count: int | None = None
     memory_bytes: int | None = None
     gpu: str | None = None
     versions: dict[str, str | None] | None = Field(None, description="Installed packages that can change a number.")
     executable: str | None = None
     recipe_file_sha256: Sha256 | None = Field(None, description="Of the recipe, where it is a file of the user's.")
+    command_line: list[str] | None = Field(
+        None, description="The words of the command that began the run; secrets are replaced by references."
+    )
 
 
 class Timings(_Part):
@@ -180,4 +188,9 @@ class Metadata(_Part):
     )
     series: SeriesExtent | None = Field(
         None, description="`metrics.jsonl` when the run ended. Not there before, and in runs of earlier versions."
+    )
+    series_sha256: dict[str, Sha256] | None = Field(
+        None,
+        description="Per metric, when the run ended: SHA-256 of its points in the order of steps, each as the step "
+        "(64-bit signed integer) and the value (64-bit float), both little-endian.",
     )

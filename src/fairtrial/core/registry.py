@@ -21,7 +21,7 @@ from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, Trainable
+from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, StepSize, Trainable
 
 RECIPES = "recipes"
 
@@ -79,6 +79,23 @@ class LoadedRecipe:
     def needs(self, options: Options) -> Mapping[str, Need]:
         find = getattr(self.module, "needs", None)
         found: Mapping[str, Need] = find(options) if find else {}
+        return found
+
+    def check(self, options: Options) -> None:
+        """Refuse, before anything is started, what only the recipe can know to be impossible."""
+        check: Callable[[Options], None] = getattr(self.module, "check", lambda _: None)
+        check(options)
+
+    def evaluates(self, options: Options) -> Sequence[str] | None:
+        """The quantities that an evaluation gives, without their split; None where the recipe does not declare them."""
+        find = getattr(self.module, "evaluates", None)
+        found: Sequence[str] | None = find(options) if find else None
+        return found
+
+    def step_size(self, options: Options) -> StepSize | None:
+        """What one training step works through; None where the recipe does not say."""
+        find = getattr(self.module, "step_size", None)
+        found: StepSize | None = find(options) if find else None
         return found
 
     def build(self, options: Options, setting: Setting) -> Trainable:

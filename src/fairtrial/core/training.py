@@ -20,6 +20,10 @@ confirmed on fresh data says how with `fresh_report(options, number) -> {option:
 what an ablation can take away to the option values that do so. `references(options) -> References | None` gives scores
 of a random policy and of a person, so that the recipe's metric is also shown on their scale.
 
+So that people know before the first run: `check(options)` raises InvalidOptions for what cannot be trained,
+`evaluates(options) -> [quantity]` names what `evaluate` returns, so that any other `--best-metric` is refused at once,
+and `step_size(options) -> StepSize` says what one step works through.
+
 A trainable may say more about itself, and `bench` then has more to tell:
 
     tensor_groups()          the tensors that training keeps, by kind
@@ -291,6 +295,15 @@ class CacheEntry:
 
 def _tell_nobody(event: str, **fields: Any) -> None:
     """Where nothing is written down: a run that is only built again."""
+
+
+@dataclass(frozen=True)
+class StepSize:
+    """What one training step works through: 256 frames, made of `8 envs × 32 rollout steps`."""
+
+    count: int
+    unit: str
+    made_of: str = ""
 
 
 @dataclass(frozen=True)

@@ -64,6 +64,8 @@ class Order:
     cells: int = 1
     jobs: int | None = None
     resources: Resources = field(default_factory=Resources)
+    usable_gpus: int | None = 0
+    """How many cards one run can make use of; None where only the person who wrote its program knows."""
     devices: Sequence[str] = ()
     environment: Sequence[str] = ()
     """Variables of this process that jobs must have, wherever they run."""

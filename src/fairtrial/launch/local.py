@@ -46,8 +46,12 @@ def _memory_gb() -> float:
 
 
 def open_launcher(order: Order) -> LocalLauncher:
-    slots = min(order.jobs or _fitting(order.resources), order.cells)
-    return LocalLauncher(slots, order.preload, fresh=order.fresh, devices=order.devices)
+    return LocalLauncher(slots_of(order), order.preload, fresh=order.fresh, devices=order.devices)
+
+
+def slots_of(order: Order) -> int:
+    """How many runs are made at once."""
+    return min(order.jobs or _fitting(order.resources), order.cells)
 
 
 def _fitting(resources: Resources) -> int:

@@ -22,6 +22,10 @@ from fairtrial.launch.sky_shipping import Project, packages_of, source_mounts, t
 
 AT_ONCE = 8
 """So many runs at once, if nobody says."""
+DEFAULT_GPUS = 4
+"""Cards for a run of somebody's own program, if nobody says."""
+DEFAULT_CARD = "L4"
+"""Of which kind: the cheapest current one that several clouds have."""
 STORE_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 ENVIRONMENT = "~/.fairtrial/venv"
 PYTHON = f"{ENVIRONMENT}/bin/python"
@@ -115,15 +119,41 @@ def _resources(order: Order) -> dict[str, Any]:
     return {**found, "use_spot": True} if options.spot else found
 
 
+def _gpus_per_run(order: Order) -> int:
+    """As asked for; else one of the kind that was named, none beyond those of a chosen machine, or the default."""
+    if order.resources.gpus is not None:
+        return order.resources.gpus
+    options = options_of(order)
+    if options.accelerators is not None:
+        return 1
+    if options.instance_type is not None:
+        return 0
+    return DEFAULT_GPUS if order.usable_gpus is None else order.usable_gpus
+
+
+def about_cards(order: Order) -> str | None:
+    """What was decided about cards because nobody did; None where somebody has."""
+    options, gpus = options_of(order), order.resources.gpus
+    if options.accelerators is not None or options.instance_type is not None or gpus == 0:
+        return None
+    count = _gpus_per_run(order)
+    if not count:
+        return "Cards: none by default, since these runs compute on the CPU. --gpus N asks for some."
+    change = "--with accelerators=NAME chooses another kind"
+    if gpus is None:
+        change = f"--gpus N chooses another number, --gpus 0 none, {change}"
+    return f"Cards: {count} {DEFAULT_CARD} for each run{' by default' if gpus is None else ''}; {change}."
+
+
 def _accelerators(order: Order) -> str | None:
     options, gpus = options_of(order), order.resources.gpus
     if options.accelerators is None:
-        if gpus:
-            raise UserError(
-                f"--gpus {gpus}: SkyPilot must be told which card",
-                hint="Name it, such as --with accelerators=L4; `sky gpus list` shows what there is.",
-            )
-        return None
+        cards = _gpus_per_run(order) * options.at_once
+        return f"{DEFAULT_CARD}:{cards}" if cards else None
+    if gpus == 0:
+        raise UserError(
+            f"accelerators={options.accelerators} asks for cards, and --gpus 0 for none", hint="Leave one of them out."
+        )
     card, colon, count = options.accelerators.partition(":")
     wanted = (gpus or 1) * options.at_once
     if colon and gpus and count != str(wanted):
@@ -191,7 +221,7 @@ def _cards(order: Order, lane: int) -> str:
     """Which cards a lane sees, where several share a machine."""
     if options_of(order).at_once == 1 or not _accelerators(order):
         return ""
-    each = order.resources.gpus or 1
+    each = _gpus_per_run(order)
     return f"{VISIBLE_DEVICES}={','.join(str(lane * each + card) for card in range(each))} "
 
 

@@ -20,6 +20,7 @@ from fairtrial.launch.sky_queue import SkyLauncher, SkyQueue
 from fairtrial.launch.sky_shipping import Project
 from fairtrial.launch.sky_tasks import (
     Options,
+    about_cards,
     as_yaml,
     divide,
     launch_words,
@@ -49,6 +50,8 @@ def check(order: Order) -> None:
     if unset:
         raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
     [*_, task] = tasks_for(order, [["run"]])
+    if cards := about_cards(order):
+        order.tell(cards)
     judged = require_accepted(sky.judge([task]))
     for text in judged.not_checked:
         order.tell(f"Not checked: {text}.")
@@ -114,6 +117,7 @@ def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
     if judged:
         said = [f"SkyPilot {judged.version} accepts {_counted(tasks)}."] if judged.version else []
         said += [f"Not checked: {text}." for text in judged.not_checked]
+    said += [cards] if (cards := about_cards(order)) else []
     said += [] if _is_shared(order.store) else [f"A launch needs another --store: {_no_way_to(order.store)}."]
     texts = [as_yaml(task) for task in tasks]
     shown = [f"# {file}\n{text}" for file, text in zip(files, texts, strict=True)]

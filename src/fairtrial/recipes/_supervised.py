@@ -15,7 +15,7 @@ from pydantic import model_validator
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Dataset, Setting, Split, Stack, Trainable, Watch
+from fairtrial.core.training import Dataset, Setting, Split, Stack, StepSize, Trainable, Watch
 from fairtrial.recipes._adamw import update
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName
@@ -59,6 +59,16 @@ class SupervisedOptions(TorchOptions):
         if self.report_set and self.data not in GENERATED:
             raise ValueError(f"report_set: {self.data} cannot be generated anew; {', '.join(GENERATED)} can")
         return self
+
+
+def evaluated_quantities(_options: SupervisedOptions) -> tuple[str, ...]:
+    """What `score` gives."""
+    return ("accuracy", "loss")
+
+
+def examples_of_step(options: SupervisedOptions) -> StepSize:
+    batches = f"{options.accumulate} batches of {options.batch_size}" if options.accumulate > 1 else ""
+    return StepSize(options.batch_size * options.accumulate, "examples", batches)
 
 
 def fresh_report_set(options: SupervisedOptions, number: int) -> dict[str, Any] | None:

@@ -11,6 +11,8 @@ from fairtrial.recipes._supervised import (
     CLASSES,
     Supervised,
     SupervisedOptions,
+    evaluated_quantities,
+    examples_of_step,
     fresh_report_set,
     is_stacked,
     shapes_of,
@@ -68,6 +70,8 @@ def build(options: Options, setting: Setting) -> Trainable:
 
 stack = stack_runs
 fresh_report = fresh_report_set
+evaluates = evaluated_quantities
+step_size = examples_of_step
 
 
 def make_module(model: str, width: int, setting: Setting):  # type: ignore[no-untyped-def]

@@ -29,6 +29,8 @@ from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting, Trainab
 from fairtrial.recipes._supervised import (
     Supervised,
     SupervisedOptions,
+    evaluated_quantities,
+    examples_of_step,
     fresh_report_set,
     is_stacked,
     shapes_of,
@@ -181,6 +183,8 @@ def stack_key(options: Options) -> str | None:
 
 stack = stack_runs
 fresh_report = fresh_report_set
+evaluates = evaluated_quantities
+step_size = examples_of_step
 
 
 def build(options: Options, setting: Setting) -> Trainable:

@@ -123,6 +123,10 @@ class Fake:
         self.progress = state["progress"]
 
 
+def evaluates(_options: Options) -> tuple[str, ...]:
+    return ("accuracy",)
+
+
 class Together:
     """Several of them in one process, one after another: for launchers, which must carry such tasks too."""
 

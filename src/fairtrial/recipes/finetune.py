@@ -23,7 +23,15 @@ from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, Setting, Trainable
 from fairtrial.recipes._hugging import hash_files, load_directory, model_folder_or
-from fairtrial.recipes._supervised import CLASSES, Supervised, SupervisedOptions, fresh_report_set, warm_up
+from fairtrial.recipes._supervised import (
+    CLASSES,
+    Supervised,
+    SupervisedOptions,
+    evaluated_quantities,
+    examples_of_step,
+    fresh_report_set,
+    warm_up,
+)
 from fairtrial.recipes._weights import load_weights
 from fairtrial.recipes.classify import make_module
 from fairtrial.recipes.data import DataName, load_data
@@ -101,6 +109,8 @@ def data(options: Options, cache: Cache) -> Dataset:
 
 
 fresh_report = fresh_report_set
+evaluates = evaluated_quantities
+step_size = examples_of_step
 
 
 def needs(options: Options) -> dict[str, Need]:

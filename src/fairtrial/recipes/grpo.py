@@ -14,7 +14,7 @@ from fairtrial.core.cautions import INERT_OPTION, LAG_LIMITS_BUFFER, NO_GROUP_BA
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.core.training import Cache, Dataset, Setting, StepSize, Trainable
 from fairtrial.recipes._hugging import hash_files, model_folder_or
 from fairtrial.recipes.lm.games import require_game
 
@@ -133,6 +133,14 @@ def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
         return None
     known = hashlib.sha256(" ".join(found.values()).encode()).hexdigest()
     return Dataset(" and ".join(Path(each).name for each in found), known, Path(next(iter(found))).parent)
+
+
+def evaluates(options: PlayOptions) -> tuple[str, ...]:
+    return ("return_mean", "return_sd") if options.eval_episodes > 1 else ("return_mean",)
+
+
+def step_size(options: PlayOptions) -> StepSize:
+    return StepSize(options.groups * options.samples, "samples", f"{options.groups} groups × {options.samples} samples")
 
 
 def build(options: PlayOptions, setting: Setting) -> Trainable:

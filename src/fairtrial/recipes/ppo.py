@@ -11,7 +11,7 @@ from pydantic import model_validator
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Setting, Stack, Trainable
+from fairtrial.core.training import Setting, Stack, StepSize, Trainable
 from fairtrial.recipes._references import references_for
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
@@ -159,6 +159,29 @@ def stack_key(options: Options) -> str | None:
         options.rollout, options.epochs, options.minibatches, options.normalize_observations, options.normalize_rewards,
     )  # fmt: skip
     return " ".join(map(str, shape))
+
+
+def check(options: Options) -> None:
+    """Environments of gymnasium are made once, to see whether a policy can be trained on them at all."""
+    from fairtrial.recipes.rl.spaces import check_policy, make_environment, policy_kind, read_space
+
+    if options.env in CLASSIC:
+        check_policy(options, options.architecture)
+        return
+    environment = make_environment(options.env)
+    try:
+        check_policy(options, policy_kind(options, read_space(options.env, environment)))
+    finally:
+        environment.close()
+
+
+def evaluates(options: Options) -> tuple[str, ...]:
+    known = ("return_mean", "length_mean")
+    return (*known, "return_sd") if options.eval_episodes > 1 else known
+
+
+def step_size(options: Options) -> StepSize:
+    return StepSize(options.envs * options.rollout, "frames", f"{options.envs} envs × {options.rollout} rollout steps")
 
 
 def references(options: Options) -> References | None:

@@ -43,7 +43,7 @@ REQUIRED = frozenset(
 
 STATUSES = frozenset(status.value for status in Status if status is not Status.DAMAGED)
 CHECKSUM, SEALED = "checksum", "sealed"
-WITHOUT_CHECKSUM = {*REQUIRED, SEALED, "series", "telemetry"}
+WITHOUT_CHECKSUM = {*REQUIRED, SEALED, "series", "series_sha256", "telemetry"}
 """Keys of a file whose checksum somebody left out. Any other is the damaged key of a checksum, or a newer version's."""
 HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' takes such a run out of the store."
 _AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -161,7 +161,7 @@ def _kinds(*kinds: type) -> frozenset[type]:
 
 _NUMBER, _MAYBE_NUMBER = _kinds(float, int), _kinds(float, int, NoneType)
 _MAYBE_TEXT, _MAYBE_INT = _kinds(str, NoneType), _kinds(int, NoneType)
-_TEXT, _MAYBE_MAP = _kinds(str), _kinds(dict, NoneType)
+_TEXT, _MAYBE_MAP, _MAYBE_LIST = _kinds(str), _kinds(dict, NoneType), _kinds(list, NoneType)
 _USUAL: tuple[tuple[str, frozenset[type]], ...] = tuple(
     {
         **dict.fromkeys(("run_id", "study", "variant", "recipe", "fingerprint", "status"), _TEXT),
@@ -179,7 +179,8 @@ _USUAL_ENVIRONMENT: dict[str, frozenset[type]] = {
     **dict.fromkeys(("git_commit", "python", "platform", "hostname", "cpu", "gpu", "executable"), _MAYBE_TEXT),
     **dict.fromkeys(("cpu_count", "memory_bytes"), _MAYBE_INT),
     "git_dirty": _kinds(bool, NoneType), "git_dirty_hash": _MAYBE_TEXT, "recipe_file_sha256": _MAYBE_TEXT,
-    "versions": _MAYBE_MAP,
+    "versions": _MAYBE_MAP, "cpu_model": _MAYBE_TEXT, "torch_instruction_set": _MAYBE_TEXT,
+    "cpu_features": _MAYBE_LIST, "command_line": _MAYBE_LIST,
 }  # fmt: skip
 _USUAL_RESOURCES: dict[str, frozenset[type]] = {
     **dict.fromkeys(("parameters", "trainable_parameters", "flops_per_step", "examples_per_step"), _MAYBE_INT),
@@ -224,6 +225,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
         and _all_of(metadata["resources"], _USUAL_RESOURCES)
         and (tensors is None or all(type(value) is int for value in tensors.values()))
         and (versions is None or all(type(value) in _MAYBE_TEXT for value in versions.values()))
+        and all(_is_list_of_text(environment.get(key) or []) for key in ("cpu_features", "command_line"))
         and type(lineage.get("resumed")) is list and all(_is_resumption(each) for each in lineage["resumed"])
         and _is_list_of_text(lineage.get("streams", []))
         and (data is None or (data.keys() == {"name", "sha256"} and type(data["name"]) is str
@@ -231,6 +233,7 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
         and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
         and (SEALED not in metadata or _are_seals(metadata[SEALED]))
         and ("series" not in metadata or _is_extent(metadata["series"]))
+        and ("series_sha256" not in metadata or _are_hashes(metadata["series_sha256"]))
     )  # fmt: skip
 
 
@@ -259,6 +262,10 @@ def _are_seals(value: Any) -> bool:
         and type(each["crc32"]) is str and _is_crc(each["crc32"]) is not None
         for each in value.values()
     )  # fmt: skip
+
+
+def _are_hashes(value: Any) -> bool:
+    return type(value) is dict and all(type(each) is str and _is_sha256(each) for each in value.values())
 
 
 def _is_extent(value: Any) -> bool:

@@ -31,6 +31,7 @@ from fairtrial.core.training import Clock
 from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
+from fairtrial.record.environment import torch_instruction_set
 from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.lines import drop_torn_line, events_named, newest_event_named
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
@@ -319,9 +320,10 @@ class Recorder:
             spent = dict.fromkeys(spent)
         timings = {**self.metadata["timings"], **spent, "ended": time.time()}
         shown = {name: spell(value) for name, value in final.items()}
+        self._note_instruction_set()
         self.update(
             sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings,
-            series=written.extent.to_dict(),
+            series=written.extent.to_dict(), series_sha256=written.hashes,
         )  # fmt: skip
         if not hold:
             self.close()
@@ -351,6 +353,8 @@ class Recorder:
         if self.ended or os.getpid() != self._pid:  # a forked child leaves the run to its parent
             return
         if self._claim is None:
+            if self._note_instruction_set():
+                self.update()
             self.close()
         elif error is None:
             self.finish(Status.COMPLETED)
@@ -358,6 +362,14 @@ class Recorder:
             self.finish(*_how_a_script_ended(error))
 
     # How it is done.
+
+    def _note_instruction_set(self) -> bool:
+        """What torch computes with is known once torch is loaded; returns whether that is news."""
+        used = torch_instruction_set()
+        news = used is not None and self.metadata["environment"].get("torch_instruction_set") != used
+        if news:
+            self.metadata["environment"] = {**self.metadata["environment"], "torch_instruction_set": used}
+        return news
 
     def _beats_incumbent(self, value: float) -> bool:
         """NaN and infinity never win; ties keep the earlier."""
@@ -534,7 +546,9 @@ def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[s
         metadata = {**metadata, "cautions": [*metadata["cautions"], told]}
     before = previous["timings"]
     timings = {**metadata["timings"], "created": before["created"], "stacked": before.get("stacked", 1)}
-    return {**metadata, **best, "lineage": previous["lineage"], "timings": timings}
+    begun_by = previous["environment"].get("command_line")
+    environment = metadata["environment"] if begun_by is None else {**metadata["environment"], "command_line": begun_by}
+    return {**metadata, **best, "lineage": previous["lineage"], "timings": timings, "environment": environment}
 
 
 def _number(name: str, value: Any) -> float:

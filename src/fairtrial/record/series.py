@@ -28,6 +28,7 @@ from fairtrial.record.columns import (
     brief_of,
     checksum,
     column_in_memory,
+    hash_of,
     read_header,
     write_blocks,
 )
@@ -81,6 +82,9 @@ class _FromLines:
     def briefs(self) -> dict[str, Brief]:
         return {name: brief_of(self._spill.blocks(name)) for name in self._spill.names}
 
+    def hashes(self) -> dict[str, str]:
+        return {name: hash_of(self._spill.blocks(name)) for name in self._spill.names}
+
 
 @contextmanager
 def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> Iterator[SeriesBlocks]:
@@ -114,10 +118,11 @@ def series_in_brief(paths: RunPaths, metadata: Mapping[str, Any] | None = None) 
 
 @dataclass(frozen=True)
 class _Recorded:
-    """What a run's metadata say about its lines: whether it has ended, and the extent that they had then."""
+    """What a run's metadata say about its lines: whether it has ended, and the extent and hashes that they had then."""
 
     ended: bool = False
     extent: Extent | None = None
+    hashes: Mapping[str, str] | None = None
 
 
 def _recorded(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> _Recorded:
@@ -128,7 +133,11 @@ def _recorded(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> _Re
             metadata = None
     if not isinstance(metadata, Mapping):  # others say what is wrong with it
         return _Recorded()
-    return _Recorded(metadata.get("status") != "running", Extent.from_record(metadata.get("series")))
+    hashes = metadata.get("series_sha256")
+    return _Recorded(
+        metadata.get("status") != "running", Extent.from_record(metadata.get("series")),
+        hashes if isinstance(hashes, Mapping) else None,
+    )  # fmt: skip
 
 
 def _collect_checked(paths: RunPaths, recorded: _Recorded, spill: Spill) -> None:
@@ -215,10 +224,11 @@ def read_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> S
 
 @dataclass(frozen=True)
 class Written:
-    """What came of making columns: the last value of each metric, and the extent of the lines."""
+    """What came of making columns: the last value and the hash of each metric, and the extent of the lines."""
 
     final: dict[str, float]
     extent: Extent
+    hashes: dict[str, str]
 
 
 def write_columns(paths: RunPaths) -> Written:
@@ -233,7 +243,8 @@ def write_columns(paths: RunPaths) -> Written:
         else:
             briefs = {}
             replace_file(paths.columns, lambda path: briefs.update(write_blocks(spill, seen, path)), sync=Sync.FILE)
-    return Written({name: brief.last for name, brief in briefs.items()}, seen.extent)
+        hashes = _FromLines(spill).hashes()
+    return Written({name: brief.last for name, brief in briefs.items()}, seen.extent, hashes)
 
 
 # Looking for damage
@@ -260,7 +271,8 @@ def verify_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) ->
             return SeriesProblem(problem)
         with Spill() as spill:
             collect(paths.metrics, seen, spill)
-        if not recorded.ended and (problem := _problem_of_bases(paths)):
+            problem = _problem_of_hashes(paths, recorded, _FromLines(spill)) if recorded.hashes is not None else None
+        if problem or (not recorded.ended and (problem := _problem_of_bases(paths))):
             return SeriesProblem(problem)
     except (StoreError, OSError) as error:
         return SeriesProblem(str(error))
@@ -269,6 +281,15 @@ def verify_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) ->
     if problem := _problem_of_columns(paths, seen):
         return SeriesProblem(f"{paths.columns} {problem}", repairable=True)
     return None
+
+
+def _problem_of_hashes(paths: RunPaths, recorded: _Recorded, found: _FromLines) -> str | None:
+    """Whether every metric still reads as it did when the run ended."""
+    then, now = recorded.hashes or {}, found.hashes()
+    changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    if not changed:
+        return None
+    return f"{paths.metrics}: the series of {', '.join(sorted(changed)[:5])} does not have its recorded hash"
 
 
 def _problem_of_bases(paths: RunPaths) -> str | None:

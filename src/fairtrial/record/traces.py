@@ -10,6 +10,7 @@ from fairtrial.core.traces import Trace
 from fairtrial.record.bulk import Recorded
 
 _MACHINE = ("python", "platform", "cpu", "gpu")
+_PROCESSOR = ("cpu", "cpu_model", "cpu_features", "torch_instruction_set")
 
 
 def read_traces(recorded: Iterable[Recorded], metrics: Sequence[str]) -> list[Trace]:
@@ -43,6 +44,7 @@ def _facts(run: Run) -> dict[str, Any]:
         "changes": environment.get("git_dirty_hash") or ("none" if environment.get("git_commit") else None),
         "versions": environment.get("versions") or {},
         "machine": {name: environment.get(name) for name in _MACHINE},
+        "processor": {name: environment.get(name) for name in _PROCESSOR},
         "resources": resources,
         "parameters": resources.get("parameters"),
         "flops_per_step": resources.get("flops_per_step"),

@@ -16,12 +16,15 @@ import orjson
 
 RULES = (
     "environment.hostname and environment.executable of runs are null",
+    "environment.command_line of runs has files outside of the project by their names alone",
     "telemetry.endpoint of runs is left out",
     "the folder of the store reads runs, that of the project ., the home folder ~",
     "the name of the machine reads HOST, unless it is also that of a study, variant or recipe",
     "registrations, which are signed, and files that a person wrote or added are as they were",
 )
 _ABSOLUTE = re.compile(rb'"((?:/[\w.+@=-]+){2,}/?)"')
+_FOLDERS = re.compile(r"(?:(?<=file://)|(?<![\w.~/:*?$}-]))/(?:[^/\s,;=:'\"]+/)*(?=[^/\s])")
+"""The folders of an absolute path, wherever in a word it begins; not those of an address such as s3://bucket/a."""
 _TELLING = 4
 """Shorter names of machines occur in any text by chance."""
 
@@ -54,9 +57,16 @@ class Scrubber:
         """metadata.json of a run as it is published."""
         environment = {**metadata["environment"], "hostname": None, "executable": None}
         told = {**metadata, "environment": {key: environment[key] for key in metadata["environment"]}}
+        if environment.get("command_line"):
+            told["environment"]["command_line"] = self.command_line(environment["command_line"])
         if told.get("telemetry"):
             told["telemetry"] = {**told["telemetry"], "endpoint": "(left out)", "last_error": None}
         return self.text(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+    def command_line(self, words: Iterable[str]) -> list[str]:
+        """A command line as it is published: files outside of the project by their names alone."""
+        scrubbed = (self.text(word.encode(errors="surrogatepass")).decode(errors="replace") for word in words)
+        return [_FOLDERS.sub("", word) for word in scrubbed]
 
 
 def absolute_paths(content: bytes) -> set[str]:

@@ -15,6 +15,7 @@ from fairtrial.core.options import LoopOptions, describe_options, parse_options,
 from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
 from fairtrial.core.runs import Status
+from fairtrial.core.scores import NORMALIZED
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.job import Request, run_cell
@@ -133,6 +134,15 @@ def check_a_run_completes(case: RecipeCase) -> None:
             assert metric.on("report") in series, f"{metric.on('report')} was not logged"
 
 
+def check_evaluations_are_as_declared(case: RecipeCase) -> None:
+    """Where the recipe says what it evaluates, that is what it evaluates: `--best-metric` is refused by it."""
+    options = parse_options(case.recipe.options, case.options, where=case.word)
+    declared = case.recipe.evaluates(options)
+    if declared is not None:
+        logged = {name.removeprefix("eval_") for name in case.numbers if name.startswith("eval_")} - {NORMALIZED}
+        assert logged == {*declared}, f"it evaluates {sorted(logged)}, and declares {sorted(declared)}"
+
+
 def check_the_seed_decides(case: RecipeCase) -> None:
     """The same seed gives the same numbers bit for bit, another seed gives others."""
     with case.store() as store:
@@ -178,6 +188,7 @@ def check_global_generators_are_left_alone(case: RecipeCase) -> None:
 RECIPE_CHECKS: tuple[Callable[[RecipeCase], None], ...] = (
     check_options_are_declared,
     check_a_run_completes,
+    check_evaluations_are_as_declared,
     check_the_seed_decides,
     check_observers_change_nothing,
     check_resuming_is_exact,

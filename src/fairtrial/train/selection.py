@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from fairtrial.core.directions import Direction, settle
-from fairtrial.core.errors import InvalidOptions, unknown
+from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
@@ -59,16 +60,42 @@ def bounded(recipe: LoadedRecipe, options: Options) -> Metric | None:
     return recipe.metric
 
 
-def check_best_metric(trainable: Trainable, options: LoopOptions, scoring: Scoring | None) -> None:
-    """A misspelt metric would select nothing, and say so only after hours: ask before the first step."""
-    if options.best_metric is None:
-        return
-    normalized = f"eval_{NORMALIZED}"
-    if options.best_metric == normalized and scoring is None:
+def scoring_of(recipe: LoadedRecipe, options: Options) -> Scoring | None:
+    """How scores are normalized: by the references that were given, else by those that the recipe knows."""
+    given = getattr(options, "benchmark", None)
+    references = (given.references if given else None) or recipe.references(options)
+    if recipe.metric is None or references is None:
+        return None
+    return Scoring(recipe.metric.quantity, replace(references, scale=given.scale) if given else references)
+
+
+def refuse_best_metric(recipe: LoadedRecipe, options: Options) -> None:
+    """A metric that the recipe does not evaluate would select nothing: refused before anything is started.
+
+    What a recipe that does not declare its metrics evaluates is known once it is built; see `check_best_metric`.
+    """
+    declared = recipe.evaluates(options)
+    if declared is not None:
+        _refuse_other_than(declared, recipe, options)
+
+
+def check_best_metric(recipe: LoadedRecipe, trainable: Trainable, options: LoopOptions) -> None:
+    """The same for a recipe that does not declare its metrics: evaluate once before the first step, and see."""
+    if options.best_metric is not None and recipe.evaluates(options) is None:
+        _refuse_other_than(list(trainable.evaluate("eval")), recipe, options)
+
+
+def _refuse_other_than(quantities: Sequence[str], recipe: LoadedRecipe, options: Options) -> None:
+    chosen = getattr(options, "best_metric", None)
+    normalized, scoring = f"eval_{NORMALIZED}", scoring_of(recipe, options)
+    if chosen == normalized and scoring is None:
         raise InvalidOptions(
             f"best_metric: {normalized} needs references to normalize by",
             hint="Give both: --benchmark random_score=… --benchmark human_score=…",
         )
-    names = [f"eval_{quantity}" for quantity in trainable.evaluate("eval")] + ([normalized] if scoring else [])
-    if options.best_metric not in names:
-        raise InvalidOptions("best_metric: " + unknown("evaluation metric", options.best_metric, names))
+    names = [f"eval_{quantity}" for quantity in quantities] + ([normalized] if scoring else [])
+    if chosen is not None and chosen not in names:
+        raise InvalidOptions(
+            f"best_metric: {recipe.name} does not evaluate '{chosen}'",
+            hint=f"{recipe.name} evaluates {', '.join(names)}.",
+        )

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting
 from fairtrial.recipes.rl.actions import Actions, actions_of
@@ -18,6 +17,7 @@ from fairtrial.recipes.rl.perceptron import PerceptronBrain, StackedRun, initial
 from fairtrial.recipes.rl.physics import PHYSICS, Space
 from fairtrial.recipes.rl.rows import PhysicsRows, Rows
 from fairtrial.recipes.rl.run import Run
+from fairtrial.recipes.rl.spaces import check_policy, policy_kind
 
 if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options
@@ -30,15 +30,11 @@ HEADS = 4
 def build_run(options: Options, setting: Setting) -> Run:
     make_rows = functools.partial(_make_rows, options, setting)
     space = make_rows(1).space
-    kind = _kind(options, space)
+    kind = policy_kind(options, space)
     width = choose_width(options, kind, space)
     if kind == "mlp":
         return StackedRun(options, setting, make_rows, lambda rows: _perceptron(rows, width, setting.streams))
-    if options.envs % options.minibatches:
-        raise InvalidOptions(
-            f"minibatches: {options.minibatches} does not divide the {options.envs} environments",
-            hint=f"A {kind} learns from whole environments: choose --envs as a multiple of --minibatches.",
-        )
+    check_policy(options, kind)
     return Run(options, setting, make_rows, lambda rows: _net(rows, kind, width, options.envs, setting.streams))
 
 
@@ -48,18 +44,6 @@ def _make_rows(options: Options, setting: Setting, count: int) -> Rows:
             PHYSICS[options.env](), count, hide_velocity=options.hide_velocity, limit=options.episode_limit
         )
     return ForeignRows(options.env, count, setting, limit=options.episode_limit)
-
-
-def _kind(options: Options, space: Space) -> str:
-    """The policy that is meant: what is seen as images goes through a convolutional network."""
-    if len(space.observation) == 1:
-        return options.architecture
-    if options.architecture != "mlp":
-        raise InvalidOptions(
-            f"architecture: {options.env} is seen as images, which a {options.architecture} does not take",
-            hint="Leave --architecture out: images go through a small convolutional network.",
-        )
-    return "cnn"
 
 
 def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronBrain:

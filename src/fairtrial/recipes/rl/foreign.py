@@ -16,43 +16,13 @@ import torch
 from torch import Tensor
 
 from fairtrial.core.cautions import EPISODES_RESTARTED
-from fairtrial.core.errors import InvalidOptions, MissingExtra
 from fairtrial.core.training import Setting
-from fairtrial.recipes.rl.names import ATARI, load_gymnasium
-from fairtrial.recipes.rl.physics import Array, Space
+from fairtrial.recipes.rl.names import ATARI
+from fairtrial.recipes.rl.physics import Array
 from fairtrial.recipes.rl.rows import Moved
+from fairtrial.recipes.rl.spaces import FRAMES, SIDE, make_environment, read_space
 
-FRAMES = 4
-SIDE = 84
 SEEDS = 2**31
-
-
-def make_environment(name: str) -> Any:
-    gymnasium = load_gymnasium()
-    options = {"obs_type": "grayscale"} if name.startswith(ATARI) else {}
-    try:
-        return gymnasium.make(name, disable_env_checker=True, **options)
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise MissingExtra(f"environment '{name}' needs a package that is not installed: {error}") from None
-    except gymnasium.error.Error as error:
-        raise InvalidOptions(f"env: {name} cannot be made: {error}") from None
-
-
-def read_space(name: str, environment: Any) -> Space:
-    """What a policy sees and does there; refuses what it cannot."""
-    from gymnasium.spaces import Box, Discrete
-
-    seen, done = environment.observation_space, environment.action_space
-    if not isinstance(seen, Box):
-        raise InvalidOptions(f"env: {name} is observed as {type(seen).__name__}; ppo needs numbers (Box)")
-    shape = (FRAMES, SIDE, SIDE) if name.startswith(ATARI) else (int(numpy.prod(seen.shape)),)
-    if isinstance(done, Discrete):
-        return Space(shape, int(done.n))
-    if isinstance(done, Box) and len(done.shape) == 1 and numpy.isfinite([done.low, done.high]).all():
-        return Space(shape, int(done.shape[0]), done.low.astype(numpy.float32), done.high.astype(numpy.float32))
-    raise InvalidOptions(
-        f"env: {name} is acted on by {done}; ppo knows one choice (Discrete) or a row of limited numbers (Box)"
-    )
 
 
 class ForeignRows:
