@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.logged_steps import SharedSteps, share_steps
 from fairtrial.analyse.reliability import Losses
-from fairtrial.analyse.samples import Array
+from fairtrial.analyse.samples import Array, Mask
 from fairtrial.analyse.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
 from fairtrial.api.gather import Gathered, is_scored
 from fairtrial.core.cautions import UNEVEN_LOGGING
@@ -128,14 +130,41 @@ def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
         )
 
 
-def align(numbers: Numbers, paired: bool) -> dict[str, Array]:
-    """Arrays per arm; paired ones hold the seeds that every arm has, in one order.
+@dataclass(frozen=True)
+class SeedLayout:
+    """Arms over all of their seeds, in one order: NaN where a run has no number.
 
-    A run that was lost while its partner was never scored must not vanish with it: the pair is kept, with the partner
-    at the mean of its arm. No comparison uses such a pair, because its lost run has no number; but the loss counts.
+    `ended` tells runs that were lost from cells that were never run, which are no outcomes.
     """
-    if not paired:
-        return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+
+    arms: Mapping[str, Array]
+    ended: Mapping[str, Mask]
+
+    def complete(self) -> dict[str, Array]:
+        """The seeds of which every arm has a run that ended."""
+        kept = np.all(list(self.ended.values()), axis=0)
+        return {name: sample[kept] for name, sample in self.arms.items()}
+
+
+def lay_out_seeds(numbers: Numbers) -> SeedLayout:
+    seeds = sorted({seed for arm in numbers.values() for seed in arm})
+    arms = {
+        name: np.array([arm[seed].number if seed in arm else math.nan for seed in seeds], dtype=float)
+        for name, arm in numbers.items()
+    }
+    return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in numbers.items()})
+
+
+def unpaired_samples(numbers: Numbers) -> dict[str, Array]:
+    return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+
+
+def align(numbers: Numbers) -> dict[str, Array]:
+    """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
+
+    A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
+    at the mean of its arm.
+    """
     shared = set.intersection(*(set(arm) for arm in numbers.values()))
     lost = {seed for arm in numbers.values() for seed, number in arm.items() if number.value is None}
     seeds = sorted(shared | lost)
