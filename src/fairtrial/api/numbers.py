@@ -30,8 +30,6 @@ Numbers = dict[str, dict[str, Summarised]]
 
 Series = dict[str, list[tuple[Trace, Curve]]]
 """Arm → its runs that are outcomes, each with what it logged of a metric."""
-DENSITY_MATTERS = ("best", "time_to")
-"""Summaries that look better the more often a run was logged, unless every run is looked at equally often."""
 
 
 def number_runs(
@@ -43,8 +41,8 @@ def number_runs(
     _refuse_without_steps(gathered, rule)
     _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
     windows = windows_of(completed, rule)
-    shared = share_steps(completed, windows) if rule.type in DENSITY_MATTERS else None
-    if shared is not None and shared.too_few:
+    shared = share_steps(completed, windows) if rule.depends_on_density else None
+    if shared is not None and _has_too_few(shared, rule):
         _refuse_few_steps(metric, shared, rule)
     found: Numbers = {}
     for name, each in series.items():
@@ -61,7 +59,7 @@ def number_runs(
 
 def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCaution]:
     """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
-    if rule.type not in DENSITY_MATTERS:
+    if not rule.depends_on_density:
         return []
     found = {}
     tasks = dict.fromkeys(trace.task for traces in gathered.arms.values() for trace in traces)
@@ -71,7 +69,7 @@ def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCautio
             thinned = share_steps(completed, windows_of(completed, rule))
             if thinned.thinned:
                 found[metric] = UNEVEN_LOGGING.fill(
-                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.type
+                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.short
                 )
     return list(found.values())
 
@@ -87,12 +85,16 @@ def _completed(series: Series) -> dict[str, list[Curve]]:
     return {name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in series.items()}
 
 
+def _has_too_few(shared: SharedSteps, rule: SummaryRule) -> bool:
+    """Of a handful of values there is hardly a best one, and a time only to the next of them; a mean needs points."""
+    return shared.intervals < min(rule.points, shared.densest) if rule.type == "last" else shared.too_few
+
+
 def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> None:
-    """Of a handful of values there is hardly a best one, and a time only to the next of them."""
     raise UserError(
         f"the runs logged {metric} at different steps and have only {counted(shared.intervals, 'step')} in common, "
-        f"where some logged {shared.densest:,}: {rule.type} would depend on how often a run was logged",
-        hint="Log all runs at the same steps, or compare --summary.type last or auc.",
+        f"where some logged {shared.densest:,}: {rule.short} would depend on how often a run was logged",
+        hint="Log all runs at the same steps, or compare the last value or --summary.type auc.",
     )
 
 
