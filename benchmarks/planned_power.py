@@ -35,6 +35,7 @@ from fairtrial.analyse.tasks import TaskTerms, compare_tasks
 TITLE = "Does a plan have the power that it promises?"
 PILOTS = 600
 STUDIES = 1200
+FAMILY_STUDIES = 150
 FOLLOWED = 40
 """Simulated studies of the planned size, per study that printed a difference, where power has no closed form."""
 LAYOUTS = 1500
@@ -185,8 +186,8 @@ def _seeds_needed() -> Iterator[Figure]:
 WITHIN_5 = within(80, 5)
 
 
-def _printed(name: str, powers: np.ndarray, goal: Goal | None = WITHIN_5) -> Figure:
-    note = f"printed in {100 * len(powers) / STUDIES:.0f} % of the studies"
+def _printed(name: str, powers: np.ndarray, goal: Goal | None = WITHIN_5, studies: int = STUDIES) -> Figure:
+    note = f"printed in {100 * len(powers) / studies:.0f} % of the studies"
     return _mean(f"{name}, printed: realised", powers, goal, note)
 
 
@@ -240,7 +241,7 @@ def _of_family(n: int, pairs: tuple[tuple[int, int], ...], truth: float) -> np.n
     rng = np.random.default_rng([n, len(pairs), int(10 * truth)])
     terms, names = Terms(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
     counts = []
-    for runs in rng.normal(size=(STUDIES, 4, n)):
+    for runs in rng.normal(size=(FAMILY_STUDIES, 4, n)):
         arms = {"a": runs[0] - truth * unit, **dict(zip("bcd", runs[1:], strict=True))}
         needed = compare_pairs(arms, names, terms, "auto")[0].seeds_needed
         if needed is not None:

@@ -19,8 +19,8 @@ from scipy import special
 from fairtrial.analyse.samples import Array
 
 SMALLEST_SHARE = 0.05
-STEPS = 14
-"""Of the bisection: the share is known to a ten-thousandth."""
+STEPS = 10
+"""Of the bisection: the share is known to a thousandth."""
 
 
 @dataclass(frozen=True)
