@@ -236,16 +236,15 @@ FAMILIES = {"control": ((0, 1), (0, 2), (0, 3)), "all pairs": ((0, 1), (0, 2), (
 
 
 def _of_family(n: int, pairs: tuple[tuple[int, int], ...], truth: float) -> np.ndarray:
-    """What the first pair of a family of four arms prints, and the power that its test has with so many seeds."""
+    """What the pairs with the first of four arms print, and the power that their test has with so many seeds."""
     plan, unit = FamilyPlan("auto", 4, pairs, 0.05, 0.8), math.sqrt(2.0)
     rng = np.random.default_rng([n, len(pairs), int(10 * truth)])
     terms, names = Terms(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
     counts = []
     for runs in rng.normal(size=(FAMILY_STUDIES, 4, n)):
         arms = {"a": runs[0] - truth * unit, **dict(zip("bcd", runs[1:], strict=True))}
-        needed = compare_pairs(arms, names, terms, "auto")[0].seeds_needed
-        if needed is not None:
-            counts.append(needed.per_arm or MOST_SEEDS)
+        needed = [each.seeds_needed for each in compare_pairs(arms, names, terms, "auto") if each.control == "a"]
+        counts += [each.per_arm or MOST_SEEDS for each in needed if each is not None]
     powers = np.array([_family_powers(plan, count) for count in counts])
     return powers[:, int(powers.mean(axis=0).argmin())]
 
