@@ -64,4 +64,4 @@ class EstimatedNoise:
         lowest = -self.wide if self.two_sided else np.full_like(self.wide, -np.inf)
         below = special.ndtr(np.minimum(-inside, self.wide) - truth) - special.ndtr(lowest - truth)
         above = special.ndtr(self.wide - truth) - special.ndtr(np.maximum(inside, lowest) - truth)
-        return np.maximum(below, 0.0) + np.maximum(above, 0.0)
+        return np.asarray(np.maximum(below, 0.0) + np.maximum(above, 0.0))
