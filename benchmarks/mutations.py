@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.figures import Figure, exactly
-from benchmarks.step10 import Mutation, mutations
+from benchmarks.mended import STEP_10, Mutation, mutations
 from benchmarks.trees import copy_tree, run_tests
 
 TITLE = "Mutations of step 10: a named test fails when a check is taken out"
@@ -14,7 +14,7 @@ WORKERS = 2
 
 
 def measure(folder: Path) -> list[Figure]:
-    listed = mutations()
+    listed = mutations(STEP_10)
     trees = [folder / str(number) for number in range(WORKERS)]
     for tree in trees:
         copy_tree(tree)

@@ -15,6 +15,7 @@ from fairtrial.analyse.power import (
     Design,
     detectable,
     detectable_from,
+    noise_of_test,
     pooled_freedom,
     power_of,
     seeds_for,
@@ -89,16 +90,39 @@ def test_the_printed_difference_is_detected_with_the_printed_power(paired: bool,
     assert abs(share - 0.8) <= 0.05 + slack
 
 
-def test_seeds_needed_are_planned_for_the_mean_power() -> None:
-    rng = np.random.default_rng(5)
+@pytest.mark.parametrize(("paired", "n", "truth"), [(True, 5, 0.0), (True, 8, 0.5), (False, 5, 0.5), (True, 5, 1.0)])
+def test_the_seeds_that_an_inconclusive_study_prints_have_the_power_that_it_states(
+    paired: bool, n: int, truth: float
+) -> None:
+    """Such studies overestimate their noise: planned on it as it is, the last of these had 94 % instead of 80."""
+    rng = np.random.default_rng([5, n, paired, int(10 * truth)])
+    unit, size = math.sqrt(2) if paired else 1.0, max(truth, 0.5)
     powers = []
-    for control, candidate in zip(rng.normal(size=(STUDIES, 5)), rng.normal(size=(STUDIES, 5)), strict=True):
-        needed = compare_samples(control, candidate, paired=False, sesoi=0.5).seeds_needed
-        if needed is not None and needed.per_arm is not None:
-            assert needed.assurance is None
-            powers.append(power_of(0.5, needed.per_arm, Design(False)))
+    for control, candidate in zip(rng.normal(size=(STUDIES, n)), rng.normal(size=(STUDIES, n)), strict=True):
+        found = compare_samples(control, candidate + truth * unit, paired=paired, sesoi=size * unit)
+        if found.seeds_needed is not None and found.seeds_needed.per_arm is not None:
+            assert found.verdict == "inconclusive" and found.seeds_needed.assurance is None
+            powers.append(least_power(size, found.seeds_needed.per_arm, Design(paired)))
     mean, error = realised(powers)
-    assert 0.75 - error <= mean <= 0.90 + error  # enough for the harder question, equivalence, is a little more here
+    assert abs(mean - 0.8) <= 0.05 + error
+
+
+def least_power(size: float, n: int, design: Design) -> float:
+    """To see a difference of this size, or to find equal arms equivalent within it, whichever is harder."""
+    freedom, shift = design.freedom(n), design.noncentrality(size, n)
+    limit = float(-special.stdtrit(freedom, design.alpha))
+    scales = np.sqrt(special.chdtri(freedom, (np.arange(500) + 0.5) / 500) / freedom)
+    equivalent = float(np.maximum(2 * special.ndtr(shift - limit * scales) - 1, 0).mean())
+    return min(equivalent, power_of(size, n, design))
+
+
+@pytest.mark.parametrize("two_sided", [True, False])
+def test_noise_is_overestimated_where_less_of_it_would_have_been_a_verdict(two_sided: bool) -> None:
+    noise = noise_of_test(Design(True, side="two-sided" if two_sided else "greater"), 4)
+    shares = [noise.share_of_truth(1.0, error, margin=True) for error in (0.3, 0.5, 1.0, 3.0, 30.0)]
+    assert shares == sorted(shares) and 0 < shares[0] < 0.9 and 0.9 < shares[-1] <= 1
+    assert noise.share_of_truth(2.0, 1.0, margin=True) == noise.share_of_truth(1.0, 0.5, margin=True)
+    assert noise.share_of_truth(0.0, 1.0, margin=False) == 1.0
 
 
 @pytest.mark.parametrize("side", ["two-sided", "greater"])

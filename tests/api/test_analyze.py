@@ -220,6 +220,26 @@ def test_planned_cells_that_were_never_started_are_counted(store: Store, cli: Ca
     assert "missing runs" in [caution["code"] for caution in analysis.cautions]
 
 
+def test_cells_that_one_arm_never_started_take_no_seed_from_the_others(
+    store: Store, cli: Callable[..., Answer]
+) -> None:
+    words = ("--variant", "base:", "--variant", "full:effect=0.1", "--variant", "part:effect=0.2", "--steps", "4")
+    assert cli("launch", "fake", *words, "--base-run-name", "s", "--seeds", "1,2,3,4,5").code == 0
+    make(store, "fake", study="s", variant="full", seed=6, label="full", steps=4, effect=0.1, fail_at=1)
+    assert cli("runs", "rm", "s/part.seed2", "s/part.seed5", "--yes").code == 0
+
+    def compared(**asked: Any) -> dict[str, Any]:
+        found = analyze("s", store=store.root, question=Question(**asked)).comparisons
+        assert {each.pairing for each in found} == {"paired"}
+        return {each.candidate: each for each in found}
+
+    plain = compared()
+    assert {name: each.n_candidate for name, each in plain.items()} == {"full": 5, "part": 3}
+    assert [each.reliability.lost_candidate for each in plain.values()] == [1, 0]
+    filled = compared(failure_value=0.0)
+    assert {name: each.n_candidate for name, each in filled.items()} == {"full": 5, "part": 3}, "seed 6 has no partner"
+
+
 def test_seeds_added_after_a_look_make_the_verdict_exploratory(two: Store) -> None:
     assert analyze("s", store=two.root).comparisons[0].label is None
     assert analyze("s", store=two.root).comparisons[0].label is None

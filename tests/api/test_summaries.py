@@ -64,8 +64,45 @@ def test_best_of_a_handful_of_values_against_hundreds_is_refused(tmp_path: Path)
     path = table(tmp_path / "r.csv", {"base": [0, 500, 1000], "newer": range(0, 1001, 5)}, noise)
     with pytest.raises(UserError, match="have only 3 steps in common, where some logged 201") as caught:
         best(path)
-    assert "--summary.type last or auc" in str(caught.value.hint)
+    assert "the last value or --summary.type auc" in str(caught.value.hint)
     assert analyze(source=path, question=Question(summary=SummaryRule("auc"))).comparisons
+
+
+def rising(arm: str, seed: int, step: float) -> float:
+    return step / 1000 + noise(arm, seed, step) / 100
+
+
+def last(path: Path, points: int) -> Analysis:
+    return analyze(source=path, question=Question(summary=SummaryRule("last", points=points)))
+
+
+def test_the_mean_of_the_last_points_is_over_the_same_steps_in_all_runs(tmp_path: Path) -> None:
+    """Ten points of an arm that logs ten times as often were later ones, of curves that rise alike."""
+    steps = range(0, 1001, 10)
+    uneven = last(table(tmp_path / "uneven.csv", {"base": steps, "newer": range(1001)}, rising), 10)
+    equal = last(table(tmp_path / "equal.csv", {"base": steps, "newer": steps}, rising), 10)
+    assert [arm.values for arm in uneven.arms] == [arm.values for arm in equal.arms]
+    assert uneven.comparisons[0].verdict == "inconclusive"
+    assert "uneven logging" in codes(uneven) and "uneven logging" not in codes(equal)
+    [told] = [caution["text"] for caution in uneven.cautions if caution["code"] == "uneven logging"]
+    assert "the mean of the last 10 points uses one value per step that all of them have" in told
+
+
+@pytest.mark.parametrize("count", [1, 3, 50])
+def test_the_mean_of_the_last_points_with_equal_logging_is_never_refused(tmp_path: Path, count: int) -> None:
+    steps = range(10, 10 * count + 1, 10)
+    found = last(table(tmp_path / "r.csv", {"base": steps, "newer": steps}, noise), 5)
+    for arm in found.arms:
+        for seed in range(5):
+            values = [noise(arm.variant, seed, step) for step in steps][-5:]
+            assert arm.values[str(seed)] == pytest.approx(sum(values) / len(values))
+    assert "uneven logging" not in codes(found)
+
+
+def test_the_mean_of_more_points_than_the_runs_have_in_common_is_refused(tmp_path: Path) -> None:
+    path = table(tmp_path / "r.csv", {"base": [0, 500, 1000], "newer": range(0, 1001, 5)}, noise)
+    with pytest.raises(UserError, match="the mean of the last 10 points would depend on how often a run was logged"):
+        last(path, 10)
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 50])

@@ -230,25 +230,33 @@ def test_variance_looks_at_area_and_slope_of_curves(store: Store, cli: Cli) -> N
 
 
 def test_variance_ends_with_what_to_do(store: Store, cli: Cli) -> None:
-    line = [
-        "launch",
-        "fake",
-        "--variant",
-        "base:",
-        "--variant",
-        "new:effect=0.1",
-        "--base-run-name",
-        "s",
-        "--eval-every",
-        "5",
-    ]
-    assert cli(*line, "--seeds", "5", "--steps", "20").code == 0
+    line = ["launch", "fake", "--variant", "base:", "--base-run-name", "s", "--eval-every", "5", "--steps", "20"]
+    assert cli(*line, "--seeds", "5").code == 0
     assert "n = 5 is enough" in cli("variance", "s:base", "--threshold", "0.5").out
     text = cli("variance", "s:base", "--threshold", "0.01").out
     found = re.search(r"run \d+ more seeds: fairtrial (launch .* --seeds \d+)$", text, re.MULTILINE)
     assert found is not None
     assert cli(*shlex.split(found[1])).code == 0, "the command that is given works"
     assert "is enough" in cli("variance", "s:base", "--threshold", "0.01").out or "more seeds" in text
+
+
+def test_variance_of_a_study_that_was_looked_at_asks_for_fresh_seeds(store: Store, cli: Cli) -> None:
+    variants = ("--variant", "base:", "--variant", "new:effect=0.1")
+    line = ["launch", "fake", *variants, "--base-run-name", "s", "--eval-every", "5", "--steps", "20"]
+    assert cli(*line, "--seeds", "5").code == 0
+    text = cli("variance", "s:base", "--threshold", "0.01").out
+    assert not re.search(r"run \d+ more seeds", text)
+    assert "seeds added to it now would make its verdict exploratory" in " ".join(text.split())
+    found = re.search(r"plan (\d+) fresh seeds: fairtrial (launch .*)$", text, re.MULTILINE)
+    assert found is not None
+    assert cli(*shlex.split(found[2])).code == 0, "the command that is given works"
+    fresh = cli("analyze", "s-fresh", "--format", "json").json
+    assert fresh["arms"][0]["used"] == int(found[1]) and fresh["comparisons"][0]["label"] is None
+    old = cli("analyze", "s", "--format", "json").json
+    assert not set(fresh["arms"][0]["values"]) & set(old["arms"][0]["values"])
+    assert "looked at" not in cli("variance", "s:base", "--threshold", "0.5").out, (
+        "5 are enough: nothing is to be added"
+    )
 
 
 def test_a_mean_near_zero_refuses_the_relative_rule(tmp_path: Path, cli: Cli) -> None:

@@ -14,7 +14,14 @@ from fairtrial.analyse.bootstrap import infer_bca, infer_percentile, infer_stude
 from fairtrial.analyse.diagnostics import diagnose, differ_in_shape, too_unequal
 from fairtrial.analyse.inference import SIDES, Inference
 from fairtrial.analyse.permutation import infer_mann_whitney, infer_permutation, infer_sign_flip, infer_wilcoxon
-from fairtrial.analyse.power import Design, detectable_from, pooled_freedom, seeds_for, seeds_for_equivalence
+from fairtrial.analyse.power import (
+    Design,
+    detectable_from,
+    noise_of_test,
+    pooled_freedom,
+    seeds_for,
+    seeds_for_equivalence,
+)
 from fairtrial.analyse.reliability import Losses, count_losses, judge_reliability, lost_cautions, with_reliability
 from fairtrial.analyse.robust import sensitivity
 from fairtrial.analyse.samples import Arms, Array, Seed, as_sample, canonical, frozen_seed, is_still
@@ -359,7 +366,7 @@ def outlook(
     error = (sd * math.sqrt((1 if terms.paired else 2) / runs), freedom) if error is None else error
     return {
         "detectable": detectable_from(*error, design),
-        "seeds_needed": _seeds_needed(comparison, (sd, freedom), runs, terms),
+        "seeds_needed": _seeds_needed(comparison, (sd, freedom), error, runs, terms),
     }
 
 
@@ -376,7 +383,9 @@ def _error(arms: Arms) -> tuple[float, float]:
     return float(error), float(freedom)
 
 
-def _seeds_needed(comparison: Comparison, noise: tuple[float, float], runs: int, terms: Terms) -> SeedsNeeded | None:
+def _seeds_needed(
+    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, terms: Terms
+) -> SeedsNeeded | None:
     """For an open question: how many runs per arm would settle it, with the wanted power on average over the noise."""
     open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
     if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question:
@@ -387,16 +396,14 @@ def _seeds_needed(comparison: Comparison, noise: tuple[float, float], runs: int,
     sd, freedom = noise
     if sd == 0:
         return None
-    seen = abs(comparison.effect.value or 0.0)
-    if terms.sesoi is not None:
-        counts = [
-            seeds_for(terms.sesoi / sd, terms.design, freedom),
-            seeds_for_equivalence(terms.sesoi / sd, terms.design, freedom),
-        ]
+    margin = terms.sesoi is not None
+    effect = terms.sesoi if terms.sesoi is not None else abs(comparison.effect.value or 0.0)
+    sd *= noise_of_test(terms.design, error[1]).share_of_truth(effect, error[0], margin=margin)
+    per_arm = seeds_for(effect / sd, terms.design, freedom)
+    if margin:
+        counts = [per_arm, seeds_for_equivalence(effect / sd, terms.design, freedom)]
         per_arm = None if None in counts else max(count for count in counts if count is not None)
-        effect, basis = terms.sesoi, "sesoi"
-    else:
-        per_arm, effect, basis = seeds_for(seen / sd, terms.design, freedom), seen, "observed difference"
+    basis = "sesoi" if margin else "observed difference"
     more = None if per_arm is None else max(1, per_arm - runs)
     return SeedsNeeded(per_arm, more, effect, terms.power, None, basis)
 

@@ -19,7 +19,7 @@ from fairtrial.analyse.family_power import FamilyPlan, plan_pairs
 from fairtrial.analyse.inference import Inference
 from fairtrial.analyse.ranges import range_quantile
 from fairtrial.analyse.reliability import Losses, count_losses, with_losses
-from fairtrial.analyse.samples import Array, Seed, frozen_seed, row_order
+from fairtrial.analyse.samples import Array, Mask, Seed, frozen_seed, row_order
 from fairtrial.analyse.spreads import (
     AUTO,
     BH,
@@ -128,14 +128,16 @@ def compare_family(
     *,
     seed: Seed = None,
     losses: Mapping[str, Losses] | None = None,
+    ended: Mapping[str, Mask] | None = None,
 ) -> list[Comparison]:
     """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run.
 
-    `losses` by candidate, where the arrays do not hold every run that ended.
+    `losses` by candidate, where the arrays do not hold every run that ended; `ended` by arm, where they hold cells
+    that were never run.
     """
     pairs = [(control, name) for name in arms if name != control]
     counted = {(control, name): each for name, each in losses.items()} if losses else None
-    return compare_pairs(arms, pairs, terms, adjustment, seed=seed, losses=counted)
+    return compare_pairs(arms, pairs, terms, adjustment, seed=seed, losses=counted, ended=ended)
 
 
 def compare_pairs(
@@ -146,15 +148,22 @@ def compare_pairs(
     *,
     seed: Seed = None,
     losses: Mapping[Pair, Losses] | None = None,
+    ended: Mapping[str, Mask] | None = None,
 ) -> list[Comparison]:
     """Pairs of arms, as (control, candidate), judged together. Each pair rests on the seeds that it has itself."""
     check_adjustment(adjustment, terms)
     if not pairs:
         return []
     seed = frozen_seed(seed)
-    losses = losses or {pair: count_losses(arms[pair[0]], arms[pair[1]]) for pair in pairs}
+    ended = ended or {name: np.ones(len(sample), dtype=bool) for name, sample in arms.items()}
+    if losses is None:
+        outcomes = {name: sample[ended[name]] for name, sample in arms.items()}
+        losses = {pair: count_losses(outcomes[pair[0]], outcomes[pair[1]]) for pair in pairs}
     if terms.failure_value is not None:
-        arms = {name: np.where(np.isfinite(each), each, terms.failure_value) for name, each in arms.items()}
+        arms = {
+            name: np.where(ended[name] & ~np.isfinite(sample), terms.failure_value, sample)
+            for name, sample in arms.items()
+        }
     rule = settle_adjustment(adjustment, terms, min(len(sample) for sample in arms.values()))
     if rule in POOLED:
         found = _judged_jointly(arms, pairs, terms, rule, seed)
@@ -373,13 +382,14 @@ def _seeds_needed(found: Comparison, half_width: float, n: int, plan: FamilyPlan
     open_question = found.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
     if found.verdict is not Verdict.INCONCLUSIVE or not open_question or not half_width > 0:
         return None
-    if found.sesoi is None:
-        effect, basis = abs(found.effect.value or 0.0), "observed difference"
-        per_arm = plan.seeds_for(effect, half_width, n)
-    else:
-        effect, basis = found.sesoi, "sesoi"
-        counts = (plan.seeds_for(effect, half_width, n), plan.seeds_for_equivalence(effect, half_width, n))
+    margin = found.sesoi is not None
+    effect = found.sesoi if found.sesoi is not None else abs(found.effect.value or 0.0)
+    half_width = plan.half_width_of_truth(effect, half_width, n, margin=margin)
+    per_arm = plan.seeds_for(effect, half_width, n)
+    if margin:
+        counts = (per_arm, plan.seeds_for_equivalence(effect, half_width, n))
         per_arm = None if None in counts else max(count for count in counts if count is not None)
+    basis = "sesoi" if margin else "observed difference"
     more = None if per_arm is None else max(1, per_arm - n)
     return SeedsNeeded(per_arm, more, effect, plan.power, None, basis)
 

@@ -17,6 +17,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from fairtrial.analyse.open_questions import EstimatedNoise
 from fairtrial.analyse.power import smallest
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.spreads import (
@@ -67,6 +68,17 @@ class FamilyPlan:
             return float(np.maximum(2 * special.ndtr(inside) - 1, 0).mean()) >= self.power
 
         return smallest(enough)
+
+    def half_widths(self, n: int, *, equivalence: bool = False) -> Array:
+        """Quantiles of an interval's half-width × √n, in standard deviations of a difference; all arms are alike."""
+        return _half_widths(self, n, equivalence=equivalence)
+
+    def half_width_of_truth(self, effect: float, half_width: float, n: int, *, margin: bool) -> float:
+        """The half-width that the true noise has on average, given that of a pair that was inconclusive."""
+        wide, narrow = _half_widths(self, n), _half_widths(self, n, equivalence=True)
+        usual = math.sqrt(float((wide**2).mean()))
+        noise = EstimatedNoise(wide / usual, np.full(NODES, 1 / NODES), wide, narrow, two_sided=True)
+        return half_width * noise.share_of_truth(effect, half_width / usual, margin=margin)
 
     def _shifts(self, effect: float, half_width: float, n: int) -> Array:
         """An effect in units of what the standard deviation of a difference may be, given the half-width at n."""

@@ -1,10 +1,11 @@
 """Steps at which runs that logged differently can be compared.
 
-The best of a thousand values is higher than the best of a hundred, and a threshold is met sooner by a run that is
-looked at more often. So `best` and `time_to` take equally many values from every run: the steps are cut into
-intervals, each just long enough that every run still training logged something in it, and a run counts in each with
-the last value that it logged. Runs that log the same steps keep all of them. A run that lost a few lines does not
-widen the intervals: it goes without a value there.
+The best of a thousand values is higher than the best of a hundred, a threshold is met sooner by a run that is looked
+at more often, and the last ten points of a run that is logged often are later ones. So `best`, `time_to` and means of
+several last points take equally many values from every run: the steps are cut into intervals, each just long enough
+that every run still training logged something in it, and a run counts in each with the last value that it logged. Runs
+that log the same steps keep all of them. A run that lost a few lines does not widen the intervals: it goes without a
+value there.
 """
 
 from __future__ import annotations

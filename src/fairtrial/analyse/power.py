@@ -16,6 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
+from fairtrial.analyse.open_questions import EstimatedNoise
 from fairtrial.analyse.samples import Array
 from fairtrial.analyse.student import noncentral_cdf
 
@@ -225,6 +226,13 @@ def _smallest_size(power_at: Callable[[float], float], power: float, start: floa
         else:
             low, below, above, moved = size, gap, above / 2 if moved < 0 else above, -1
     return size
+
+
+def noise_of_test(design: Design, freedom: float) -> EstimatedNoise:
+    """What a t test with these degrees of freedom may make of its noise."""
+    scales = _scales(freedom)
+    wide, narrow = (float(-special.stdtrit(freedom, tail)) * scales.values for tail in (design.tail, design.alpha))
+    return EstimatedNoise(scales.values, scales.weights, wide, narrow, design.side == "two-sided")
 
 
 def pooled_freedom(variances: Sequence[float], freedoms: Sequence[float]) -> float:

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from fairtrial.core.errors import UserError
 
 Array = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 Seed = int | np.random.Generator | None
 DUST = 16 * np.finfo(np.float64).eps
 """Relative size of differences that are nothing but rounding."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from scipy import special
@@ -125,11 +126,7 @@ class FamilyLimit:
 
     def reach(self, tail: float) -> float:
         """Each side errs with a probability of `tail` at most, over the whole family."""
-        if self.narrower and 2 * self.pairs < self.arms * (self.arms - 1):  # of all pairs, Tukey's is the narrower
-            bonferroni = self.bonferroni(tail)
-            if range_p(math.sqrt(2) * bonferroni, self.arms, self.freedom) >= 2 * tail:
-                return bonferroni
-        return range_quantile(1 - 2 * tail, self.arms, self.freedom) / math.sqrt(2)
+        return _reach(self, tail)
 
     def bonferroni(self, tail: float) -> float:
         return student_limit(tail / self.pairs, self.freedom)
@@ -139,6 +136,16 @@ class FamilyLimit:
         tukey = range_p(math.sqrt(2) * distance, self.arms, self.freedom)
         single = 2 * float(special.stdtr(self.freedom, -distance))
         return min(tukey, 1.0, self.pairs * single) if self.narrower else tukey
+
+
+@lru_cache(maxsize=1024)
+def _reach(limit: FamilyLimit, tail: float) -> float:
+    """The same for every pair of a family, and slow: Tukey's distribution is an integral over an integral."""
+    if limit.narrower and 2 * limit.pairs < limit.arms * (limit.arms - 1):  # of all pairs, Tukey's is the narrower
+        bonferroni = limit.bonferroni(tail)
+        if range_p(math.sqrt(2) * bonferroni, limit.arms, limit.freedom) >= 2 * tail:
+            return bonferroni
+    return range_quantile(1 - 2 * tail, limit.arms, limit.freedom) / math.sqrt(2)
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,15 @@ class SummaryRule:
         """Which way is good for the number, given which way is good for the metric: sooner is always better."""
         return "min" if self.type == "time_to" else of_metric
 
+    @property
+    def depends_on_density(self) -> bool:
+        """Whether the number depends on how often a run was logged, unless every run is looked at equally often."""
+        return self.type in ("best", "time_to") or self.points > 1
+
+    @property
+    def short(self) -> str:
+        return f"the mean of the last {self.points} points" if self.points > 1 else self.type
+
     def label(self, metric: str) -> str:
         """What the number is, in a few words: `AUC of accuracy`."""
         return {

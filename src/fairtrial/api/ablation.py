@@ -147,7 +147,9 @@ def _judge(
 ) -> Ablation:  # fmt: skip
     if FULL not in ran.arms:
         raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
-    found = on_view(compare_family(ran.arms, FULL, judged, adjustment), ran, terms) if len(ran.arms) > 1 else []
+    runs = ran.layout
+    found = compare_family(runs.arms, FULL, judged, adjustment, ended=runs.ended) if len(runs.arms) > 1 else []
+    found = on_view(found, ran, terms) if found else []
     by_name = {each.candidate: replace(each, metric=ran.metric) for each in found}
     same = _identical(ran, [variant_of(removed) for removed in sets])
     rows = [_row(removed, ran, by_name, same, terms) for removed in sets]

@@ -38,7 +38,15 @@ from fairtrial.api.gather import (
     since,
 )  # fmt: skip
 from fairtrial.api.interim_looks import with_looks
-from fairtrial.api.numbers import Numbers, align, logging_cautions, losses_of, number_runs, rule_of_study
+from fairtrial.api.numbers import (
+    Numbers,
+    lay_out_seeds,
+    logging_cautions,
+    losses_of,
+    number_runs,
+    rule_of_study,
+    unpaired_samples,
+)
 from fairtrial.api.over_tasks import over_tasks
 from fairtrial.api.registered import not_by_plan
 from fairtrial.api.target import against_target, choose_candidates, refuse_without_effect
@@ -272,15 +280,21 @@ def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, q
         if question.method == "t":
             raise UserError("some runs never reached the threshold, so there is no mean for t to judge")
         return _compare_times(numbers, control, others, terms, question)
-    arms = align(numbers, terms.paired)
     if len(others) == 1:
+        arms = lay_out_seeds(numbers).complete() if terms.paired else unpaired_samples(numbers)
         lost, names = losses_of(gathered, numbers, control, others[0]), (control, others[0])
         found = compare(arms[control], arms[others[0]], terms, names=names, seed=question.seed, losses=lost)
         return [_with_t(found, arms, terms) if question.ttest else found]
     adjustment = question.family or default_adjustment(terms)
-    ordered = {control: arms[control], **{name: arms[name] for name in others}}
+    ordered = {name: numbers[name] for name in (control, *others)}
     losses = {name: losses_of(gathered, numbers, control, name) for name in others}
-    return compare_family(ordered, control, terms, adjustment, seed=question.seed, losses=losses)
+    if not terms.paired:
+        samples = unpaired_samples(ordered)
+        return compare_family(samples, control, terms, adjustment, seed=question.seed, losses=losses)
+    layout = lay_out_seeds(ordered)
+    return compare_family(
+        layout.arms, control, terms, adjustment, seed=question.seed, losses=losses, ended=layout.ended
+    )  # fmt: skip
 
 
 def _compare_times(
@@ -327,7 +341,8 @@ def _secondary(
 
 
 def _certificate(numbers: Numbers, control: str, found: Comparison, terms: Terms, question: Question) -> Certificate:
-    arms = align({name: numbers[name] for name in (control, found.candidate)}, terms.paired)
+    compared = {name: numbers[name] for name in (control, found.candidate)}
+    arms = lay_out_seeds(compared).complete() if terms.paired else unpaired_samples(compared)
     kept = keep_finite(arms[control], arms[found.candidate], paired=terms.paired)
     return certify(*kept, terms, seed=question.seed)
 

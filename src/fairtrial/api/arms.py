@@ -20,7 +20,7 @@ from fairtrial.api.cells import Cell, Watcher
 from fairtrial.api.gather import Gathered, Wanted, from_study
 from fairtrial.api.interim_looks import with_looks
 from fairtrial.api.launch import Launched, LaunchTerms, named_recipe, run_study
-from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.api.numbers import Numbers, SeedLayout, align, lay_out_seeds, number_runs
 from fairtrial.api.registered import as_registered
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
@@ -100,13 +100,20 @@ class LabTerms:
 
 @dataclass(frozen=True)
 class Ran:
-    """The arms of a study after their runs: numbers by arm, aligned by seed, and what to be careful about."""
+    """The arms of a study after their runs: numbers by arm, aligned by seed, and what to be careful about.
+
+    `arms` hold the seeds that all of them have, for a winner among them; a pair in `layout` has all seeds of its own.
+    """
 
     launched: Launched
     gathered: Gathered
     numbers: Numbers
     arms: Mapping[str, Array]
     cautions: Sequence[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def layout(self) -> SeedLayout:
+        return lay_out_seeds({name: self.numbers[name] for name in self.arms})
 
     @property
     def metric(self) -> str:
@@ -158,7 +165,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     scored = sum(len(arm) for arm in numbers.values())
     cautions = [*gathered.direction_cautions, *launched.cautions]
     cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
-    return Ran(launched, gathered, numbers, align(kept, paired=True), cautions)
+    return Ran(launched, gathered, numbers, align(kept), cautions)
 
 
 def on_view(found: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:

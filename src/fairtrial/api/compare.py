@@ -169,13 +169,15 @@ def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping
 def _judge(
     ran: Ran, study: str, judged: Terms, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
 ) -> StrategyComparison:
-    dead = [name for name in ran.gathered.arms if name not in ran.arms or not np.isfinite(ran.arms[name]).any()]
-    arms = {name: sample for name, sample in ran.arms.items() if name not in dead}
+    layout = ran.layout
+    arms = {name: sample for name, sample in layout.arms.items() if np.isfinite(sample).any()}
+    dead = [name for name in ran.gathered.arms if name not in arms]
     if not arms:
         raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
-    order = _worst_first(arms, ran.direction)
+    order = _worst_first({name: ran.arms[name] for name in arms}, ran.direction)
     pairs = list(combinations(order, 2))
-    found = on_view(compare_pairs(arms, pairs, judged, adjustment), ran, terms) if pairs else []
+    found = compare_pairs(arms, pairs, judged, adjustment, ended=layout.ended) if pairs else []
+    found = on_view(found, ran, terms) if found else []
     rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
     sign = 1 if ran.direction == "max" else -1
     rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))

@@ -25,7 +25,7 @@ from fairtrial.api.by_plan import analyze_by_plan
 from fairtrial.api.context import account_of
 from fairtrial.api.cost_performance import cost_performance
 from fairtrial.api.gather import Gathered, Wanted, choose_arms, from_study
-from fairtrial.api.numbers import align, number_runs
+from fairtrial.api.numbers import align, number_runs, unpaired_samples
 from fairtrial.api.points import Source
 from fairtrial.api.recommend import recommend
 from fairtrial.core.devices import Calibration
@@ -214,13 +214,13 @@ def _swept(store: Store, asked: Mapping[str, Any]) -> Document:
     alpha = round(1 - float(asked["level"]), 12)
     rows = []
     for name in (name for name in gathered.arms if name in settings and numbers[name]):
-        mean = mean_of(align({name: numbers[name]}, paired=False)[name], alpha)
+        mean = mean_of(unpaired_samples({name: numbers[name]})[name], alpha)
         rows.append(
             {"value": _value(settings[name], asked["param"]), "accuracy": mean.value, "ci": mean.limits,
              "std_dev": stdev(mean.samples or ()) if mean.n > 1 else None, "runs": mean.n}
         )  # fmt: skip
     scored = {name: arm for name, arm in numbers.items() if arm}
-    winner = pick_winner(align(scored, paired=True), direction=gathered.direction, alpha=alpha)
+    winner = pick_winner(align(scored), direction=gathered.direction, alpha=alpha)
     best = None if winner is None else _value(settings[winner.best], asked["param"])
     alike = (
         None if winner is None or winner.alike is None else [_value(settings[n], asked["param"]) for n in winner.alike]

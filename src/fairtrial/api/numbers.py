@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fairtrial.analyse.logged_steps import SharedSteps, share_steps
 from fairtrial.analyse.reliability import Losses
-from fairtrial.analyse.samples import Array
+from fairtrial.analyse.samples import Array, Mask
 from fairtrial.analyse.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
 from fairtrial.api.gather import Gathered, is_scored
 from fairtrial.core.cautions import UNEVEN_LOGGING
@@ -28,8 +30,6 @@ Numbers = dict[str, dict[str, Summarised]]
 
 Series = dict[str, list[tuple[Trace, Curve]]]
 """Arm → its runs that are outcomes, each with what it logged of a metric."""
-DENSITY_MATTERS = ("best", "time_to")
-"""Summaries that look better the more often a run was logged, unless every run is looked at equally often."""
 
 
 def number_runs(
@@ -41,8 +41,8 @@ def number_runs(
     _refuse_without_steps(gathered, rule)
     _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
     windows = windows_of(completed, rule)
-    shared = share_steps(completed, windows) if rule.type in DENSITY_MATTERS else None
-    if shared is not None and shared.too_few:
+    shared = share_steps(completed, windows) if rule.depends_on_density else None
+    if shared is not None and _has_too_few(shared, rule):
         _refuse_few_steps(metric, shared, rule)
     found: Numbers = {}
     for name, each in series.items():
@@ -59,7 +59,7 @@ def number_runs(
 
 def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCaution]:
     """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
-    if rule.type not in DENSITY_MATTERS:
+    if not rule.depends_on_density:
         return []
     found = {}
     tasks = dict.fromkeys(trace.task for traces in gathered.arms.values() for trace in traces)
@@ -69,7 +69,7 @@ def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCautio
             thinned = share_steps(completed, windows_of(completed, rule))
             if thinned.thinned:
                 found[metric] = UNEVEN_LOGGING.fill(
-                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.type
+                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.short
                 )
     return list(found.values())
 
@@ -85,12 +85,16 @@ def _completed(series: Series) -> dict[str, list[Curve]]:
     return {name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in series.items()}
 
 
+def _has_too_few(shared: SharedSteps, rule: SummaryRule) -> bool:
+    """Of a handful of values there is hardly a best one, and a time only to the next of them; a mean needs points."""
+    return shared.intervals < min(rule.points, shared.densest) if rule.type == "last" else shared.too_few
+
+
 def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> None:
-    """Of a handful of values there is hardly a best one, and a time only to the next of them."""
     raise UserError(
         f"the runs logged {metric} at different steps and have only {counted(shared.intervals, 'step')} in common, "
-        f"where some logged {shared.densest:,}: {rule.type} would depend on how often a run was logged",
-        hint="Log all runs at the same steps, or compare --summary.type last or auc.",
+        f"where some logged {shared.densest:,}: {rule.short} would depend on how often a run was logged",
+        hint="Log all runs at the same steps, or compare the last value or --summary.type auc.",
     )
 
 
@@ -128,14 +132,41 @@ def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
         )
 
 
-def align(numbers: Numbers, paired: bool) -> dict[str, Array]:
-    """Arrays per arm; paired ones hold the seeds that every arm has, in one order.
+@dataclass(frozen=True)
+class SeedLayout:
+    """Arms over all of their seeds, in one order: NaN where a run has no number.
 
-    A run that was lost while its partner was never scored must not vanish with it: the pair is kept, with the partner
-    at the mean of its arm. No comparison uses such a pair, because its lost run has no number; but the loss counts.
+    `ended` tells runs that were lost from cells that were never run, which are no outcomes.
     """
-    if not paired:
-        return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+
+    arms: Mapping[str, Array]
+    ended: Mapping[str, Mask]
+
+    def complete(self) -> dict[str, Array]:
+        """The seeds of which every arm has a run that ended."""
+        kept = np.all(list(self.ended.values()), axis=0)
+        return {name: sample[kept] for name, sample in self.arms.items()}
+
+
+def lay_out_seeds(numbers: Numbers) -> SeedLayout:
+    seeds = sorted({seed for arm in numbers.values() for seed in arm})
+    arms = {
+        name: np.array([arm[seed].number if seed in arm else math.nan for seed in seeds], dtype=float)
+        for name, arm in numbers.items()
+    }
+    return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in numbers.items()})
+
+
+def unpaired_samples(numbers: Numbers) -> dict[str, Array]:
+    return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+
+
+def align(numbers: Numbers) -> dict[str, Array]:
+    """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
+
+    A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
+    at the mean of its arm.
+    """
     shared = set.intersection(*(set(arm) for arm in numbers.values()))
     lost = {seed for arm in numbers.values() for seed, number in arm.items() if number.value is None}
     seeds = sorted(shared | lost)

@@ -24,7 +24,7 @@ from fairtrial.analyse.samples import is_still
 from fairtrial.analyse.summaries import SummaryRule
 from fairtrial.api.devices import measured_on
 from fairtrial.api.gather import Gathered, Wanted, damage_cautions, files_of, from_file, from_runs, only_variants
-from fairtrial.api.numbers import Numbers, align, number_runs
+from fairtrial.api.numbers import Numbers, lay_out_seeds, number_runs, unpaired_samples
 from fairtrial.api.prices import load_prices
 from fairtrial.api.variance import by_variant
 from fairtrial.core.errors import InvalidOptions, UserError
@@ -282,7 +282,7 @@ def _pilot(gathered: Gathered) -> Pilot:
         raise UserError(f"the pilot has {len(gathered.arms)} variants; it takes one or two", hint=hint)
     [task] = {trace.task for traces in gathered.arms.values() for trace in traces}
     numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for("last"), SummaryRule(), task)
-    alone = [sample[np.isfinite(sample)] for sample in align(numbers, paired=False).values()]
+    alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(numbers).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
         told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
@@ -298,7 +298,7 @@ def _pilot(gathered: Gathered) -> Pilot:
 
 def _pairs(numbers: Numbers) -> Noise | None:
     """The noise of differences where two variants share seeds; None where they share fewer than two."""
-    first, second = align(numbers, paired=True).values()
+    first, second = lay_out_seeds(numbers).complete().values()
     differences = (second - first)[np.isfinite(second - first)]
     if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
         return None

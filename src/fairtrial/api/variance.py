@@ -26,16 +26,21 @@ from fairtrial.api.gather import (
     only_variants,
 )
 from fairtrial.api.numbers import Numbers, number_runs
+from fairtrial.core.cautions import LOOKED_AT
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
+from fairtrial.core.specs import confirmation_seeds
 from fairtrial.core.traces import Trace
+from fairtrial.record.looks import read_looks
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.tables import Columns
 
 THRESHOLD = 0.05
+MOST_LISTED = 50
+"""Seeds that a command lists one by one."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,8 @@ class Variance:
     """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
     same_seed: Mapping[str, Repeats] | None = None
     """By summary: what repeats with the same seed vary by, and what seeds do. None where no seed was repeated."""
+    looked_at: bool = False
+    """More seeds are needed, and differences of the study were looked at: the command is for a study of fresh seeds."""
 
     @property
     def n(self) -> int:
@@ -78,6 +85,7 @@ class Variance:
             "left_out": list(self.left_out),
             "cautions": list(self.cautions),
             "command": self.command,
+            "looked_at": self.looked_at,
         }
 
 
@@ -126,12 +134,18 @@ def variance(
             repeats[kind] = parts
     main = next(iter(spreads.values()))
     plan = plan_of(place, gathered.studies)
-    command = launch_command(plan, main.n_min) if plan and main.missing else None
     direction = gathered.directions[gathered.metric]
     cautions = [*damage_cautions(gathered), *constant_metrics(gathered, main_numbers)]
+    looked_at = bool(main.missing) and _is_looked_at(place, gathered.studies, name)
+    if looked_at:
+        cautions.append(LOOKED_AT.fill(study=gathered.studies[0]))
+    command = None
+    if plan and main.n_min is not None and main.missing:
+        command = _fresh_command(plan, main.n_min) if looked_at else launch_command(plan, main.n_min)
     return Variance(
-        gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None
-    )
+        gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None,
+        looked_at,
+    )  # fmt: skip
 
 
 def summary_rules(gathered: Gathered, window: SummaryRule | None) -> dict[str, SummaryRule]:
@@ -190,8 +204,22 @@ def _without_answer(found: Spread) -> Spread:
     return replace(found, n_min=None, n_range=(None, None), curve=(), reason=reason)
 
 
-def launch_command(plan: Mapping[str, Any], seeds: int | None) -> str:
-    """The launch that brings a study to this many seeds; finished cells are kept."""
+def _is_looked_at(store: Store, studies: Sequence[str], variant: str) -> bool:
+    """Whether a difference between this variant of a study and another one was on view."""
+    return len(studies) == 1 and any(variant in row["seeds"] for row in read_looks(store, studies[0]))
+
+
+def _fresh_command(plan: Mapping[str, Any], seeds: int) -> str | None:
+    """The launch of a study like this one on seeds that it does not have; None where they are too many to list."""
+    if seeds > MOST_LISTED:
+        return None
+    used = {int(seed) for seed in plan["seeds"]}
+    fresh = ",".join(map(str, confirmation_seeds(seeds, used)))
+    return launch_command({**plan, "study": f"{plan['study']}-fresh"}, fresh)
+
+
+def launch_command(plan: Mapping[str, Any], seeds: int | str | None) -> str:
+    """The launch that brings a study to this many seeds, or to these; finished cells are kept."""
     words = ["fairtrial", "launch", str(plan["recipe"]), "--base-run-name", str(plan["study"])]
     for name, values in plan["variants"].items():
         words += ["--variant", f"{name}:" + ",".join(f"{key}={_word(value)}" for key, value in values.items())]

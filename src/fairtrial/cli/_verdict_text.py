@@ -144,9 +144,9 @@ def _reliability_line(found: Comparison) -> str | None:
         return None
     level = f"{100 * (1 - found.alpha):g} %"
     if not lost.any:
-        rates = sorted({round(100 * lost.upper_control), round(100 * lost.upper_candidate)})
-        runs = " and ".join(dict.fromkeys(str(n) for n in (lost.runs_control, lost.runs_candidate)))
-        up_to = " and ".join(f"{rate} %" for rate in reversed(rates))
+        limits = {lost.runs_control: lost.upper_control, lost.runs_candidate: lost.upper_candidate}
+        runs = " and ".join(map(str, limits))
+        up_to = " and ".join(f"{100 * limit:.0f} %" for limit in limits.values())
         return f"No run was lost. {runs} runs per arm still allow a failure rate of up to {up_to} ({level} limit)."
     gap, p = lost.difference, ""
     if lost.p_value is not None:

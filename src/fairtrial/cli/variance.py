@@ -191,7 +191,7 @@ def _part(part: Part, limits: str) -> str:
 
 
 def _verdict(found: Variance) -> str:
-    """`n = 15 is enough` or `run k more seeds:` and the command."""
+    """`n = 15 is enough` or `run k more seeds:` and the command; `plan n fresh seeds:` where it was looked at."""
     limit = f"{100 * found.threshold:g} % of the mean" if found.relative else shown_value(found.threshold)
     main = next(iter(found.spreads.values()))
     if main.n_min is None:
@@ -205,7 +205,8 @@ def _verdict(found: Variance) -> str:
             else f"; up to {high or 'very many'} if this noise is underestimated"
         )
         return f"n = {main.n} is enough: {known} (n = {main.n_min} would do{doubt})."
-    text = f"n = {main.n} is not enough for {limit} of {found.metric}: run {main.missing} more seeds"
+    needed = f"plan {main.n_min:,} fresh seeds" if found.looked_at else f"run {main.missing} more seeds"
+    text = f"n = {main.n} is not enough for {limit} of {found.metric}: {needed}"
     return f"{text}: {found.command}" if found.command else f"{text}."
 
 

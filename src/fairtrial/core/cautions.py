@@ -342,6 +342,11 @@ SEEDS_AFTER_LOOK = Caution(
     "Seeds were added after this comparison was first looked at: the error rate is above the one stated.",
     "Launch a planned number of fresh seeds as a study of its own, and judge those alone.",
 )
+LOOKED_AT = Caution(
+    "differences looked at",
+    "The differences of study '{study}' were looked at: seeds added to it now would make its verdict exploratory.",
+    "For a verdict launch a planned number of fresh seeds as a study of its own, and judge those alone.",
+)
 ANOTHER_QUESTION = Caution(
     "another question",
     "These runs were looked at before with another question: first asked for {first}. Among several questions one "

@@ -1,4 +1,4 @@
-"""What step 10 mended: one file per area, with a test for every defect and a mutation for every check.
+"""What a step mended: one file per area in its folder, with a test for every defect and a mutation for every check.
 
 A `[[defect]]` names the tests that fail on the source before the mend. A `[[mutation]]` takes one check, limit or fsync
 out of the source and names the test that must then fail.
@@ -13,10 +13,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-BEFORE = "478cb1d"
-"""The last commit before step 10: every test of a defect fails there."""
+_NUMBERED = re.compile(r"([A-D])([0-9]+)")
 
-_NUMBERED = re.compile(r"([ABC])([0-9]+)")
+
+@dataclass(frozen=True)
+class Step:
+    """A step that mended listed defects. `before` is the last commit before it: every test of a defect fails there."""
+
+    number: int
+    before: str
+    ids: tuple[str, ...]
+    stable_names: bool = False
+    """The tests use only names that were there before, so one that cannot even be imported there shows nothing."""
+
+    @property
+    def folder(self) -> Path:
+        return Path(__file__).parent / f"step{self.number}"
+
+
+def _ids(letter: str, first: int, last: int) -> list[str]:
+    return [f"{letter}{number}" for number in range(first, last + 1)]
+
+
+STEP_10 = Step(10, "478cb1d", (*_ids("A", 1, 18), *_ids("B", 19, 23), *_ids("C", 24, 32)))
+STEP_11 = Step(11, "12e88d3", (*_ids("D", 1, 12), "wording", "cautions"), stable_names=True)
 
 
 @dataclass(frozen=True)
@@ -41,10 +61,10 @@ class Mutation:
     test: str
 
 
-def defects() -> list[Defect]:
+def defects(step: Step) -> list[Defect]:
     """All of them, in the order of their numbers; what has none, because nobody listed it, comes last."""
     by_id: dict[str, Defect] = {}
-    for row in (row for content in _areas() for row in content.get("defect", ())):
+    for row in (row for content in _areas(step) for row in content.get("defect", ())):
         tests = (row["test"],) if isinstance(row["test"], str) else tuple(row["test"])
         known = by_id.get(row["id"])  # two areas may each mend a part of it
         by_id[row["id"]] = (
@@ -59,10 +79,10 @@ def _order(defect: Defect) -> tuple[bool, str, int]:
     return (False, number[1], int(number[2])) if number else (True, defect.id, 0)
 
 
-def mutations() -> list[Mutation]:
-    return [Mutation(**row) for content in _areas() for row in content.get("mutation", ())]
+def mutations(step: Step) -> list[Mutation]:
+    return [Mutation(**row) for content in _areas(step) for row in content.get("mutation", ())]
 
 
-def _areas() -> Iterator[dict[str, Any]]:
-    for path in sorted(Path(__file__).parent.glob("*.toml")):
+def _areas(step: Step) -> Iterator[dict[str, Any]]:
+    for path in sorted(step.folder.glob("*.toml")):
         yield tomllib.loads(path.read_text())
