@@ -183,6 +183,12 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
     (["analyze", "s", "--statistic", "iqm"], 2, "needs --tasks"),
     (["analyze", "s", "--tasks"], 1, "which task"),
+    (["analyze", "s", "--target", "1", "--bootstrap.n_resamples", "100"], 1, "--bootstrap.n_resamples does not apply"),
+    (
+        ["analyze", "s", *"--summary.type time_to --summary.threshold 2 --bootstrap.n_resamples 100".split()],
+        1,
+        "no mean for a bootstrap to resample",
+    ),
     (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit is for paired"),
     (["analyze", "s", "--since", "nothing"], 1, "no run named"),
     (["analyze", "--control-run-ids", "s/base.*"], 1, "both --control-run-ids"),

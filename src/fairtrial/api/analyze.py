@@ -269,8 +269,9 @@ def _is_paired(gathered: Gathered, question: Question) -> bool:
 def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
-        if question.method == "t":
-            raise UserError("some runs never reached the threshold, so there is no mean for t to judge")
+        if question.method == "t" or terms.beside is not None:
+            what = "t to judge" if question.method == "t" else "a bootstrap to resample"
+            raise UserError(f"some runs never reached the threshold, so there is no mean for {what}")
         return _compare_times(numbers, control, others, terms, question)
     arms = align(numbers, terms.paired)
     if len(others) == 1:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
 from fairtrial.core.words import counted, shown_time
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from fairtrial.sync.parameters import Parameter
 
 
-@click.command("sync")
+@click.command("sync", cls=ManyValuesCommand)
 @click.argument("train")
 @click.argument("bench")
 @click.option(
