@@ -215,7 +215,7 @@ def _analyse(gathered: Gathered, control: str, question: Question, store: Store,
         secondary=_secondary(gathered, control, rule, terms, question, store),
         certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
         power=_power(comparisons[0], terms) if question.power else None,
-        curves=gathered.arms,
+        curves=gathered.arms, resampling_seed=question.seed,
     )  # fmt: skip
 
 

@@ -17,7 +17,7 @@ from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import covariate_metric, split_and_quantity
-from fairtrial.core.traces import Trace
+from fairtrial.core.traces import Trace, curve_metric
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
 from fairtrial.record.metadata import HINT, DamagedRun
@@ -211,8 +211,19 @@ def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Map
     directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
     if wanted.fallback and directions[metrics[0]].better is None:
         directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
-    traces = {name: read_traces(each, [*metrics, *_covariates(wanted, plan)]) for name, each in arms.items()}
+    read = [*metrics, *_covariates(wanted, plan), *_drawn(metrics[0], arms)]
+    traces = {name: read_traces(each, read) for name, each in arms.items()}
     return Gathered(traces, directions, damaged=damaged)
+
+
+def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
+    """The metric of the learning curves, which is another one where the judged metric has one value per run."""
+    points: Counter[str] = Counter()
+    for each in (each for arm in arms.values() for each in arm):
+        for name, (steps, _) in each.series.items():
+            points[name] = max(points[name], len(steps))
+    found = curve_metric(metric, points)
+    return [] if found is None else [found]
 
 
 def _covariates(wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:

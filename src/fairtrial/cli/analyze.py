@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
 CSV_HELP = "Also write the number of every run to a CSV file."
-PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profiles."
+PLOTS_HELP = "Write charts into this folder: curves, differences, bootstrap distribution, normality, profiles."
 FAILURE_HELP = (
     "The number that a lost run counts as. Without it, losing more runs than the control bars a better verdict."
 )
