@@ -85,7 +85,7 @@ def _panel(frame: Frame, found: Resamples, sesoi: float | None, *, alone: bool) 
          "colour": (BLUE, CONTROL)[min(place, 1)], "text": method, "limits": _limits(low, high, decimals)}
         for place, (method, low, high) in enumerate(found.intervals)
     ]  # fmt: skip
-    inside = rows[0]["interval"] if rows else None
+    inside = next(iter(_intervals(found)), None)
     layers = [
         *([frame.shade(-sesoi, sesoi)] if sesoi else []),
         frame.draw("rect", _bars(frame, found, inside)),
