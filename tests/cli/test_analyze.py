@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import math
+import random
 import re
 import shlex
 from collections.abc import Callable
+from html import unescape
 from pathlib import Path
 
 import pytest
@@ -183,6 +185,12 @@ def test_the_stratified_bootstrap_is_shown_as_what_it_is(tmp_path: Path, cli: Cl
     (["analyze", "s", "--variant-column", "x"], 2, "needs --from"),
     (["analyze", "s", "--statistic", "iqm"], 2, "needs --tasks"),
     (["analyze", "s", "--tasks"], 1, "which task"),
+    (["analyze", "s", "--target", "1", "--bootstrap.n_resamples", "100"], 1, "--bootstrap.n_resamples does not apply"),
+    (
+        ["analyze", "s", *["--summary.type", "time_to", "--summary.threshold", "2", "--bootstrap.n_resamples", "100"]],
+        1,
+        "no mean for a bootstrap to resample",
+    ),
     (["analyze", "s", "--family", "tukey", "--unpaired"], 1, "Tukey's limit is for paired"),
     (["analyze", "s", "--since", "nothing"], 1, "no run named"),
     (["analyze", "--control-run-ids", "s/base.*"], 1, "both --control-run-ids"),
@@ -299,6 +307,60 @@ def test_charts_are_written_where_asked(two: Store, cli: Cli) -> None:
     fill(two, more={"eval_every": 5})
     assert cli("variance", "s:more", "--output", "v.png").code == 0
     assert Path("v.png").read_bytes().startswith(b"\x89PNG")
+
+
+def text_of(path: str) -> str:
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", Path(path).read_text())).split())
+
+
+def drawn(cli: Cli, monkeypatch: pytest.MonkeyPatch, *line: str) -> dict[str, str]:
+    """The words of every chart of an analysis, by the name of its file; charts are written as SVG, to be read."""
+    monkeypatch.setattr("fairtrial.api.plots.SUFFIX", ".svg")
+    assert cli("analyze", *line, "--plots", "charts").code == 0
+    return {path.stem: text_of(str(path)) for path in Path("charts").iterdir()}
+
+
+def test_curves_stand_for_a_metric_that_has_one_value(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(store, base={"eval_every": 5}, new={"effect": 0.2, "eval_every": 5})
+    found = drawn(cli, monkeypatch, "s")
+    curves = found["learning_curves"]
+    assert "eval_accuracy ends at" in curves
+    assert "The verdict is about report_accuracy, which has one value per run (higher is better)." in curves
+    assert set(found) == {
+        "learning_curves", "bootstrap_distribution", "normality", "paired_differences", "difference_distribution",
+    }  # fmt: skip
+    assert all("Synthetic: the recipe makes its numbers up." in words for words in found.values())
+    assert all("base" in words and "new" in words and "report_accuracy" in words for words in found.values())
+
+
+def test_a_bootstrap_distribution_has_the_interval_that_is_printed(
+    two: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = ["s", "--bootstrap.n_resamples", "500", "--bootstrap.method", "studentized"]
+    words = drawn(cli, monkeypatch, *line)["bootstrap_distribution"]
+    [found] = cli("analyze", *line, "--format", "json").json["comparisons"]
+    assert found["method"] == "studentized bootstrap"
+    assert "means of 500 resamples" in words and f"+{found['effect']['low']:.4f}"[:6] in words
+
+
+def test_normality_is_a_diagnostic_of_pairs_or_of_arms(two: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    [found] = cli("analyze", "s", "--format", "json").json["comparisons"]
+    words = drawn(cli, monkeypatch, "s")["normality"]
+    p = found["diagnostics"]["shapiro_wilk_p"]["differences"]
+    assert f"Shapiro–Wilk p = {p:.2g}, n = 5" in words and "it never switches the test" in words
+    alone = drawn(cli, monkeypatch, "s", "--unpaired")["normality"]
+    assert alone.count("Shapiro–Wilk p = ") == 2 and "values of report_accuracy" in alone
+
+
+def test_many_comparisons_keep_the_folder_small(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    long = "a variant with a very long name that goes on and on and on, number"
+    noise = random.Random(1)
+    rows = [f'"{long} {v}",{s},{0.1 * v + noise.gauss(0, 0.01)}' for v in range(15) for s in range(5)]
+    Path("r.csv").write_text("\n".join(["variant,seed,acc", *rows]) + "\n")
+    found = drawn(cli, monkeypatch, "--from", "r.csv")
+    assert len(found) == 3 + 2 * 4
+    assert "the first 12 of 14" in found["bootstrap_distribution"] and "The first 12 of 14" in found["normality"]
+    assert "number 12" in found["normality"] and "number 13" not in found["normality"]
 
 
 def test_a_study_ends_with_the_command_that_judges_it(cli: Cli) -> None:

@@ -132,6 +132,7 @@ class Analysis:
     """What was asked beyond the plan, where one was followed."""
     direction_source: str | None = None
     curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
+    resampling_seed: int = 0
 
     def __str__(self) -> str:
         return self.headline

@@ -223,7 +223,7 @@ def _analyse(gathered: Gathered, control: str, question: Question, store: Store,
         secondary=_secondary(gathered, control, rule, terms, question, store),
         certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
         power=_power(comparisons[0], terms) if question.power else None,
-        curves=gathered.arms,
+        curves=gathered.arms, resampling_seed=question.seed,
     )  # fmt: skip
 
 
@@ -277,8 +277,9 @@ def _is_paired(gathered: Gathered, question: Question) -> bool:
 def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
-        if question.method == "t":
-            raise UserError("some runs never reached the threshold, so there is no mean for t to judge")
+        if question.method == "t" or terms.beside is not None:
+            what = "t to judge" if question.method == "t" else "a bootstrap to resample"
+            raise UserError(f"some runs never reached the threshold, so there is no mean for {what}")
         return _compare_times(numbers, control, others, terms, question)
     if len(others) == 1:
         arms = lay_out_seeds(numbers).complete() if terms.paired else unpaired_samples(numbers)

@@ -17,7 +17,7 @@ from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import covariate_metric, split_and_quantity
-from fairtrial.core.traces import Trace
+from fairtrial.core.traces import Trace, curve_metric
 from fairtrial.plan.study import read_study as read_study_file
 from fairtrial.record.bulk import Recorded, read_study, record_of
 from fairtrial.record.metadata import HINT, DamagedRun
@@ -150,7 +150,7 @@ def study_name(store: Store, reference: str) -> str:
 
 
 def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wanted) -> Gathered:
-    """Chosen runs by arm. A reference is a run's id, path or glob, or STUDY:VARIANT."""
+    """Chosen runs by arm. A reference is a run's id, path or glob, STUDY:VARIANT, a study, or a variant's bare name."""
     arms = {name: _resolve(store, each, repeats=wanted.repeats) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
     twice = sorted(path for path, count in Counter(run.path for run in runs).items() if count > 1)
@@ -162,7 +162,8 @@ def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wan
 
 def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) -> list[Recorded]:
     found: list[Recorded] = []
-    for reference in references:
+    for given in references:
+        reference = _spell_out(store, given)
         study, colon, variant = reference.partition(":")
         if colon and study in store.studies():
             first = [each for each in read_study(store, study) if repeats or each.run.attempt == 1]
@@ -178,6 +179,26 @@ def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) 
     return list({each.run.path: each for each in found}.values())
 
 
+def _spell_out(store: Store, reference: str) -> str:
+    """STUDY:VARIANT for the bare name of a variant, as scripts name their runs: `run1` means `run1.seed7`.
+
+    A run's own id comes first. A variant that several studies have is refused: their runs need not be comparable.
+    """
+    found: dict[str, None] = {}
+    for study, entry in store.directories():
+        parts = parts_of_run_id(entry.name)
+        if reference in (entry.name, study):
+            return reference
+        if parts and parts[0] == reference:
+            found[study] = None
+    if len(found) > 1:
+        raise UserError(
+            f"{len(found)} studies have a variant '{reference}': {', '.join(list(found)[:MOST_NAMED])}",
+            hint="Name one as STUDY:VARIANT.",
+        )
+    return next((f"{study}:{reference}" for study in found), reference)
+
+
 def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> Gathered:
     runs = [each.run for arm in arms.values() for each in arm]
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
@@ -190,8 +211,19 @@ def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Map
     directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
     if wanted.fallback and directions[metrics[0]].better is None:
         directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
-    traces = {name: read_traces(each, [*metrics, *_covariates(wanted, plan)]) for name, each in arms.items()}
+    read = [*metrics, *_covariates(wanted, plan), *_drawn(metrics[0], arms)]
+    traces = {name: read_traces(each, read) for name, each in arms.items()}
     return Gathered(traces, directions, damaged=damaged)
+
+
+def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
+    """The metric of the learning curves, which is another one where the judged metric has one value per run."""
+    points: Counter[str] = Counter()
+    for each in (each for arm in arms.values() for each in arm):
+        for name, (steps, _) in each.series.items():
+            points[name] = max(points[name], len(steps))
+    found = curve_metric(metric, points)
+    return [] if found is None else [found]
 
 
 def _covariates(wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
@@ -291,7 +323,14 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted)
 
 
 def _one(store: Store, reference: str) -> Recorded:
-    return Recorded(*with_series(store.find(reference)))
+    """The one run of a pair's side."""
+    if _spell_out(store, reference) == reference:
+        return Recorded(*with_series(store.find(reference)))
+    found = _resolve(store, [reference])
+    if len(found) != 1:
+        names = ", ".join(each.run.name for each in found[:MOST_NAMED])
+        raise UserError(f"'{reference}' names {len(found)} runs: {names} …", hint="Name one as STUDY/RUN.")
+    return found[0]
 
 
 def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Recorded]]) -> list[str]:

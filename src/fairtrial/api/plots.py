@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,11 +16,13 @@ import numpy as np
 from fairtrial.analyse.aggregate import mean_curve, profile_of_tables
 from fairtrial.analyse.summaries import tidy
 from fairtrial.api.analysis import Analysis
+from fairtrial.api.distribution_plots import bootstrap_chart, normality_chart
 from fairtrial.api.gather import is_scored
 from fairtrial.api.variance import Variance
+from fairtrial.core.cautions import SYNTHETIC
 from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.core.findings import Comparison
-from fairtrial.core.traces import Trace
+from fairtrial.core.traces import Trace, curve_metric
 from fairtrial.core.words import shown_value
 from fairtrial.report import charts
 
@@ -29,13 +32,18 @@ MOST_TAU = 0.95
 SCALING = (
     "Each metric as a share of the best variant's; further out is better. Places between 0 and 1 where signs differ."
 )
+LEARNING_CURVES = "learning_curves"
+SUFFIX = ".png"
+MOST_SINGLE = 4
+"""Comparisons of a family that get charts of their own."""
 PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
 
 
 def main_chart(analysis: Analysis, path: Path) -> None:
     """The one picture of an analysis: the differences of a pair, or a forest of several."""
     first, *others = analysis.comparisons
-    charts.save(_forest(analysis) if others or not first.effect.samples else _differences(first), path)
+    chart = _forest(analysis) if others or not first.effect.samples else _differences(first)
+    charts.save(charts.with_note(chart, _note(analysis)), path)
 
 
 def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
@@ -45,24 +53,44 @@ def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
     except OSError as error:
         raise UserError(f"cannot write charts to {folder}: {error.strerror}", hint="Choose another --plots.") from None
     written: list[Path] = []
-    for name, draw in _all(analysis):
+    curves = _drawn_metric(analysis)
+    for name, draw in _all(analysis, curves):
         path = _free(folder, name, written)
+        note = _note(analysis, curves if name == LEARNING_CURVES else None)
         with contextlib.suppress(NothingToDraw):
-            charts.save(draw(), path)
+            charts.save(charts.with_note(draw(), note), path)
             written.append(path)
     return written
 
 
+def _note(analysis: Analysis, drawn: str | None = None) -> str:
+    """What every chart says: which way is good, and that numbers are made up where they are.
+
+    `drawn` is the metric of learning curves that stand for another one.
+    """
+    metric, better = analysis.comparisons[0].metric or analysis.metric, analysis.comparisons[0].direction
+    better = "lower" if better == "min" else "higher"
+    told = f"{better.capitalize()} {metric} is better."
+    if drawn not in (None, analysis.metric):
+        told = f"The verdict is about {metric}, which has one value per run ({better} is better)."
+    carried = [*analysis.cautions, *(caution for found in analysis.comparisons for caution in found.cautions)]
+    made_up = any(caution["code"] == SYNTHETIC.code for caution in carried)
+    return told + (" Synthetic: the recipe makes its numbers up." if made_up else "")
+
+
 def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
     """Names of variants may become the same file name; then they are numbered."""
-    candidates = (folder / f"{name}{'' if n == 1 else f'-{n}'}.png" for n in itertools.count(1))
+    candidates = (folder / f"{name}{'' if n == 1 else f'-{n}'}{SUFFIX}" for n in itertools.count(1))
     return next(path for path in candidates if path not in taken)
 
 
-def _all(analysis: Analysis) -> Iterator[tuple[str, Callable[[], Any]]]:
-    if _has_curves(analysis):
-        yield "learning_curves", partial(_learning_curves, analysis)
-    for found in analysis.comparisons:
+def _all(analysis: Analysis, metric: str | None) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if metric is not None:
+        yield LEARNING_CURVES, partial(_learning_curves, analysis, metric)
+    if not analysis.tasks and not any(_without_numbers(found) for found in analysis.comparisons):
+        yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
+        yield "normality", partial(normality_chart, analysis)
+    for found in _most_settled(analysis.comparisons):
         suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
         if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
             yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
@@ -77,25 +105,41 @@ def _all(analysis: Analysis) -> Iterator[tuple[str, Callable[[], Any]]]:
         yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
 
 
-def _has_curves(analysis: Analysis) -> bool:
-    """A curve needs more than one point, and one task."""
-    traces = [trace for each in analysis.curves.values() for trace in each]
-    return not analysis.tasks and any(len(t.curves.get(analysis.metric, ((),))[0]) > 1 for t in traces)
+def _without_numbers(found: Comparison) -> bool:
+    """Whether a comparison is by ranks of times, or with a fixed value: there are no two arms to resample."""
+    return "horizon" in found.tests or found.target is not None
 
 
-def _learning_curves(analysis: Analysis) -> Any:
-    bands = [_band(name, traces, analysis) for name, traces in analysis.curves.items()]
-    window = analysis.summary["window"] if analysis.summary["type"] in ("auc", "slope") else None
+def _most_settled(found: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons that get charts of their own: all of a few, else those with the smallest p, in their order."""
+    known = [each for each in found if each.p_value is not None]
+    first = {id(each) for each in sorted(known, key=lambda each: each.p_value or 0.0)[:MOST_SINGLE]}
+    return [each for each in found if len(found) <= MOST_SINGLE or id(each) in first]
+
+
+def _drawn_metric(analysis: Analysis) -> str | None:
+    """The metric of the learning curves: the judged one, or what stands for it where that has one value per run."""
+    points: Counter[str] = Counter()
+    for trace in (trace for traces in analysis.curves.values() for trace in traces):
+        for name, (steps, _) in trace.curves.items():
+            points[name] = max(points[name], len(steps))
+    return None if analysis.tasks else curve_metric(analysis.metric, points)
+
+
+def _learning_curves(analysis: Analysis, metric: str) -> Any:
+    bands = [_band(name, traces, metric, analysis) for name, traces in analysis.curves.items()]
+    judged = metric == analysis.metric
+    window = analysis.summary["window"] if judged and analysis.summary["type"] in ("auc", "slope") else None
     level = analysis.comparisons[0].effect.level
     return charts.learning_curves(
-        [band for band in bands if band is not None], metric=analysis.metric, level=level,
+        [band for band in bands if band is not None], metric=metric, level=level,
         window=tuple(window) if window else None,
     )  # fmt: skip
 
 
-def _band(name: str, traces: Sequence[Trace], analysis: Analysis) -> charts.Band | None:
+def _band(name: str, traces: Sequence[Trace], metric: str, analysis: Analysis) -> charts.Band | None:
     """The mean of whole runs on common steps, as far as every run goes."""
-    metric, level = analysis.metric, analysis.comparisons[0].effect.level
+    level = analysis.comparisons[0].effect.level
     curves = [tidy(*t.curves[metric]) for t in traces if metric in t.curves and is_scored(t)]
     curves = [(s[np.isfinite(v)], v[np.isfinite(v)]) for s, v in curves]
     curves = [(s, v) for s, v in curves if len(s) > 1]
@@ -139,7 +183,7 @@ def _title(found: Comparison) -> str:
 def _forest(analysis: Analysis) -> Any:
     first = analysis.comparisons[0]
     rows = [
-        {"name": f"{c.candidate} − {c.control}", "value": c.effect.value, "low": c.effect.low, "high": c.effect.high,
+        {"name": c.candidate, "value": c.effect.value, "low": c.effect.low, "high": c.effect.high,
          "verdict": c.verdict.value}
         for c in analysis.comparisons
     ]  # fmt: skip

@@ -27,7 +27,7 @@ def refuse_without_effect(question: Question, control: str | None, *, paired_by_
         "--tasks": question.tasks, "--method": question.method not in (None, "t"),
         "--family": question.family not in (None, "holm"), "--certify": question.certify,
         "--ttest.enabled": question.ttest, "--power.enabled": question.power, "--adjust": question.adjust is not None,
-        "a second --metric": len(question.metrics) > 1,
+        "a second --metric": len(question.metrics) > 1, "--bootstrap.n_resamples": question.resamples is not None,
     }  # fmt: skip
     given = [option for option, is_given in asked.items() if is_given]
     if given:

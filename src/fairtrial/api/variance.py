@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -252,14 +253,32 @@ def _gather(
     if not references:
         raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
     gathered = from_runs(store, {"runs": references}, wanted)
-    names = list(by_variant(gathered.arms["runs"]))
+    traces = gathered.arms["runs"]
+    names = list(by_variant(traces))
     if len(names) > 1:
-        first = names[0].replace("/", ":", 1)
+        _refuse_unlike(traces, names)
+    variants = list(dict.fromkeys(name.partition("/")[2] for name in names))
+    label = variants[0] if len(variants) == 1 else f"{variants[0]} … {variants[-1]}"
+    return replace(gathered, arms={label: traces})
+
+
+def _refuse_unlike(traces: Sequence[Trace], names: Sequence[str]) -> None:
+    """Scripts may name every run differently; runs of several names are one sample where only the seed differs."""
+    shown = f"{', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
+    settings = [{key: trace.facts.get(key) for key in ("recipe", "recipe_file", "options")} for trace in traces]
+    if any(each != settings[0] for each in settings):
         raise UserError(
-            f"these runs belong to {len(names)} variants ({', '.join(names[:4])}); noise is that of one",
-            hint=f"For example: fairtrial variance '{first}'",
+            f"these runs belong to {len(names)} variants with different settings ({shown}); noise is that of one",
+            hint=f"For example: fairtrial variance '{names[0].replace('/', ':', 1)}'",
         )
-    return replace(gathered, arms={names[0].partition("/")[2]: gathered.arms["runs"]})
+    first = [trace.seed for trace in traces if trace.attempt == 1]
+    repeated = [seed for seed, count in Counter(first).items() if count > 1]
+    if repeated:
+        raise UserError(
+            f"these runs have {len(names)} names ({shown}), but several of them have seed {repeated[0]}; noise is that "
+            "of different seeds",
+            hint="Name the runs of one variant, or give each run its own seed.",
+        )
 
 
 def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:

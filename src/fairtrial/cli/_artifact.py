@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.core.errors import UserError
 
@@ -18,7 +19,7 @@ AUTHOR_HELP = (
 ARTIFACT_HELP = "The artifact.yaml.  [default: the nearest one above]"
 
 
-@click.command("init")
+@click.command("init", cls=ManyValuesCommand)
 @click.option("--id", "id_", required=True, metavar="NAME", help="Short name, fit for a file.")
 @click.option("--title", required=True, help="What it is called where it is cited.")
 @click.option("--type", "kind", required=True, metavar="KIND", help="dataset, model, code or experiment.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.cli._registration_text import MARKS
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_USER, UsageError
@@ -43,7 +44,7 @@ def with_content(function: Any) -> Any:
     return function
 
 
-@click.command("bundle")
+@click.command("bundle", cls=ManyValuesCommand)
 @click.argument("artifact", required=False)
 @click.option("--zip", "zipped", is_flag=True, help="Pack it into one file; otherwise it is a folder.")
 @click.option("--output", metavar="PATH", help="Where to write it.  [default: ID-VERSION beside artifact.yaml]")
@@ -102,7 +103,7 @@ def _show_checks(console: Console, found: CheckedBundle) -> None:
         console.print(note, markup=False)
 
 
-@click.command("export")
+@click.command("export", cls=ManyValuesCommand)
 @click.argument("artifact", required=False)
 @click.option("--to", "kind", required=True, metavar="KIND", help="folder, markdown or notebook.")
 @click.option("--output", metavar="PATH", help="Where to write it.  [default: beside artifact.yaml]")
@@ -124,7 +125,7 @@ def export_command(
     out.give(document, [document], lambda console: console.print(f"Wrote {path}", markup=False))
 
 
-@click.command("deposit")
+@click.command("deposit", cls=ManyValuesCommand)
 @click.argument("bundle", metavar="BUNDLE.zip")
 @click.option("--sandbox", is_flag=True, help="Zenodo's sandbox, where everything is for trying out.")
 @click.option("--api", metavar="URL", help="Address of the API.  [default: $ZENODO_API, or Zenodo's]")

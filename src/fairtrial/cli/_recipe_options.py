@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.core.errors import UsageError
 from fairtrial.core.options import LOOP_OPTIONS, NOT_BENCHED, OptionInfo, Options, describe_options
 from fairtrial.core.registry import LoadedRecipe
@@ -75,7 +76,7 @@ def pairs(words: Sequence[str]) -> list[tuple[str, str]]:
     return [(name.strip().replace("-", "_"), value) for name, _, value in split]
 
 
-class RecipeCommand(click.Command):
+class RecipeCommand(ManyValuesCommand):
     """A command whose help lists its own options, the recipe's, the loop's, and the common ones apart."""
 
     def __init__(self, recipe: LoadedRecipe, *, own: Sequence[click.Parameter] = (), **settings: Any) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import InsteadOfArguments
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -20,8 +21,8 @@ METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", 
 
 _FILE_OPTIONS = (
     click.option(
-        "--from", "source", multiple=True, metavar="FILE",
-        help="Read results from a CSV or JSONL file, not from the store; repeat it for more files.",
+        "--from", "source", cls=InsteadOfArguments, multiple=True, metavar="FILE...",
+        help="Read results from CSV or JSONL files, not from the store.",
     ),
     *(
         click.option(f"--{role}-column", metavar="NAME", help=f"Column of the file that holds the {role}.")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import InsteadOfArguments, ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._published import as_published, give_published, with_summary_table
 from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
 CSV_HELP = "Also write the number of every run to a CSV file."
-PLOTS_HELP = "Write charts into this folder: curves, pairs, differences, profiles."
+PLOTS_HELP = "Write charts into this folder: curves, differences, bootstrap distribution, normality, profiles."
 FAILURE_HELP = (
     "The number that a lost run counts as. Without it, losing more runs than the control bars a better verdict."
 )
@@ -40,16 +41,28 @@ FIELDS = {
 """Options whose question has another name."""
 
 
-@click.command("analyze")
+@click.command("analyze", cls=ManyValuesCommand)
 @click.argument("studies", nargs=-1, metavar="[STUDY]...")
 @click.option("--plan", metavar="REGISTRATION", help=PLAN_HELP)
 @click.option("--control", metavar="VARIANT", help="The variant to compare with.  [default: the study's first]")
 @click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial; repeat it for more.")
 @click.option("--target", type=float, metavar="VALUE", help=TARGET_HELP)
 @click.option("--known-sd", type=float, metavar="SD", help="With --target: the standard deviation of runs, if known.")
-@click.option("--pairs", multiple=True, metavar="JSON", help=PAIRS_HELP)
-@click.option("--control-run-ids", multiple=True, metavar="RUN", help="Runs of the control, by name or glob.")
-@click.option("--candidate-run-ids", multiple=True, metavar="RUN", help="Runs of the candidate, by name or glob.")
+@click.option("--pairs", cls=InsteadOfArguments, multiple=True, metavar="JSON...", help=PAIRS_HELP)
+@click.option(
+    "--control-run-ids",
+    cls=InsteadOfArguments,
+    multiple=True,
+    metavar="RUN...",
+    help="Runs of the control, by id, path or glob; several may follow.",
+)
+@click.option(
+    "--candidate-run-ids",
+    cls=InsteadOfArguments,
+    multiple=True,
+    metavar="RUN...",
+    help="Runs of the candidate, in the same way.",
+)
 @with_file
 @with_summary_table
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are shown beside it.")
@@ -120,6 +133,8 @@ def command(
 
     Compares the variants of a study, chosen runs, or results from a file, seed by seed where the seeds match.
     The first line is the verdict: better, worse, equivalent or inconclusive.
+
+    A repeatable option may also have several values: --control-run-ids r1 r2 r3. Name a study before such options.
     """
     from fairtrial.api.analysis import unmet
     from fairtrial.api.analyze import analyze

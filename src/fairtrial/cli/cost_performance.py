@@ -8,6 +8,7 @@ import click
 
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import give, next_commands, plain_table
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._recipe_options import pairs
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 WIDE, LONGEST_NAME = 110, 30
 
 
-@click.command("cost-performance")
+@click.command("cost-performance", cls=ManyValuesCommand)
 @with_points
 @click.option(
     "--objectives", default="cost,accuracy", show_default=True, metavar="LIST",

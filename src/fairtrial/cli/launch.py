@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
@@ -357,7 +358,7 @@ class LaunchGroup(RecipeGroup):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if not cmd_name.endswith((".yaml", ".yml")):
             return super().get_command(ctx, cmd_name)
-        return click.Command(
+        return ManyValuesCommand(
             cmd_name,
             params=[FILE_SEEDS, SECRET, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
             callback=lambda **options: _launch_file(path=cmd_name, **options),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import with_file
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 CORRELATION_HELP = "Correlation between paired runs; --sd and a one-variant pilot then mean single runs."
 
 
-@click.command("power")
+@click.command("power", cls=ManyValuesCommand)
 @click.option("--sesoi", type=float, help="Smallest difference that would matter.")
 @click.option("--sd", type=float, help="Standard deviation: of runs, or of paired differences when paired.")
 @click.option("--pilot", multiple=True, metavar="RUN", help="Take the noise from these runs; one variant, or two.")

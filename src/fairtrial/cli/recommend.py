@@ -9,6 +9,7 @@ import click
 
 from fairtrial.cli._choice import flat_point, points_from, with_interval, with_points
 from fairtrial.cli._lab import plain_table
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_title
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from fairtrial.decide.cost import Priced
 
 
-@click.command("recommend")
+@click.command("recommend", cls=ManyValuesCommand)
 @with_points
 @click.option("--max-cost", type=float, metavar="USD", help="Budget per run.")
 @click.option("--min-accuracy", type=float, metavar="X", help="The metric must be at least this good.")

@@ -10,6 +10,7 @@ import click
 
 from fairtrial.cli._artifact import add_command, cite_command, init_command, remove_command
 from fairtrial.cli._bundle import bundle_command, deposit_command, export_command, verify_one_bundle
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._source_options import METHODS, TYPES, with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
@@ -30,7 +31,7 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("preregister")
+@command.command("preregister", cls=ManyValuesCommand)
 @click.argument("artifact", metavar="ARTIFACT.yaml")
 @click.option("--hypothesis", required=True, metavar="TEXT", help="What you expect, in words.")
 @click.option("--methods", required=True, metavar="TEXT", help="What you will do, in words.")
@@ -88,7 +89,7 @@ def preregister_command(
     return EXIT_OK
 
 
-@command.command("verify")
+@command.command("verify", cls=ManyValuesCommand)
 @click.argument("path", metavar="BUNDLE|REGISTRATION")
 @click.option("--trust", multiple=True, metavar="KEY", help=TRUST_HELP)
 @click.option("--published", metavar="FILE", help="A copy of the anchor of a registration that others kept.")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
@@ -43,7 +44,7 @@ def command(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-@command.command("list")
+@command.command("list", cls=ManyValuesCommand)
 @click.option("--study", metavar="NAME", help="Only this study.")
 @click.option("--variant", metavar="NAME", help="Only this variant.")
 @click.option("--status", metavar="STATUS", help="Only completed, diverged, failed, interrupted, running or damaged.")
@@ -304,7 +305,7 @@ def _metric_line(row: Mapping[str, Any]) -> str:
     return f"{row['step']:>8}  {seconds}  {values}"
 
 
-@command.command("export")
+@command.command("export", cls=ManyValuesCommand)
 @click.argument("runs", nargs=-1, required=True)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Only this metric; repeat it for more.")
 @with_output

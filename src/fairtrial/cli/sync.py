@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
 from fairtrial.core.words import shown_time
@@ -27,7 +28,7 @@ def _show_categories(ctx: click.Context, _option: click.Parameter, given: bool) 
         ctx.exit()
 
 
-@click.command("sync")
+@click.command("sync", cls=ManyValuesCommand)
 @click.argument("train")
 @click.argument("bench")
 @click.option(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import rule_from, with_file, with_window
@@ -26,7 +27,7 @@ NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slo
 SHORT = {"auc": "AUC", "derivative": "slope", "last": "value"}
 
 
-@click.command("variance")
+@click.command("variance", cls=ManyValuesCommand)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @with_file
 @click.option("--variant", metavar="NAME", help="With --from: the variant to look at.")

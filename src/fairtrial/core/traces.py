@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.core.runs import Status
+from fairtrial.core.specs import split_and_quantity
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,3 +48,16 @@ class Trace:
         """The random streams that the run asked for; None where nobody recorded them."""
         streams = self.facts.get("streams")
         return frozenset(streams) if streams else None
+
+
+def curve_metric(metric: str, points: Mapping[str, int]) -> str | None:
+    """The metric whose learning curve shows how a judged metric came about; None where nothing was logged twice.
+
+    `points` has the number of logged values by metric. It is the judged metric itself; where that has one value per
+    run, as on report data, the same quantity on eval data; else what was logged most often, the first of equals.
+    """
+    for name in (metric, f"eval_{split_and_quantity(metric)[1]}"):
+        if points.get(name, 0) > 1:
+            return name
+    most = max(sorted(points), key=lambda name: points[name], default=None)
+    return most if most is not None and points[most] > 1 else None

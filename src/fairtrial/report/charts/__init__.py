@@ -6,11 +6,14 @@ A chart is one function that makes rows, draws them as layers on a `Frame`, and 
 from __future__ import annotations
 
 from fairtrial.report.charts.arms import arms
+from fairtrial.report.charts.bootstrap import Resamples, bootstrap_distribution
 from fairtrial.report.charts.curves import Band, learning_curves
 from fairtrial.report.charts.differences import difference_distribution
 from fairtrial.report.charts.families import forest
+from fairtrial.report.charts.frame import with_note
 from fairtrial.report.charts.frontier import frontier
 from fairtrial.report.charts.noise import variance_panels
+from fairtrial.report.charts.normality import Quantiles, normality
 from fairtrial.report.charts.pairs import paired_differences
 from fairtrial.report.charts.profiles import performance_profiles
 from fairtrial.report.charts.radial import radial_profile
@@ -19,15 +22,20 @@ from fairtrial.report.charts.sweeps import sweep_curve
 
 __all__ = [
     "Band",
+    "Quantiles",
+    "Resamples",
     "arms",
+    "bootstrap_distribution",
     "difference_distribution",
     "forest",
     "frontier",
     "learning_curves",
+    "normality",
     "paired_differences",
     "performance_profiles",
     "radial_profile",
     "save",
     "sweep_curve",
     "variance_panels",
+    "with_note",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import orjson
 
 from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import Interval
-from fairtrial.report.charts.style import CONFIG, HEIGHT, INK, QUIET, WIDTH, tick_labels, wrapped
+from fairtrial.report.charts.style import CONFIG, HEIGHT, INK, LETTER, QUIET, WIDTH, tick_labels, wrapped
 
 Rows = Sequence[Mapping[str, Any]]
 Mark = Literal["area", "circle", "line", "point", "rect", "rule", "text"]
@@ -49,7 +50,7 @@ class Axis:
         written = self.labels or tick_labels(self.domain)
         look: dict[str, Any] = {} if self.ticks is None else {"values": list(self.ticks), "tickCount": len(self.ticks)}
         look |= {"labelExpr": written} if written else {}
-        return alt.Axis(title=wrapped(self.title, 60), grid=self.grid, **look)
+        return alt.Axis(title=wrapped(self.title, 60) if self.title else None, grid=self.grid, **look)
 
 
 @dataclass(frozen=True)
@@ -100,8 +101,11 @@ class Frame:
         stretch = {"x": max(left, low), "x2": min(right, high), "y": bottom, "y2": top}
         return self.draw("rect", [stretch] if left < high and right > low else [], color=INK, fillOpacity=0.06)
 
-    def layered(self, layers: Sequence[alt.Chart], *, heading: str | None = None) -> Panel:
-        title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8)} if heading else {}
+    def layered(
+        self, layers: Sequence[alt.Chart], *, heading: str | Sequence[str] | None = None, caption: str | None = None
+    ) -> Panel:
+        words = {"subtitle": caption, "subtitlePadding": 3} if caption else {}
+        title = {"title": alt.TitleParams(heading, fontSize=13, color=QUIET, offset=8, **words)} if heading else {}
         return alt.layer(*layers, width=self.width, height=self.height, **title)
 
     def _channels(self, rows: Rows) -> dict[str, Any]:
@@ -123,6 +127,28 @@ def _optional() -> dict[str, tuple[str, Any]]:
         "group": ("detail", alt.Detail("group:N")),
         "order": ("order", alt.Order("order:Q")),
     }
+
+
+def panel_heading(name: str, width: float) -> list[str]:
+    """The whole name of a panel, in as many lines as it needs; names of variants break after their own marks."""
+    most, lines = int(width / LETTER / 1.15), [""]
+    for part in re.findall(r"[^\s_\-,=+./]*[\s_\-,=+./]?", name):
+        for piece in (part[i : i + most] for i in range(0, len(part), most)):
+            fits = len(lines[-1]) + len(piece.rstrip()) <= most
+            lines = [*lines[:-1], lines[-1] + piece] if fits else [*lines, piece]
+    return lines
+
+
+def grid(panels: Sequence[Panel], *, columns: int) -> Chart:
+    """Panels side by side, line after line."""
+    return alt.concat(*panels, columns=columns, spacing=34)
+
+
+def with_note(chart: Chart, note: str, *, width: float = 700) -> Chart:
+    """The same chart with one more sentence below its title."""
+    words = chart.title.to_dict()
+    subtitle = [*words.get("subtitle", []), *wrapped(note, int(width / 5.8))]
+    return chart.properties(title=alt.TitleParams(**{**words, "subtitle": subtitle}))
 
 
 def finished(chart: Chart, title: str, subtitle: Sequence[str] = (), *, width: float = 700) -> Chart:

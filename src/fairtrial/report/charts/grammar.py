@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import altair as alt
 
     Panel = alt.LayerChart | alt.FacetChart
-    Chart = Panel | alt.HConcatChart
+    Chart = Panel | alt.HConcatChart | alt.ConcatChart
 else:
     alt = _OnDemand("altair")
     Chart = Panel = object

@@ -1,0 +1,74 @@
+"""Normal Q–Q plots: ordered values against the quantiles that a normal distribution would have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fairtrial.core.errors import NothingToDraw
+from fairtrial.core.words import p_equals, shown_p
+from fairtrial.report.charts.frame import Axis, Frame, finished, grid, panel_heading
+from fairtrial.report.charts.grammar import Chart, Panel
+from fairtrial.report.charts.places import as_numbers, domain_of
+from fairtrial.report.charts.style import BLUE, QUIET
+
+NEVER = "This is a diagnostic: it never switches the test."
+ALONE, SMALL = 340, 200
+COLUMNS = 3
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """One sample: its name, its values in order, the normal quantiles of their places, and Shapiro–Wilk's p."""
+
+    name: str
+    values: Sequence[float]
+    normal: Sequence[float]
+    p_value: float | None
+
+
+def normality(found: Sequence[Quantiles], *, what: str, metric: str, title: str | None = None) -> Chart:
+    """Whether values look normal, a panel per sample; `what` they are, such as differences from a control."""
+    drawable = [each for each in found if len(each.values) > 2]
+    if not drawable:
+        raise NothingToDraw(f"there is nothing to draw: three values of {metric} are needed")
+    alone = len(drawable) == 1
+    panels = [_panel(each, what, metric, alone=alone) for each in drawable]
+    caption = f"{_caption(drawable[0])}." if alone else f"Up: {what} of {metric}; across: normal quantiles."
+    told = f"{caption} Dots near the line look normal. {NEVER}"
+    chart: Chart = panels[0] if alone else grid(panels, columns=COLUMNS)
+    width = 560 if alone else 280 * min(COLUMNS, len(drawable))
+    return finished(chart, title or _finding(drawable, what), [told], width=max(560, width))
+
+
+def _panel(found: Quantiles, what: str, metric: str, *, alone: bool) -> Panel:
+    values, normal = as_numbers(found.values), as_numbers(found.normal)
+    middle, slope = float(values.mean()), float(values.std(ddof=1))
+    x = domain_of(normal, margin=0.12)
+    line = [{"x": end, "y": middle + slope * end} for end in x]
+    size = ALONE if alone else SMALL
+    frame = Frame(
+        Axis("normal quantile" if alone else "", x),
+        Axis(f"{what} of {metric}" if alone else "", domain_of([*values, *(end["y"] for end in line)])),
+        size, size,
+    )  # fmt: skip
+    dots = [{"x": float(z), "y": float(value)} for z, value in zip(normal, values, strict=True)]
+    layers = [
+        frame.draw("line", line, color=QUIET, strokeWidth=1.2),
+        frame.draw("circle", dots, color=BLUE, size=55 if alone else 35, opacity=0.8),
+    ]
+    heading = None if alone else panel_heading(found.name, size + 40)
+    return frame.layered(layers, heading=heading, caption=_caption(found))
+
+
+def _caption(found: Quantiles) -> str:
+    p = "no p" if found.p_value is None else p_equals(shown_p(found.p_value))
+    return f"Shapiro–Wilk {p}, n = {len(found.values)}"
+
+
+def _finding(found: Sequence[Quantiles], what: str) -> str:
+    low = sum(each.p_value is not None and each.p_value < 0.05 for each in found)
+    if len(found) > 1:
+        return f"Shapiro–Wilk p is below 0.05 for {low} of {len(found)} sets of {what}"
+    seen = "do not look normal" if low else "show no departure from a normal distribution"
+    return f"The {what} {found[0].name} {seen}"
