@@ -30,9 +30,14 @@ POINTS = """\
 """The document's own five configurations, with the memory that it gives for one of them and guesses for the others."""
 
 SEEDED = """\
-- {name: a, hours: [1.0, 1.1, 1.2], accuracies: [0.850, 0.871, 0.861], seeds: [1, 2, 3], memory: 8, device: t4, loss: 0.5}
-- {name: b, hours: [2.0, 2.1, 2.2], accuracies: [0.862, 0.873, 0.869], seeds: [1, 2, 3], memory: 8, device: t4, loss: 0.4}
-- {name: c, hours: [3.0, 3.1, 3.2], accuracies: [0.859, 0.866, 0.860], seeds: [1, 2, 3], memory: 12, device: t4, loss: 0.3}
+- {name: a, hours: [1.0, 1.1, 1.2], accuracies: [0.850, 0.871, 0.861], seeds: [1, 2, 3], memory: 8, device: t4}
+- {name: b, hours: [2.0, 2.1, 2.2], accuracies: [0.862, 0.873, 0.869], seeds: [1, 2, 3], memory: 8, device: t4}
+- {name: c, hours: [3.0, 3.1, 3.2], accuracies: [0.859, 0.866, 0.860], seeds: [1, 2, 3], memory: 12, device: t4}
+"""
+
+LOSSES = """\
+- {name: a, hours: 1.0, accuracy: 0.90, loss: 0.5, memory: 8, device: t4}
+- {name: b, hours: 2.0, accuracy: 0.80, loss: 0.3, memory: 8, device: t4}
 """
 
 PRICES = "as_of: 2026-11-01\nsource: our contract\ncards:\n  a100-80gb: {usd_per_hour: 1.80}\n"
@@ -69,6 +74,7 @@ def lab(folder: Path) -> None:
 def choice(folder: Path) -> None:
     (folder / "points.yaml").write_text(POINTS)
     (folder / "seeded.yaml").write_text(SEEDED)
+    (folder / "losses.yaml").write_text(LOSSES)
     (folder / "prices.yaml").write_text(PRICES)
 
 
@@ -102,7 +108,7 @@ def fake(folder: Path) -> None:
     (folder / "results.csv").write_text(RESULTS)
     for variant, options in {"base": {}, "new": {"effect": 0.05}, "third": {"effect": 0.001}}.items():
         for seed in FIXED_SEEDS[:6]:
-            settings = {"steps": 40, "eval_every": 10, "label": variant, "checkpoint_every": 0, **options}
+            settings = {"steps": 40, "eval_every": 10, "label": variant, "jitter": 0.01, **options}
             fairtrial.train("fake", settings, seed=seed, study="s", variant=variant)
 
 
