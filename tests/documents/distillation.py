@@ -332,7 +332,7 @@ def workflow() -> list[Item]:
 def described(key: str, value: str) -> Check:
     def check(desk: Desk) -> None:
         desk.run("research", WORKFLOW[0][0])
-        assert f"{key}: {value}\n" in read(desk.folder("research") / "artifact.yaml")
+        assert yaml.safe_load(read(desk.folder("research") / "artifact.yaml"))[key] == value
 
     return check
 
@@ -369,7 +369,7 @@ def other_types(desk: Desk) -> None:
         folder = desk.folder("empty") / kind
         told = desk.run("empty", f"research init --id a --title A --type {kind} --output {kind}")
         assert told.code == 0, told.err
-        assert f"type: {kind}\n" in read(folder / "artifact.yaml")
+        assert yaml.safe_load(read(folder / "artifact.yaml"))["type"] == kind
 
 
 def python() -> list[Item]:

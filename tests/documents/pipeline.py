@@ -92,7 +92,7 @@ def swept(desk: Desk) -> None:
 
 
 def more_seeds(desk: Desk) -> None:
-    told = desk.run(AT, f"{VARIANCE} --threshold 0.0001")
+    told = desk.run(AT, f"{VARIANCE} --threshold 0.02")
     said(r"(?i)run [\d,]+ more seeds")(told)
 
 
@@ -150,9 +150,7 @@ def plots(desk: Desk) -> None:
 
 def launcher() -> list[Item]:
     section = "run_icl_benchmark.sh"
-    dry = f"launch ppo --dry-run {JSON}"
     theirs = "./run_icl_benchmark.sh"
-    cloud = "--store s3://bucket/lab"
     return [
         line(DOCUMENT, section, f"{theirs} [OPTIONS]", "launch ppo --help", at=AT, says=["--architecture", "--curriculum",
              "--base-run-name", "--skypilot", "--gpus", "--dry-run", "--help"]),
@@ -160,7 +158,7 @@ def launcher() -> list[Item]:
              "launch ppo --architecture mlp --curriculum widening --base-run-name local", at=AT, add=SMALL,
              says=["^local"], differs=THEIRS),
         line(DOCUMENT, section, f"{theirs} --architecture trxl --skypilot --gpus 8",
-             "launch ppo --architecture transformer --skypilot --gpus 8 --dry-run", at=AT, add=f"--seeds 2 {cloud}",
+             "launch ppo --architecture transformer --skypilot --gpus 8 --dry-run", at=AT, add="--seeds 2",
              says=["accelerators|gpus|8"], differs="a dry run: no cloud is rented by a test; " + THEIRS),
         line(DOCUMENT, section, f"{theirs} --dry-run", "launch ppo --dry-run", at=AT, says=["^fairtrial train ppo --seed 1072",
              "^fairtrial train ppo --seed 15866"]),
@@ -171,7 +169,7 @@ def launcher() -> list[Item]:
                "--curriculum widening", lambda answer: answer.out.splitlines()[0], at=AT, differs="the default is fixed"),
         option(DOCUMENT, section, "`--base-run-name <name>` (auto-generated)", "launch ppo --dry-run",
                "--base-run-name mine", said(r"--study (\S+)"), at=AT, becomes="mine"),
-        option(DOCUMENT, section, "`--skypilot` (default: local)", f"launch ppo --dry-run --seeds 2 {cloud}", "--skypilot",
+        option(DOCUMENT, section, "`--skypilot` (default: local)", "launch ppo --dry-run --seeds 2", "--skypilot",
                lambda answer: "sky" in answer.out + answer.err, at=AT, becomes=True),
         point(DOCUMENT, section, "`--gpus <n>` (default: 4)", "`--gpus N`; --skypilot has a default", cards,
               differs="the default is one card per run, since a run uses one"),
@@ -186,7 +184,7 @@ def launcher() -> list[Item]:
 
 
 def cards(desk: Desk) -> None:
-    base = "launch ppo --skypilot --dry-run --seeds 2 --store s3://bucket/lab"
+    base = "launch ppo --skypilot --dry-run --seeds 2"
     plain, eight = desk.run(AT, base), desk.run(AT, f"{base} --gpus 8")
     assert plain.code == 0 and eight.code == 0, plain.shortened + eight.shortened
     assert plain.out != eight.out and "8" in eight.out
