@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from typing import Any
 
 import yaml
@@ -345,7 +346,9 @@ def registered(desk: Desk) -> None:
 
 def added(desk: Desk) -> None:
     assert desk.run("research", "research add results.json").code == 0
-    assert "results.json" in desk.run("research", "research bundle artifact.yaml --dry-run --no-charts --format json").out
+    assert desk.run("research", "research bundle artifact.yaml --zip --no-charts --output added.zip").code == 0
+    with zipfile.ZipFile(desk.folder("research") / "added.zip") as packed:
+        assert any(name.endswith("results.json") for name in packed.namelist())
 
 
 STUDY = "study: z\nrecipe: fake\noptions: {steps: 5}\nvariants: {a: {}, b: {effect: 0.1}}\nseeds: 3\nmetric: report_accuracy\n"
@@ -359,9 +362,9 @@ def by_study(desk: Desk) -> None:
 
 
 def by_command(desk: Desk) -> None:
-    typed = f"research preregister artifact.yaml --command 'temperature --start 1 --end 2 --study w {SMALL}' {WORDS}"
+    typed = f"research preregister artifact.yaml --command 'sweep fake --param effect=0.0,0.1 --study w' {WORDS}"
     found = desk.run("research", typed)
-    assert found.code == 0 and "temperature" in found.out, found.err
+    assert found.code == 0 and "sweep" in found.out, found.err
 
 
 def other_types(desk: Desk) -> None:

@@ -56,7 +56,7 @@ def lines() -> list[Item]:
            "profile trainer --steps 1 --groups 2 --samples 2 --compact-prompts", add="--horizon 1 --no-warmup",
            says=["^loss_forward ", "^backward "]),
         of("Phase 4", "benchmark_training.py --steps 4 --groups 2 --samples 2 --buffer-depth 3 --policy-lag 2 --profile e2e",
-           E2E, add="--horizon 1 --no-warmup --rank 4", says=["^Policy lag: max ", "^Buffer: configured 3"]),
+           E2E, add="--horizon 1 --no-warmup --rank 4", says=["^Policy lag: max ", "^Buffer: .*configured 3"]),
         of("Phase 5", "profile_rollout.py --target rollout --steps 1 --groups 2 --samples 2 --compact-prompts",
            "profile rollout --steps 1 --groups 2 --samples 2 --compact-prompts", add="--horizon 1 --no-warmup",
            says=snapshot),

@@ -93,7 +93,8 @@ def config_file(desk: Desk) -> None:
 
 
 def no_color(desk: Desk) -> None:
-    assert "\x1b[" in _on_a_terminal(desk, "runs list") and "\x1b[" not in _on_a_terminal(desk, "runs list --no-color")
+    colored, plain = (_on_a_terminal(desk, f"runs list{flag}") for flag in ("", " --no-color"))
+    assert "\x1b[32m" in colored and "\x1b[3" not in plain
 
 
 def _on_a_terminal(desk: Desk, typed: str) -> str:
@@ -459,7 +460,7 @@ def detached(desk: Desk) -> None:
     told = _in_a_process(desk, "launch fake --steps 5 --seeds 2 --base-run-name left --detach")
     assert told.returncode == 0, told.stderr
     watched = _in_a_process(desk, "runs watch left --format json")
-    assert watched.returncode == 0 and '"completed"' in watched.stdout, watched.stderr
+    assert watched.returncode == 0 and '"completed"' in watched.stdout, watched.stdout + watched.stderr
 
 
 def starts_nothing(desk: Desk) -> None:
