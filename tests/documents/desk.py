@@ -30,7 +30,6 @@ class Answer:
         except ValueError:
             raise AssertionError(f"not a JSON document: {self.shortened}") from None
 
-
     @property
     def shortened(self) -> str:
         """For messages of tests."""
@@ -45,7 +44,13 @@ class Desk:
     """
 
     def __init__(
-        self, root: Path, prepare: Mapping[str, Prepare], call: Call, *, small: bool = True, furnish: Prepare | None = None,
+        self,
+        root: Path,
+        prepare: Mapping[str, Prepare],
+        call: Call,
+        *,
+        small: bool = True,
+        furnish: Prepare | None = None,
         scripts: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         self.root = root

@@ -8,7 +8,6 @@ from typing import Any
 import yaml
 
 import fairtrial
-
 from tests.documents.desk import Answer, Desk
 from tests.documents.places import POINTS
 from tests.documents.records import Check, Item, See, field, fields, line, look, option, point, printed, read, said
@@ -25,6 +24,7 @@ COST = "cost-performance --configs points.yaml"
 RECOMMEND = "recommend --configs points.yaml"
 FAMILY = "--runs 2 --set steps=2 --set pretrain_steps=2 --set labels=100"
 JSON = "--format json"
+THEIR_POINTS = "the document's own configurations come from a file; without one the newest study of the store is priced"
 
 
 def items() -> list[Item]:
@@ -230,11 +230,12 @@ def recommend() -> list[Item]:
     return [
         line(DOCUMENT, section, "entrenar-bench recommend --max-cost 50", "recommend --max-cost 50", at="family", add=FAMILY,
              says=["^Take ", "^Why:"]),
-        line(DOCUMENT, section, "entrenar-bench recommend --min-accuracy 0.85", "recommend --min-accuracy 0.85",
-             at="choice", add="--configs points.yaml", says=["^Take Full fine-tune"]),
+        line(DOCUMENT, section, "entrenar-bench recommend --min-accuracy 0.85",
+             "recommend --min-accuracy 0.85 --configs points.yaml", at="choice", says=["^Take Full fine-tune"],
+             differs=THEIR_POINTS),
         line(DOCUMENT, section, "entrenar-bench recommend --max-cost 100 --min-accuracy 0.87 --max-memory 16 --gpu v100",
-             "recommend --max-cost 100 --min-accuracy 0.87 --max-memory 16 --gpu v100", at="choice",
-             add="--configs points.yaml", says=["^Take LoRA r=32 on v100"]),
+             "recommend --max-cost 100 --min-accuracy 0.87 --max-memory 16 --gpu v100 --configs points.yaml", at="choice",
+             says=["^Take LoRA r=32 on v100"], differs=THEIR_POINTS),
         option(DOCUMENT, section, "`--max-cost <USD>`", base, "--max-cost 20", name, at="choice", becomes="LoRA r=32"),
         option(DOCUMENT, section, "`--min-accuracy <VALUE>`", f"{base} --objective cost", "--min-accuracy 0.87", name,
                at="choice", becomes="LoRA r=32"),
@@ -294,7 +295,7 @@ WORKFLOW = (
     ("temperature --start 1 --end 8 --step 0.5 --runs 5 --format json > results.json",
      f"{SMALL} --step 3.5 --runs 2 --no-stack"),
     ("cost-performance --gpu a100-80gb", ""),
-    ("recommend --max-cost 100 --min-accuracy 0.85", "--min-accuracy 0.05"),
+    ("recommend --max-cost 100 --min-accuracy 0.85", ""),
     ("research bundle artifact.yaml --zip", "--no-charts"),
 )  # fmt: skip
 """Every step needs those before it."""
@@ -312,7 +313,8 @@ def workflow() -> list[Item]:
         step(2, "entrenar", files=["registrations"]),
         step(3, "entrenar-bench", files=["results.json"], keys=["best.temperature"]),
         step(4, "entrenar-bench", says=["Config +Hours +Cost"]),
-        step(5, "entrenar-bench", says=["^Take "]),
+        step(5, "entrenar-bench", code=3, says=["(?i)min-accuracy|accuracy"],
+             differs="nothing that is trained here reaches 0.85: the exit code is 3, and the smallest relaxation is named"),
         step(6, "entrenar", files=["distillation-benchmark-0.1.0.zip"]),
         point(DOCUMENT, section, "`--id`", "`--id NAME`", described("id", "distillation-benchmark")),
         point(DOCUMENT, section, "`--title`", "`--title TEXT`", described("title", "Knowledge Distillation Benchmark Study")),
@@ -391,7 +393,10 @@ def python() -> list[Item]:
 
 def small_settings() -> dict[str, int]:
     words = SMALL.split()
-    return {flag.removeprefix("--").replace("-", "_"): int(value) for flag, value in zip(words[::2], words[1::2], strict=True)}
+    return {
+        flag.removeprefix("--").replace("-", "_"): int(value)
+        for flag, value in zip(words[::2], words[1::2], strict=True)
+    }
 
 
 def sweep_in_python(desk: Desk) -> None:

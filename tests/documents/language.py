@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.documents.desk import Answer, Desk
-from tests.documents.records import Item, See, field, fields, line, option, point, said
+from tests.documents.records import Item, field, fields, line, option, point, said
 
 DOCUMENT = "002"
 AT = "profile"
@@ -42,8 +42,8 @@ def lines() -> list[Item]:
            f"{ours} --horizon 1 --no-warmup --profile-name local-trainer-profile", says=snapshot),
         of("Phase 1", "benchmark_training.py --smoke --profile rollout --profile-name rollout-profile --no-warmup",
            "profile rollout --smoke --profile-name rollout-profile --no-warmup", says=snapshot),
-        line(DOCUMENT, "Phase 1", "modal run app.py::train_grpo --detach", "launch grpo --seeds 1 --detach", at=AT,
-             add="--dry-run", says=["train grpo"], differs="no service is needed: `launch --detach` leaves it running"),
+        line(DOCUMENT, "Phase 1", "modal run app.py::train_grpo --detach", "launch grpo --seeds 1 --detach --dry-run", at=AT,
+             says=["train grpo"], differs="no service is needed: `launch --detach` leaves it running; here it is only printed"),
         of("Phase 2", "benchmark_training.py --profile rollout --groups 2 --samples 2 --horizon 2 --use-state-cache "
            "--compact-prompts", "profile rollout --groups 2 --samples 2 --horizon 2 --use-state-cache --compact-prompts",
            add="--steps 1 --no-warmup", says=snapshot),

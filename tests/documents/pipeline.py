@@ -141,7 +141,9 @@ def excludes_zero(desk: Desk) -> None:
 
 def plots(desk: Desk) -> None:
     """Learning curves, paired differences, bootstrap distribution and normality; radial with three metrics."""
-    typed = "analyze s --control base --candidate new --metric report_accuracy --metric eval_accuracy --metric train_loss"
+    typed = (
+        "analyze s --control base --candidate new --metric report_accuracy --metric eval_accuracy --metric train_loss"
+    )
     assert desk.run("fake", f"{typed} --direction max --bootstrap.n_resamples 200 --plots charts").code == 0
     names = " ".join(sorted(path.name for path in (desk.folder("fake") / "charts").iterdir()))
     for word in ("curve", "difference", "radial", "bootstrap", "normal"):

@@ -135,7 +135,16 @@ def commit(folder: Path, message: str) -> str:
     ).stdout.strip()
 
 
-OUTPUT = ["epoch", "log-dir", "model-dir", "tensorboard-histograms", "output-gcs", "gcs-bucket", "output-s3", "s3-bucket"]
+OUTPUT = [
+    "epoch",
+    "log-dir",
+    "model-dir",
+    "tensorboard-histograms",
+    "output-gcs",
+    "gcs-bucket",
+    "output-s3",
+    "s3-bucket",
+]
 RESUME = [
     "resume-from", "start-epoch", "resume-backbone-from", "resume-policy-head-from", "resume-value-head-from",
     "resume-reachable-head-from", "resume-legal-moves-head-from",
@@ -191,5 +200,5 @@ def metadata(folder: Path, run: str) -> dict[str, Any]:
 
 PLACES: dict[str, Prepare] = {
     "lab": lab, "family": nothing, "choice": choice, "pipeline": pipeline, "fake": fake, "trained": trained, "git": git,
-    "sync": sync, "profile": nothing, "research": nothing, "empty": nothing,
+    "sync": sync, "profile": nothing, "research": nothing, "empty": nothing, "practices": git,
 }  # fmt: skip

@@ -170,9 +170,7 @@ def option(
     return Item(document, section, theirs, f"`{given}`", check, differs)
 
 
-def point(
-    document: str, section: str, theirs: str, ours: str, check: Check, *, differs: str = ""
-) -> Item:
+def point(document: str, section: str, theirs: str, ours: str, check: Check, *, differs: str = "") -> Item:
     """Anything that takes a few steps to show."""
     return Item(document, section, theirs, ours, check, differs)
 

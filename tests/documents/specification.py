@@ -75,7 +75,14 @@ def everywhere() -> list[Item]:
 
 
 def by_suffix(desk: Desk) -> None:
-    starts = {"out.json": b"{", "out.csv": b"", "out.md": b"", "out.png": b"\x89PNG", "out.svg": b"<svg", "out.pdf": b"%PDF"}
+    starts = {
+        "out.json": b"{",
+        "out.csv": b"",
+        "out.md": b"",
+        "out.png": b"\x89PNG",
+        "out.svg": b"<svg",
+        "out.pdf": b"%PDF",
+    }
     contents = set()
     for name, start in starts.items():
         assert desk.run("fake", f"analyze s --control base --candidate new --output {name}").code == 0
@@ -140,7 +147,19 @@ def extended(desk: Desk) -> None:
 
 def init() -> list[Item]:
     section = "init, STUDY.yaml"
-    keys = ("study", "recipe", "options", "variants", "seeds", "metric", "direction", "summary", "sesoi", "alpha", "benchmark")
+    keys = (
+        "study",
+        "recipe",
+        "options",
+        "variants",
+        "seeds",
+        "metric",
+        "direction",
+        "summary",
+        "sesoi",
+        "alpha",
+        "benchmark",
+    )
     return [
         *(point(DOCUMENT, section, f"`{key}` in the study file", f"`{key}:`", writes(key)) for key in keys),
         point(DOCUMENT, section, "unknown keys are errors with the nearest name", "the same", nearest_key),
@@ -350,7 +369,7 @@ def launch() -> list[Item]:
                "--variant a: --variant b:effect=0.1,noise=0.01", printed, at=at),
         option(DOCUMENT, section, "`--base-run-name`", dry, "--base-run-name m", printed, at=at),
         option(DOCUMENT, section, "`--seeds 15`", dry, "--seeds 3", printed, at=at, default="15"),
-        point(DOCUMENT, section, "`launch command … -- python train.py --lr {lr} --seed {seed}`", "the same", foreign),
+        point(DOCUMENT, section, "`launch command --variant … --metrics FILE -- python train.py --lr {lr} --seed {seed}`", "the same", foreign),
         point(DOCUMENT, section, "a placeholder without a value, a value without a placeholder: errors", "the same",
               placeholders),
         point(DOCUMENT, section, "`--on local|ray|slurm|skypilot`", "`--on PLACE`", places),
@@ -390,7 +409,10 @@ def foreign(desk: Desk) -> None:
 
 
 def placeholders(desk: Desk) -> None:
-    for words in ("--variant base:lr=0.1 --metrics m.jsonl -- python x.py '{rate}'", "--variant base:lr=0.1 -- python x.py"):
+    for words in (
+        "--variant base:lr=0.1 --metrics m.jsonl -- python x.py '{rate}'",
+        "--variant base:lr=0.1 -- python x.py",
+    ):
         told = desk.run("fake", f"launch command --seeds 1 --dry-run {words}")
         assert told.code in (1, 2), told.shortened
 
@@ -422,7 +444,9 @@ def no_cards(desk: Desk) -> None:
 
 def timeout(desk: Desk) -> None:
     """Real processes: a run that sleeps is stopped, and counts as interrupted."""
-    told = _in_a_process(desk, "launch fake --steps 100000 --step-time 0.01 --seeds 1 --timeout 0.3 --base-run-name late")
+    told = _in_a_process(
+        desk, "launch fake --steps 100000 --step-time 0.01 --seeds 1 --timeout 0.3 --base-run-name late"
+    )
     assert told.returncode == 4, told.stderr
     assert metadata(desk.folder("fake"), "late/default.seed1072")["status"] == "interrupted"
 
@@ -550,8 +574,9 @@ def sweeps() -> list[Item]:
 
 
 def unstacked(desk: Desk) -> None:
-    stacked, alone = desk.run("lab", f"{TEMPERATURE} {JSON} --study st"), desk.run(
-        "lab", f"{TEMPERATURE} {JSON} --no-stack --study al"
+    stacked, alone = (
+        desk.run("lab", f"{TEMPERATURE} {JSON} --study st"),
+        desk.run("lab", f"{TEMPERATURE} {JSON} --no-stack --study al"),
     )
     assert [row["accuracy"] for row in stacked.json["results"]] == [row["accuracy"] for row in alone.json["results"]]
     shown = [desk.run("lab", f"runs show {name}/temperature=1.0.seed1072").out for name in ("st", "al")]
@@ -654,8 +679,13 @@ def pareto_in_python(desk: Desk) -> None:
 def variance() -> list[Item]:
     section, base, at = "variance, analyze, power", f"variance s:base {JSON}", "fake"
     return [
-        *fields(DOCUMENT, section, base, ["metric", "threshold", "auc.n_min", "auc.n_range", "auc.curve", "derivative.n_min"],
-                at=at),
+        *fields(
+            DOCUMENT,
+            section,
+            base,
+            ["metric", "threshold", "auc.n_min", "auc.n_range", "auc.curve", "derivative.n_min"],
+            at=at,
+        ),
         option(DOCUMENT, section, "`--threshold-abs X`", base, "--threshold-abs 0.001", "auc.n_min", at=at),
         option(DOCUMENT, section, "`--metric eval_accuracy`", base, "--metric train_loss", "metric", at=at),
     ]
@@ -739,7 +769,9 @@ def power() -> list[Item]:
 
 
 def piloted(desk: Desk) -> None:
-    quiet, noisy = (desk.run("fake", f"power --sesoi 0.01 --pilot '{name}' {JSON}").json for name in ("s/base.*", "s:new"))
+    quiet, noisy = (
+        desk.run("fake", f"power --sesoi 0.01 --pilot '{name}' {JSON}").json for name in ("s/base.*", "s:new")
+    )
     assert quiet["sd"] != noisy["sd"] and quiet["pilot_n"] == noisy["pilot_n"] == 6
 
 
@@ -747,7 +779,7 @@ def piloted(desk: Desk) -> None:
 
 
 def evaluate() -> list[Item]:
-    section, at = "evaluate, best checkpoint, normalization", "trained"
+    section = "evaluate, best checkpoint, normalization"
     return [
         point(DOCUMENT, section, "`--checkpoint best|last|step-N`", "the same", other_checkpoint),
         point(DOCUMENT, section, "`--episodes N`", "`--episodes N`", episodes),
@@ -812,8 +844,13 @@ def script() -> list[Item]:
     section = "launch, runs, doctor"
     return [
         point(DOCUMENT, section, "`with fairtrial.run(...) as run: run.log(step, loss=…)`", "the same", logged),
-        point(DOCUMENT, section, "`run.evaluated(step, metrics)`, `run.save(step, state)`, `run.resume()`", "the same",
-              script_resumes),
+        point(
+            DOCUMENT,
+            section,
+            "`run.evaluated(step, metrics)`, `run.save(step, state)`, `run.resume()`",
+            "the same",
+            script_resumes,
+        ),
     ]
 
 
@@ -843,7 +880,9 @@ def verbs() -> list[Item]:
     """Every CLI verb has a Python function of the same name, with the documented exceptions."""
     names = ("train", "bench", "sync", "launch", "evaluate", "temperature", "alpha", "sweep", "compare_strategies", "ablation",
              "variance", "analyze", "power", "cost_performance", "recommend", "profile", "write_study", "doctor")  # fmt: skip
-    return [point(DOCUMENT, "Commands", f"`fairtrial.{name}`", f"`fairtrial.{name}`", callable_from(name)) for name in names]
+    return [
+        point(DOCUMENT, "Commands", f"`fairtrial.{name}`", f"`fairtrial.{name}`", callable_from(name)) for name in names
+    ]
 
 
 def callable_from(name: str) -> Check:

@@ -6,8 +6,14 @@ from tests.documents import checkpoints, distillation, language, pipeline, speci
 from tests.documents.records import Item
 
 ITEMS: list[Item] = sorted(
-    [*validator.items(), *distillation.items(), *language.items(), *checkpoints.items(), *pipeline.items(),
-     *specification.items()],
+    [
+        *validator.items(),
+        *distillation.items(),
+        *language.items(),
+        *checkpoints.items(),
+        *pipeline.items(),
+        *specification.items(),
+    ],
     key=lambda item: item.document,
 )
 

@@ -2,53 +2,57 @@
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+import re
 
 import pytest
 
-from fairtrial import jobserver
-from fairtrial.core.paths import KEY_VARIABLE
-from fairtrial.record.store import Store
-from tests.conftest import Answer as CliAnswer
-from tests.conftest import link_data
-from tests.documents.desk import Answer, Desk
-from tests.documents.in_process import InProcess
-from tests.documents.places import PLACES
-from tests.documents.records import AS_DOCUMENTED, Item
-from tests.documents.table import ITEMS, SCRIPTS
+from tests.documents.desk import Desk
+from tests.documents.records import Item, line, option, printed
+from tests.documents.reference import FOLDER, found_in, written_down
+from tests.documents.table import ITEMS
 
-
-def not_open(words: Sequence[str]) -> Answer:
-    raise AssertionError("a line was run outside of a test")
-
-
-@pytest.fixture(scope="session")
-def all_desks(tmp_path_factory: pytest.TempPathFactory, data_cache: Path) -> Desk:
-    """One for all items of this worker: what an item has run, the next one finds done."""
-    root = tmp_path_factory.mktemp("documents")
-    furnish = lambda folder: link_data(Store(folder / "runs"), data_cache)  # noqa: E731
-    return Desk(root, PLACES, not_open, furnish=furnish, scripts=SCRIPTS)
-
-
-@pytest.fixture
-def desk(
-    all_desks: Desk, cli: Callable[..., CliAnswer], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Desk]:
-    def call(words: Sequence[str]) -> Answer:
-        told = cli(*words)
-        return Answer(told.code, told.out, told.err)
-
-    monkeypatch.setattr(importlib.import_module("fairtrial.launch.local"), "open_launcher", InProcess)
-    monkeypatch.setattr(importlib.import_module("fairtrial.api.self_check"), "AA_BLOCK_S", 1e-4)
-    monkeypatch.setattr(jobserver, "printed_to_log", lambda paths: contextlib.nullcontext())
-    monkeypatch.setenv(KEY_VARIABLE, str(all_desks.root / "key.pem"))
-    monkeypatch.setattr(all_desks, "call", call)
-    yield all_desks
+FLAG = re.compile(r"--[a-z][a-z0-9_.-]*[a-z0-9]")
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=lambda item: item.name[:90])
 def test_a_documented_item_holds(item: Item, desk: Desk) -> None:
     item.check(desk)
+
+
+def test_every_command_line_of_the_documents_is_tried() -> None:
+    tried: dict[str, list[str]] = {}
+    for item in ITEMS:
+        if item.line:
+            tried.setdefault(item.document, []).append(item.theirs)
+    for document, lines in written_down().items():
+        assert set(tried[document]) == set(lines), document
+
+
+def test_the_list_of_command_lines_is_complete() -> None:
+    if not FOLDER.is_dir():
+        pytest.skip("the reference documents are not beside this checkout")
+    assert found_in(FOLDER) == written_down()
+
+
+def test_every_flag_of_the_documents_and_the_specification_has_an_item() -> None:
+    if not FOLDER.is_dir():
+        pytest.skip("the reference documents are not beside this checkout")
+    texts = [*FOLDER.glob("[0-9]*.txt"), FOLDER.parent / "spec" / "commands.md"]
+    promised = {flag for path in texts for flag in FLAG.findall(path.read_text())} - {"--option-name"}
+    covered = {flag for item in ITEMS for flag in FLAG.findall(f"{item.theirs} {item.ours}")}
+    assert promised <= covered
+
+
+def test_no_two_items_are_the_same_and_each_has_a_counterpart() -> None:
+    assert len({item.name for item in ITEMS}) == len(ITEMS)
+    assert all(item.ours and item.theirs for item in ITEMS)
+
+
+def test_an_option_that_changes_nothing_fails(desk: Desk) -> None:
+    """So does a documented default that is another one, and a line that ends with another exit code."""
+    same = option("000", "s", "--quiet", "power --sesoi 0.01 --sd 0.02", "--quiet", printed, at="empty")
+    other = option("000", "s", "--alpha", "power --sesoi 0.01 --sd 0.02 --format json", "--alpha 0.01", "seeds", at="empty",
+                   default="0.1")  # fmt: skip
+    for wrong in (same, other, line("000", "s", "x", "power --sesoi 0.01", at="empty")):
+        with pytest.raises(AssertionError):
+            wrong.check(desk)

@@ -125,9 +125,7 @@ def suspicious(desk: Desk) -> None:
 def own_categories(desk: Desk) -> None:
     """A list of one's own decides instead of the built-in one: in this one, freezing belongs into the benchmark."""
     before = {row["name"]: row["add_to"] for row in desk.run(AT, f"{BOTH} {JSON}").json["missing"]}
-    (desk.folder(AT) / "categories.yaml").write_text(
-        "categories:\n  - {name: ours, patterns: [freeze-backbone]}\n"
-    )
+    (desk.folder(AT) / "categories.yaml").write_text("categories:\n  - {name: ours, patterns: [freeze-backbone]}\n")
     told = desk.run(AT, f"{BOTH} --categories categories.yaml {JSON}")
     assert told.code == 3, told.err
     after = {row["name"]: row["add_to"] for row in told.json["missing"]}
