@@ -263,9 +263,9 @@ def documents_page(items: Sequence[Item]) -> str:
         NOTICE,
         "# The reference documents, point by point\n",
         "Fairtrial implements five documents of other projects. Their command lines run as they stand, with the name "
-        "of the program replaced. Each row is a test in `tests/documents`, which runs the line or the option in a small "
-        "store and compares exit codes, fields, files and keys. An option passes only if it changes the result. Of "
-        f"{len(items)} points {len(items) - differing} are as documented; {differing} differ and say why.\n",
+        "of the program replaced. Each row is a test in `tests/documents`, which runs the line or the option in a "
+        "small store and compares exit codes, fields, files and keys. An option passes only if it changes the "
+        f"result. Of {len(items)} points {len(items) - differing} are as documented; {differing} differ and say why.\n",
     ]
     for document, title in DOCUMENTS.items():
         rows = [documents_row(item) for item in items if item.document == document]
