@@ -38,7 +38,7 @@ from fairtrial.research.plan_schema import RegistrationModel
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))  # the table of documented items belongs to the tests
 
-from tests.documents.records import AS_DOCUMENTED, Item  # noqa: E402
+from tests.documents.records import Item  # noqa: E402
 from tests.documents.table import ITEMS  # noqa: E402
 
 EVIDENCE = "docs/evidence"
@@ -274,13 +274,12 @@ def documents_page(items: Sequence[Item]) -> str:
 
 
 def documents_row(item: Item) -> tuple[str, ...]:
-    state = item.state if item.differs else AS_DOCUMENTED
-    return item.section, in_code(item.theirs, item), in_code(item.ours, item), plain_outside_code(state)
+    return item.section, in_code(item.theirs, item), in_code(item.ours, item), plain_outside_code(item.state)
 
 
 def in_code(text: str, item: Item) -> str:
     """Command lines are set in code as a whole; other words have their own marks."""
-    return code(text) if item.line else plain_outside_code(text)
+    return code(text) if item.is_command_line else plain_outside_code(text)
 
 
 def plain_outside_code(text: str) -> str:

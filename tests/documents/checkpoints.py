@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.documents.desk import Desk
 from tests.documents.places import metadata
-from tests.documents.records import Check, Item, line, option, point
+from tests.documents.records import Check, Item, line, option, point, suite
 
 DOCUMENT = "003"
 AT = "trained"
@@ -19,12 +19,11 @@ SCORE = "eval_human_normalized_score"
 def items() -> list[Item]:
     section = "Task 3: best checkpoint"
     tests = "pytest -q tests/test_benchmarking.py tests/test_checkpoint_workflows.py"
-    suite = "the tests are ours: these items, tests/record/test_best_checkpoint.py and tests/api/test_evaluate.py"
+    our_tests = "the tests are ours: these items, tests/record/test_best_checkpoint.py and tests/api/test_evaluate.py"
     return [
         line(DOCUMENT, "Task 1: tests", tests, "train fake --steps 20 --eval-every 5 --study p --variant p "
-             f"{REFERENCES} --format json", at=AT, keys=["best_metric_value", f"final.{SCORE}"], differs=suite),
-        line(DOCUMENT, "Task 5: verification", "pytest -q", "--version", at="empty", says=["^fairtrial "],
-             differs="our own suite is `make test`"),
+             f"{REFERENCES} --format json", at=AT, keys=["best_metric_value", f"final.{SCORE}"], differs=our_tests),
+        suite(DOCUMENT, "Task 5: verification", "pytest -q"),
         point(DOCUMENT, section, "`checkpoints/best.pt`", "`checkpoints/best.pt`", best_file),
         point(DOCUMENT, section, "the best checkpoint tracks the best `eval_return_mean`", "the same, for ppo and grpo",
               tracks),

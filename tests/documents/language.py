@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.documents.desk import Answer, Desk
-from tests.documents.records import Item, field, fields, line, option, point, said
+from tests.documents.records import Item, field, fields, line, option, point, said, suite
 
 DOCUMENT = "002"
 AT = "profile"
@@ -29,15 +29,11 @@ def lines() -> list[Item]:
     def of(section: str, script: str, ours: str, add: str = "", **expected: Any) -> Item:
         return line(DOCUMENT, section, f"{SCRIPT}{script}", ours, at=AT, add=add, differs=REPLACED, **expected)
 
-    def suite(section: str) -> Item:
-        return line(DOCUMENT, section, "uv run pytest -q", "--version", at="empty", says=["^fairtrial "],
-                    differs="our own suite is `make test`, which runs these very items")  # fmt: skip
-
     snapshot = ["^Snapshot: ", "^Trace: "]
     trainer = "profile_rollout.py --target trainer --steps 1 --groups 1 --samples 1"
     ours = "profile trainer --steps 1 --groups 1 --samples 1"
     return [
-        suite("Baseline"),
+        suite(DOCUMENT, "Baseline", "uv run pytest -q"),
         of("Baseline", f"{trainer} --horizon 1 --no-warmup --profile-name local-trainer-profile",
            f"{ours} --horizon 1 --no-warmup --profile-name local-trainer-profile", says=snapshot),
         of("Phase 1", "benchmark_training.py --smoke --profile rollout --profile-name rollout-profile --no-warmup",
@@ -62,7 +58,7 @@ def lines() -> list[Item]:
            says=snapshot),
         of("Phase 6", f"{trainer} --profile-name dashboard-check", f"{ours} --profile-name dashboard-check",
            add="--horizon 1 --no-warmup", says=snapshot),
-        suite("CI Coverage"),
+        suite(DOCUMENT, "CI Coverage", "uv run pytest -q"),
         of("CI Coverage", f"{trainer} --horizon 1 --no-warmup --profile-name ci-trainer-profile --compact-prompts",
            f"{ours} --horizon 1 --no-warmup --profile-name ci-trainer-profile --compact-prompts", says=snapshot),
     ]  # fmt: skip

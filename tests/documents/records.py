@@ -32,7 +32,8 @@ class Item:
     check: Check
     differs: str = ""
     line: Line | None = None
-    """Only for command lines of a document: the line that is timed at full size."""
+    """What is timed at full size, where it is a command line of Fairtrial."""
+    is_command_line: bool = False
 
     @property
     def state(self) -> str:
@@ -120,7 +121,7 @@ def line(
         missing = [name for name in files if not (desk.folder(at) / name).exists()]
         assert not missing, f"{typed} did not write {missing}"
 
-    return Item(document, section, theirs, f"fairtrial {ours}", check, differs, Line(ours, at, add, code))
+    return Item(document, section, theirs, f"fairtrial {ours}", check, differs, Line(ours, at, add, code), True)
 
 
 def field(
@@ -168,6 +169,16 @@ def option(
             shows_default(desk, at, base, given.split("=")[0].split()[0], default)
 
     return Item(document, section, theirs, f"`{given}`", check, differs)
+
+
+def suite(document: str, section: str, theirs: str) -> Item:
+    """A line that runs a project's own tests: ours are `make test`, which is what CI runs, and contain this very item."""
+
+    def check(desk: Desk) -> None:
+        root = Path(__file__).parent.parent.parent
+        assert "-m pytest" in read(root / "Makefile") and "make test" in read(root / ".ci" / "run")
+
+    return Item(document, section, theirs, "make test", check, "the tests are our own", is_command_line=True)
 
 
 def point(document: str, section: str, theirs: str, ours: str, check: Check, *, differs: str = "") -> Item:

@@ -22,7 +22,7 @@ def test_a_documented_item_holds(item: Item, desk: Desk) -> None:
 def test_every_command_line_of_the_documents_is_tried() -> None:
     tried: dict[str, list[str]] = {}
     for item in ITEMS:
-        if item.line:
+        if item.is_command_line:
             tried.setdefault(item.document, []).append(item.theirs)
     for document, lines in written_down().items():
         assert set(tried[document]) == set(lines), document
