@@ -6,7 +6,7 @@ What the real launchers do is tested in tests/launch; here only the time of star
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from fairtrial import jobserver
 from fairtrial.job import Request
@@ -14,11 +14,13 @@ from fairtrial.launch.contract import Exit, Order
 
 
 class InProcess:
-    """Does a task when it is polled."""
+    """Does a task when it is polled. `opened_with`: the orders of all launches so far."""
 
     slots = 1
+    opened_with: ClassVar[list[Order]] = []
 
     def __init__(self, order: Order) -> None:
+        self.opened_with.append(order)
         self._tasks: list[Mapping[str, Mapping[str, Any]]] = []
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:

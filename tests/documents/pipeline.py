@@ -173,8 +173,8 @@ def launcher() -> list[Item]:
                "--base-run-name mine", said(r"--study (\S+)"), at=AT, becomes="mine"),
         option(DOCUMENT, section, "`--skypilot` (default: local)", "launch ppo --dry-run --seeds 2", "--skypilot",
                lambda answer: "sky" in answer.out + answer.err, at=AT, becomes=True),
-        point(DOCUMENT, section, "`--gpus <n>` (default: 4)", "`--gpus N`; --skypilot has a default", cards,
-              differs="the default is one card per run, since a run uses one"),
+        point(DOCUMENT, section, "`--gpus <n>` (default: 4)", "`--gpus N`", cards,
+              differs="4 for a program of yours; the built-in recipes train on the CPU and get none unless asked"),
         option(DOCUMENT, section, "`--dry-run`", f"launch fake --steps 5 --seeds 2 --base-run-name dry {JSON}", "--dry-run",
                lambda answer: answer.out, at=AT),
         point(DOCUMENT, section, "`--help`", "`--help`", helped),
@@ -186,10 +186,10 @@ def launcher() -> list[Item]:
 
 
 def cards(desk: Desk) -> None:
-    base = "launch ppo --skypilot --dry-run --seeds 2"
-    plain, eight = desk.run(AT, base), desk.run(AT, f"{base} --gpus 8")
-    assert plain.code == 0 and eight.code == 0, plain.shortened + eight.shortened
-    assert plain.out != eight.out and "8" in eight.out
+    program = "launch command --variant a:lr=0.1 --seeds 1 --skypilot --dry-run --base-run-name cards {} -- python x.py '{{lr}}'"
+    said(r"L4:4\b")(desk.run(AT, program.format("")))
+    said(r"L4:8\b")(desk.run(AT, program.format("--gpus 8")))
+    said(r"L4:8\b")(desk.run(AT, "launch ppo --skypilot --dry-run --seeds 1 --gpus 8"))
 
 
 def helped(desk: Desk) -> None:

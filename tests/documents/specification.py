@@ -16,6 +16,7 @@ from typing import Any
 from fairtrial.core.specs import FIXED_SEEDS
 from tests.documents.desk import Answer, Desk
 from tests.documents.distillation import ABLATION, CNN, COMPARE, COST, RECOMMEND, SMALL, TEMPERATURE
+from tests.documents.in_process import InProcess
 from tests.documents.places import metadata
 from tests.documents.records import Check, Item, See, field, fields, look, option, point, printed, said
 
@@ -373,7 +374,7 @@ def launch() -> list[Item]:
         point(DOCUMENT, section, "a placeholder without a value, a value without a placeholder: errors", "the same",
               placeholders),
         point(DOCUMENT, section, "`--on local|ray|slurm|skypilot`", "`--on PLACE`", places),
-        point(DOCUMENT, section, "`--jobs N`", "`--jobs N`", order_sees("--jobs 1", lambda order: order.jobs)),
+        point(DOCUMENT, section, "`--jobs N`", "`--jobs N`", jobs),
         point(DOCUMENT, section, "`--gpus N`", "`--gpus N`: more than there are is refused", no_cards),
         point(DOCUMENT, section, "`--timeout`", "`--timeout SECONDS`", timeout),
         point(DOCUMENT, section, "`--retries`, `--retry-failed`", "the same", retries),
@@ -425,16 +426,13 @@ def places(desk: Desk) -> None:
     assert desk.run("fake", f"{base} --on moon").code in (1, 2)
 
 
-def order_sees(given: str, see: Any) -> Check:
-    """What the launcher is opened with; here it is the stand-in of the tests, or else a real one."""
-
-    def check(desk: Desk) -> None:
-        base = f"launch fake --steps 5 --seeds 2 {JSON} --base-run-name"
-        assert desk.run("fake", f"{base} jobs {given}").code == 0
-        told = desk.run("fake", f"{base} jobs0 {given.replace('1', '0')}")
-        assert told.code == 2, "--jobs 0 must be refused"
-
-    return check
+def jobs(desk: Desk) -> None:
+    """The launcher is opened with that many slots."""
+    for number in (1, 3):
+        assert (
+            desk.run("fake", f"launch fake --steps 5 --seeds 4 --base-run-name jobs{number} --jobs {number}").code == 0
+        )
+        assert InProcess.opened_with[-1].jobs == number
 
 
 def no_cards(desk: Desk) -> None:
@@ -584,7 +582,9 @@ def unstacked(desk: Desk) -> None:
 
 
 def jobs_of_sweeps(desk: Desk) -> None:
-    assert desk.run("fake", f"{SWEEP} --jobs 1").code == 0 and desk.run("fake", f"{SWEEP} --jobs 0").code == 2
+    for number in (1, 3):
+        assert desk.run("fake", f"{SWEEP} --study swept{number} --label {number} --jobs {number}").code == 0
+        assert InProcess.opened_with[-1].jobs == number
 
 
 def sweep_in_python(desk: Desk) -> None:
