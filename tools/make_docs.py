@@ -55,7 +55,6 @@ def pages(root: Path) -> Iterator[Page]:
     """Every generated file: its path below the root, and the text that it must have."""
     yield "docs/cli.md", cli_page()
     yield "docs/cautions.md", cautions_page()
-    yield "docs/documents.md", documents_page(ITEMS)
     yield f"docs/schemas/study-{STUDY_SCHEMA}.json", schema_page("A study file of Fairtrial", Study.model_json_schema())
     metadata = Metadata.model_json_schema(by_alias=True)
     yield f"docs/schemas/metadata-{METADATA_SCHEMA}.json", schema_page("metadata.json of a run of Fairtrial", metadata)
@@ -75,6 +74,7 @@ def pages(root: Path) -> Iterator[Page]:
         schema_page("A registration of Fairtrial", registration),
     )
     figures = read_figures(root / EVIDENCE)
+    yield "docs/documents.md", documents_page(ITEMS, figures)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()
         if any(each.search(text) for each in (FIGURES, FILES, PRICES, RUNS)):
@@ -255,9 +255,11 @@ DOCUMENTS = {
     "004": "Many seeds: launcher, variance, analysis, best practices",
     "commands": "The specification of Fairtrial's own commands",
 }
+TIMED = "documented_lines"
+"""The benchmark that runs the lines at full size."""
 
 
-def documents_page(items: Sequence[Item]) -> str:
+def documents_page(items: Sequence[Item], figures: Mapping[str, Any] | None) -> str:
     differing = sum(bool(item.differs) for item in items)
     parts = [
         NOTICE,
@@ -270,6 +272,9 @@ def documents_page(items: Sequence[Item]) -> str:
     for document, title in DOCUMENTS.items():
         rows = [documents_row(item) for item in items if item.document == document]
         parts += [f"## {document}: {title}\n", table(("section", "item", "ours", "state"), rows)]
+    if figures and TIMED in figures:
+        parts += ["## The lines at full size\n", "Each in a process of its own, from an empty store.\n"]
+        parts += [figure_table(TIMED, figures, "docs/documents.md")]
     return "\n".join(parts)
 
 
