@@ -347,12 +347,15 @@ def profiled(desk: Desk) -> None:
 
 
 def baseline(desk: Desk) -> None:
-    """Kept with the commit; a slower step than the one that was kept ends with exit code 3."""
-    base = "bench fake --max-batches 15 --no-trials --processes 4 --step-time"
-    assert desk.run("trained", f"{base} 0.001 --save fast.json").code == 0
-    kept = json.loads((desk.folder("trained") / "fast.json").read_text())
-    assert "commit" in json.dumps(kept), "the commit is not kept"
-    assert desk.run("trained", f"{base} 0.02 --baseline fast.json").code == 3
+    """Kept with the commit; compared over processes, and only with what had the same settings."""
+    base = f"bench fake --max-batches 80 --no-trials --processes 3 --step-time 0.0005 {JSON}"
+    assert desk.run("trained", f"{base} --save kept.json").json["baseline"] is None
+    assert "commit" in json.dumps(json.loads((desk.folder("trained") / "kept.json").read_text())), (
+        "the commit is not kept"
+    )
+    told = desk.run("trained", f"{base} --baseline kept.json")
+    assert told.code in (0, 3) and told.json["baseline"]["ratio"]["n"] == 3, told.shortened
+    assert desk.run("trained", f"{base} --baseline kept.json --batch-size 7").code == 1
 
 
 def in_step(desk: Desk) -> None:
@@ -619,7 +622,7 @@ def lab() -> list[Item]:
 
 def matched_by_time(desk: Desk) -> None:
     """A strategy that takes twice as long gets a baseline of twice the steps; no stopwatch decides the test."""
-    seconds = {"none": 1.0, "kd": 2.0}
+    seconds = {"none": 1.0, "kd": 2.0, "none-matched": 2.0}
     typed = f"compare --strategies kd --runs 2 {CNN} {JSON} --study matched"
     with mock.patch.object(compare_module, "_time", lambda runs: seconds[runs[0].variant]):
         found = [{row["name"] for row in desk.run("lab", each).json["strategies"]}
