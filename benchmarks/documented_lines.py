@@ -23,9 +23,10 @@ from fairtrial.core.paths import KEY_VARIABLE
 
 TITLE = "Documented command lines"
 LONGEST_NOTE = 200
+LINES = [item for item in ITEMS if item.line]
 
 
-def measure(folder: Path, items: Sequence[Item] = tuple(item for item in ITEMS if item.line)) -> list[Figure]:
+def measure(folder: Path, items: Sequence[Item] = LINES) -> list[Figure]:
     os.environ[KEY_VARIABLE] = str(folder / "key.pem")  # nobody's own key signs what is only tried
     desk = Desk(folder, PLACES, in_a_process, small=False, scripts=SCRIPTS)
     lines = [timed(desk, item) for item in items]

@@ -42,7 +42,7 @@ def _commands(block: str) -> Iterator[str]:
             return
         if not row or row.startswith("#"):
             continue
-        program = []
+        program: list[str] = []
         while not _is_complete(" ".join([row, *program])):
             program.append(rows.pop(0).strip())
         yield row + f'{program[0]} …"' if program else row

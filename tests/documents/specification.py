@@ -305,14 +305,13 @@ def main_choices(typed: str, small: str) -> Check:
 def bench() -> list[Item]:
     section, at = "train, bench", "trained"
     base = f"{BENCH} --step-time 0.0005 --max-batches 20"
-    filled = lambda name: lambda answer: answer.json.get(name) is not None  # noqa: E731
     return [
         *_options(section, base, at, [
             ("`--warmup-batches`", "--warmup-batches 15", "steps.warmup"),
             ("`--max-batches`", "--max-batches 25", "steps.taken"),
             ("`--run-validation`", "--run-validation --eval-every 2", lambda answer: "evaluat" in str(answer.json["phases"])),
-            ("`--enable-resource-monitoring`", "--enable-resource-monitoring", filled("resources")),
-            ("`--batch-sizes 64,128,256`", "--batch-sizes 1,2", filled("batch_sizes")),
+            ("`--enable-resource-monitoring`", "--enable-resource-monitoring", has("resources")),
+            ("`--batch-sizes 64,128,256`", "--batch-sizes 1,2", has("batch_sizes")),
         ]),
         point(DOCUMENT, section, "`--enable-profiling` (torch trace)", "`--enable-profiling`", profiled),
         *_options(section, f"bench classify --model linear --no-trials --labels 2000 {JSON}", at, [
@@ -328,6 +327,10 @@ def bench() -> list[Item]:
         point(DOCUMENT, section, "every option of `train`, except those whose role excludes them", "`sync` of the two: PASS",
               in_step),
     ]  # fmt: skip
+
+
+def has(name: str) -> See:
+    return lambda answer: answer.json.get(name) is not None
 
 
 def keys_filled(answer: Answer) -> list[str]:
@@ -466,7 +469,11 @@ def retries(desk: Desk) -> None:
     base = f"launch fake --steps 5 --seeds 1 --fail-at 3 --base-run-name fails {JSON}"
     assert desk.run("fake", base).code == 4
     folder = desk.folder("fake")
-    attempts = lambda: (folder / "runs" / "fails" / "default.seed1072" / "events.jsonl").read_text().count("run_ended")  # noqa: E731
+    log = folder / "runs" / "fails" / "default.seed1072" / "events.jsonl"
+
+    def attempts() -> int:
+        return log.read_text().count("run_ended")
+
     first = attempts()
     assert desk.again("fake", base).code == 4 and attempts() == first, "a failed run is left alone"
     assert desk.run("fake", f"{base} --retry-failed").code == 4 and attempts() > first
