@@ -185,7 +185,6 @@ def sync(folder: Path) -> None:
     (folder / "utility_benchmark_training.md").write_text(page + "\n")
     (folder / "short.md").write_text("- `--learning-rate`\n")
     (folder / "test_pass.py").write_text("def test_it() -> None: ...\n")
-    (folder / "test_fail.py").write_text("def test_it() -> None:\n    assert False\n")
     (folder / "all.yaml").write_text("".join(f'"{name}": the document lists it\n' for name in EXCLUDED))
 
 
