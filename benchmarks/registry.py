@@ -20,6 +20,7 @@ from benchmarks import (
     comparing,
     damaged_runs,
     defects,
+    documented_lines,
     family_rule,
     fuzzing,
     kill_lines,
@@ -100,4 +101,5 @@ BENCHMARKS = {
     "planned_power": Benchmark(planned_power.TITLE, planned_power.measure, step=11),
     "task_inference": Benchmark(task_inference.TITLE, task_inference.measure, step=11),
     "family_rule": Benchmark(family_rule.TITLE, family_rule.measure, step=11),
+    "documented_lines": Benchmark(documented_lines.TITLE, documented_lines.measure, step=12, slow=True),
 }

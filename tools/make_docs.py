@@ -1,6 +1,7 @@
 """Writes the documentation that can be derived from the program, so that the two cannot drift apart.
 
-python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/schemas/, measured tables, shown output
+python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/documents.md, docs/schemas/, measured
+                                     tables, shown output
 python tools/make_docs.py --check    writes nothing; names the files that differ, and exits 1 if there are any
 """
 
@@ -35,6 +36,11 @@ from fairtrial.research.artifact import Artifact
 from fairtrial.research.plan_schema import RegistrationModel
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))  # the table of documented items belongs to the tests
+
+from tests.documents.records import Item  # noqa: E402
+from tests.documents.table import ITEMS  # noqa: E402
+
 EVIDENCE = "docs/evidence"
 NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
 FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
@@ -68,6 +74,7 @@ def pages(root: Path) -> Iterator[Page]:
         schema_page("A registration of Fairtrial", registration),
     )
     figures = read_figures(root / EVIDENCE)
+    yield "docs/documents.md", documents_page(ITEMS, figures)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()
         if any(each.search(text) for each in (FIGURES, FILES, PRICES, RUNS)):
@@ -236,6 +243,53 @@ def schema_page(title: str, schema: Mapping[str, Any]) -> str:
     return (
         json.dumps({**head, **{k: v for k, v in schema.items() if k != "title"}}, indent=2, ensure_ascii=False) + "\n"
     )
+
+
+# What the reference documents promise.
+
+DOCUMENTS = {
+    "000": "Keeping a benchmark command in step with its training command",
+    "001": "Distillation: sweeps, strategies, ablation, cost, recommendation, research",
+    "002": "The test and benchmark plan of a GRPO pipeline",
+    "003": "Normalized scores and the best checkpoint",
+    "004": "Many seeds: launcher, variance, analysis, best practices",
+    "commands": "The specification of Fairtrial's own commands",
+}
+TIMED = "documented_lines"
+"""The benchmark that runs the lines at full size."""
+
+
+def documents_page(items: Sequence[Item], figures: Mapping[str, Any] | None) -> str:
+    differing = sum(bool(item.differs) for item in items)
+    parts = [
+        NOTICE,
+        "# The reference documents, point by point\n",
+        "Fairtrial implements five documents of other projects. Their command lines run as they stand, with the name "
+        "of the program replaced. Each row is a test in `tests/documents`, which runs the line or the option in a "
+        "small store and compares exit codes, fields, files and keys. An option passes only if it changes the "
+        f"result. Of {len(items)} points {len(items) - differing} are as documented; {differing} differ and say why.\n",
+    ]
+    for document, title in DOCUMENTS.items():
+        rows = [documents_row(item) for item in items if item.document == document]
+        parts += [f"## {document}: {title}\n", table(("section", "item", "ours", "state"), rows)]
+    if figures and TIMED in figures:
+        parts += ["## The lines at full size\n", "Each in a process of its own, from an empty store.\n"]
+        parts += [figure_table(TIMED, figures, "docs/documents.md")]
+    return "\n".join(parts)
+
+
+def documents_row(item: Item) -> tuple[str, ...]:
+    return item.section, in_code(item.theirs, item), in_code(item.ours, item), plain_outside_code(item.state)
+
+
+def in_code(text: str, item: Item) -> str:
+    """Command lines are set in code as a whole; other words have their own marks."""
+    return code(text) if item.is_command_line else plain_outside_code(text)
+
+
+def plain_outside_code(text: str) -> str:
+    parts = re.split(r"(`[^`]*`)", text)
+    return "".join(part if part.startswith("`") else plain(part) for part in parts)
 
 
 # Measured figures.

@@ -32,8 +32,10 @@ if TYPE_CHECKING:
     from fairtrial.api.cost_performance import CostPerformance, cost_performance
     from fairtrial.api.deposit import Deposit, deposit
     from fairtrial.api.detach import Detached, detach
+    from fairtrial.api.doctor import doctor
     from fairtrial.api.evaluate import Evaluated, evaluate
     from fairtrial.api.export import export
+    from fairtrial.api.init import write_study
     from fairtrial.api.launch import Launched, LaunchTerms, launch
     from fairtrial.api.points import Source
     from fairtrial.api.power import power
@@ -133,6 +135,8 @@ _HOMES = {
     "Verdict": "fairtrial.core.findings",
     "Study": "fairtrial.plan.study",
     "read_study": "fairtrial.plan.study",
+    "write_study": "fairtrial.api.init",
+    "doctor": "fairtrial.api.doctor",
     "FairtrialError": "fairtrial.core.errors",
     "init_artifact": "fairtrial.api.artifact",
     "add_file": "fairtrial.api.artifact",
@@ -156,10 +160,11 @@ __all__ = [
     "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
     "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
     "compare", "compare_samples", "compare_strategies", "compare_to_target", "compute_pareto_frontier",
-    "cost_performance", "deposit", "detach", "diff_profiles", "evaluate", "export", "export_runs", "init_artifact",
+    "cost_performance", "deposit", "detach", "diff_profiles", "doctor", "evaluate", "export", "export_runs", "init_artifact",
     "launch", "list_runs", "load_profile", "power",
     "preregister", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
     "temperature", "temperature_sweep", "train", "variance", "variance_by_stream", "verify_bundle", "watch_study",
+    "write_study",
 ]  # fmt: skip
 
 

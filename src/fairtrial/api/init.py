@@ -14,7 +14,7 @@ from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.study import DEFAULT_SEEDS, Study
 
 
-def init(path: Path, *, recipe: str = "distill", study: str | None = None, force: bool = False) -> Path:
+def write_study(path: Path, *, recipe: str = "distill", study: str | None = None, force: bool = False) -> Path:
     """Write a study file for a recipe, with every key and every option explained in place."""
     loaded = load_recipe(recipe)
     if path.exists() and not force:

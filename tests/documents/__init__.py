@@ -1,0 +1,1 @@
+"""What the reference documents and the command specification promise, tried point by point."""

@@ -1,0 +1,47 @@
+"""A launcher that trains in the process of the test, so that torch is loaded once for all documented lines.
+
+What the real launchers do is tested in tests/launch; here only the time of starting processes is saved. Stacks stay stacks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, ClassVar
+
+from fairtrial import jobserver
+from fairtrial.job import Request
+from fairtrial.launch.contract import Exit, Order
+
+
+class InProcess:
+    """Does a task when it is polled. `opened_with`: the orders of all launches so far."""
+
+    slots = 1
+    opened_with: ClassVar[list[Order]] = []
+
+    def __init__(self, order: Order) -> None:
+        self.opened_with.append(order)
+        self._tasks: list[Mapping[str, Mapping[str, Any]]] = []
+
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:
+        return []
+
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        self._tasks.append(requests)
+
+    def poll(self, timeout: float) -> list[Exit]:
+        exits: list[Exit] = []
+        for task in self._tasks:
+            requests = {key: Request.from_dict(request) for key, request in task.items()}
+            jobserver.do_job(requests, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
+        self._tasks.clear()
+        return exits
+
+    def has_started(self, key: str) -> bool:
+        return False
+
+    def stop(self, key: str, *, kill: bool) -> None: ...
+
+    def forget(self, key: str) -> None: ...
+
+    def close(self) -> None: ...
