@@ -10,10 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import Answer
 from tools import compare_outputs
 from tools.compare_outputs import Comparison, blanked, compare, read_commands, record
+
+from tests.conftest import Answer
 
 RUN = {"status": "completed", "final": {"accuracy": 0.25}, "hint": "Try 3 seeds.", "checksum": "aa"}
 

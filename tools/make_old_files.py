@@ -1,6 +1,6 @@
 """Writes a store, checkpoints and a research bundle as the present version writes them, for tests to open ever after.
 
-    python -m tools.make_old_files --name v0.1
+    python tools/make_old_files.py --name v0.1
 
 Makes `tests/old_files/NAME.tar.xz` and `tests/old_files/NAME.json`: questions that tests ask about those files, and
 what this version answers. Old files are never made anew for a later version: it gets a name of its own.
@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools.compare_outputs import BETWEEN_S, FIXTURES, START, WORK, only_one_at_a_time, prepare, read_commands, run
+from compare_outputs import BETWEEN_S, FIXTURES, START, WORK, only_one_at_a_time, prepare, read_commands, run
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE.parent / "tests" / "old_files"

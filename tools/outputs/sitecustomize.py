@@ -100,7 +100,9 @@ def fix_host() -> None:
 def fix_version() -> None:
     """The version of the package is not a result: two trees that differ only in it are equal."""
     version = importlib.metadata.version
-    importlib.metadata.version = lambda name: VERSION if name == PACKAGE else version(name)
+    importlib.metadata.version = lambda distribution_name: (
+        VERSION if distribution_name == PACKAGE else version(distribution_name)
+    )
 
 
 class Processes:
@@ -174,8 +176,8 @@ def _with_real_pid(function: Any, processes: Processes) -> Any:
 
 def wait_for_no_disk() -> None:
     """Whether bytes survive a power failure is tested elsewhere; here it would be most of the time."""
-    os.fsync = lambda _: None
-    os.fdatasync = lambda _: None
+    os.fsync = lambda fd: None  # noqa: ARG005 — the name is part of how it is called
+    os.fdatasync = lambda fd: None  # noqa: ARG005
 
 
 fix_clock()
