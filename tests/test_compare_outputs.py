@@ -26,8 +26,8 @@ def recording(folder: Path, **files: bytes) -> Path:
     return folder
 
 
-def difference(before: bytes, after: bytes, *, name: str = "metadata.json", allow_prose: bool = False) -> list[str]:
-    result = Comparison(allow_prose=allow_prose)
+def difference(before: bytes, after: bytes, *, name: str = "metadata.json", **allowed: bool) -> list[str]:
+    result = Comparison(**allowed)
     result.contents(name, before, after)
     return [each.what for each in result.differences]
 
@@ -49,13 +49,13 @@ def test_two_recordings_of_this_tree_are_equal_and_a_planted_digit_is_found(
         assert record(source, tmp_path / name, only=["train.fake", "init.as-json"]) == 0
     before, after = tmp_path / "before", tmp_path / "after"
     assert (before / "commands/train.fake/exit").read_text() == "0\n"
-    assert not compare(before, after, allow_prose=False).differences
+    assert not compare(before, after).differences
     [metadata] = after.glob("files/lab/runs/made-up/*/metadata.json")
     document = json.loads(metadata.read_bytes())
     assert document["environment"]["hostname"] == "fixed-host" and document["timings"]["created"] % 1 == 0.25
     document["final"]["report_accuracy"] += 1e-9
     metadata.write_text(json.dumps(document, indent=2))
-    [found] = compare(before, after, allow_prose=False).differences
+    [found] = compare(before, after).differences
     assert found.where.endswith("metadata.json") and found.what.startswith("final.report_accuracy: ")
 
 
@@ -78,11 +78,17 @@ def test_every_kind_of_difference_is_named() -> None:
 def test_missing_files_are_differences_and_caches_are_not(tmp_path: Path) -> None:
     before = recording(tmp_path / "a", **{"files/lab/x": b"1", "files/lab/runs/.cache/index.json": b"1"})
     after = recording(tmp_path / "b", **{"files/lab/y": b"1", "files/lab/runs/.cache/index.json": b"2"})
-    found = compare(before, after, allow_prose=False).differences
+    found = compare(before, after).differences
     assert [each.what for each in found] == [
         "files/lab/x is missing in the second",
         "files/lab/y is missing in the first",
     ]
+
+
+def test_durations_may_differ_only_when_asked_for() -> None:
+    one, other = (json.dumps({"wall_s": seconds, "mean": 0.5, "crc32": seconds}).encode() for seconds in (1, 2))
+    assert len(difference(one, other)) == 2 and difference(one, other, allow_durations=True) == []
+    assert difference(one, other.replace(b"0.5", b"0.6"), allow_durations=True) == ["mean: 0.5 → 0.6"]
 
 
 def test_prose_may_differ_only_when_asked_for_and_never_its_numbers() -> None:

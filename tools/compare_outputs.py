@@ -12,6 +12,10 @@ with 1 if there is one.
 
 Only what two recordings of one tree cannot agree on is left out or blanked: LEFT_OUT and BLANKED say what and why.
 With --allow-prose sentences may differ too (PROSE_KEYS, and printed text as long as its numbers stay the same).
+
+Recorded durations count how often the clock was read. A change that reads it more or less often therefore shows in
+every duration, and through checksums in much else. To see what else differs then, record both with --fine-clock, which
+makes durations so short that those of series are 0, and compare with --allow-durations (DURATION_KEYS).
 """
 
 from __future__ import annotations
@@ -49,6 +53,8 @@ WORK = Path(tempfile.gettempdir()) / "fairtrial-outputs"
 START = 1_790_000_000.25
 """The moment of the first command, 21 September 2026; each later command is a minute later."""
 BETWEEN_S = 60
+TICK, FINE_TICK = 1 / 1024, 2.0**-40
+"""Seconds that pass with each reading of the clock: exact in binary, so that differences are exact too."""
 FIXED = {"FIXED_HOST": "fixed-host", "FIXED_VERSION": "0.0.0", "FIXED_PACKAGE": PACKAGE}
 GIT_DATE = "2026-09-01T00:00:00Z"
 VERSION_LINE = re.compile(r"""^__version__\s*=\s*["'].*?["']""", re.MULTILINE)
@@ -92,7 +98,9 @@ PROSE_KEYS = frozenset({
 })  # fmt: skip
 """Keys of JSON documents whose sentences --allow-prose lets differ. Their numbers must stay."""
 DERIVED_KEYS = frozenset({"bytes", "checksum", "crc32", "sha256", "signature", "size", "contentSize"})
-"""Keys that follow from the bytes of another file, which is compared itself; --allow-prose lets them differ."""
+"""Keys that follow from the bytes of another file, which is compared itself; both options let them differ."""
+DURATION_KEYS = frozenset({"cpu_s", "hours", "seconds", "setup_s", "wall_s"})
+"""Keys of durations, which --allow-durations lets differ."""
 NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 
@@ -117,7 +125,7 @@ def read_commands(file: Path = FIXTURES / "commands.toml", only: Sequence[str] =
     return [each for each in commands if not only or any(fnmatch.fnmatch(each.name, pattern) for pattern in only)]
 
 
-def record(source: Path, output: Path, only: Sequence[str] = ()) -> int:
+def record(source: Path, output: Path, only: Sequence[str] = (), *, fine_clock: bool = False) -> int:
     commands = read_commands(only=only)
     if not (package := source / "src" / PACKAGE).is_dir():
         print(f"{package} is not there: --source is a checkout of the project", file=sys.stderr)
@@ -130,7 +138,9 @@ def record(source: Path, output: Path, only: Sequence[str] = ()) -> int:
         seconds = {}
         for number, command in enumerate(commands):
             began = time.monotonic()
-            code = run(command, number, environment, output / "commands" / command.name)
+            tick = FINE_TICK if fine_clock and not command.name.startswith("measure.") else TICK
+            ticking = {**environment, "FIXED_TICK": repr(tick)}
+            code = run(command, number, ticking, output / "commands" / command.name)
             seconds[command.name] = round(time.monotonic() - began, 2)
             print(f"{number + 1:4}/{len(commands)}  {seconds[command.name]:6.2f} s  exit {code}  {command.name}")
         for folder in sorted({each.folder for each in commands}):
@@ -167,7 +177,7 @@ def prepare(package: Path) -> dict[str, str]:
         "PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(temporary), "LANG": "C.UTF-8", "TZ": "UTC",
         "TERM": "dumb", "NO_COLOR": "1", "COLUMNS": "80", "PYTHONPATH": f"{shim}:{source}", "PYTHONHASHSEED": "0",
         "PYTHONWARNINGS": "ignore::DeprecationWarning", "OMP_NUM_THREADS": "1", "FAIRTRIAL_KEY": str(write_key(home)),
-        "GIT_AUTHOR_DATE": GIT_DATE, "GIT_COMMITTER_DATE": GIT_DATE, **FIXED,
+        "GIT_AUTHOR_DATE": GIT_DATE, "GIT_COMMITTER_DATE": GIT_DATE, "FIXED_TICK": repr(TICK), **FIXED,
     }  # fmt: skip
     make_folders(environment)
     return environment
@@ -237,8 +247,8 @@ class Difference:
 class Comparison:
     """Compares contents, going into archives and documents to say where exactly they differ."""
 
-    def __init__(self, *, allow_prose: bool) -> None:
-        self.allow_prose = allow_prose
+    def __init__(self, *, allow_prose: bool = False, allow_durations: bool = False) -> None:
+        self.allow_prose, self.allow_durations = allow_prose, allow_durations
         self.differences: list[Difference] = []
         self.allowed: Counter[str] = Counter()
 
@@ -260,7 +270,7 @@ class Comparison:
             self._texts(where, *texts)
         else:
             self.note(where, _binary(before, after))
-        if len(self.differences) == known and not self.allow_prose:
+        if len(self.differences) == known and not (self.allow_prose or self.allow_durations):
             self.note(where, "the bytes differ, but not what is in them: order, layout or metadata of the file")
 
     def _archives(self, where: str, before: bytes, after: bytes) -> None:
@@ -284,10 +294,12 @@ class Comparison:
     def _is_allowed(self, key: str, before: Any, after: Any) -> bool:
         names = re.findall(r"[^.\[\]]+", key)
         last = next((name for name in reversed(names) if not name.isdigit()), "")
-        if not self.allow_prose:
-            return False
-        prose = last in PROSE_KEYS and isinstance(before, str) and isinstance(after, str)
-        if (prose and _numbers(before) == _numbers(after)) or last in DERIVED_KEYS:
+        is_prose = self.allow_prose and last in PROSE_KEYS and isinstance(before, str) and isinstance(after, str)
+        if (
+            (is_prose and _numbers(before) == _numbers(after))
+            or (self.allow_durations and last in DURATION_KEYS)
+            or ((self.allow_prose or self.allow_durations) and last in DERIVED_KEYS)
+        ):
             self.allowed[last] += 1
             return True
         return False
@@ -301,8 +313,8 @@ class Comparison:
         self.note(where, "\n".join(["text", *shown[:8], *(["…"] if len(shown) > 8 else [])]))
 
 
-def compare(before: Path, after: Path, *, allow_prose: bool) -> Comparison:
-    result = Comparison(allow_prose=allow_prose)
+def compare(before: Path, after: Path, *, allow_prose: bool = False, allow_durations: bool = False) -> Comparison:
+    result = Comparison(allow_prose=allow_prose, allow_durations=allow_durations)
     one, other = (
         {str(path.relative_to(root)): path for path in sorted(root.rglob("*")) if path.is_file()}
         for root in (before, after)
@@ -388,17 +400,20 @@ def main() -> int:
     comparing.add_argument("before", type=Path)
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--allow-prose", action="store_true", help="let sentences differ, but not their numbers")
+    recording.add_argument("--fine-clock", action="store_true", help="make recorded durations next to nothing")
+    comparing.add_argument("--allow-durations", action="store_true", help="let durations and checksums differ")
     verbs.add_parser("list", help="print the commands")
     arguments = parser.parse_args()
     if arguments.verb == "list":
         print(*(f"{each.name:32} {shlex.join(each.words)}" for each in read_commands()), sep="\n")
         return 0
     if arguments.verb == "record":
-        return record(arguments.source.resolve(), arguments.output, arguments.only)
+        return record(arguments.source.resolve(), arguments.output, arguments.only, fine_clock=arguments.fine_clock)
     if missing := [folder for folder in (arguments.before, arguments.after) if not (folder / "about.json").exists()]:
         print(f"{missing[0]} is not a recording", file=sys.stderr)
         return 1
-    result = compare(arguments.before, arguments.after, allow_prose=arguments.allow_prose)
+    allowed = {"allow_prose": arguments.allow_prose, "allow_durations": arguments.allow_durations}
+    result = compare(arguments.before, arguments.after, **allowed)
     for each in result.differences:
         print(f"{each.where}: {each.what}")
     for name, count in sorted(result.allowed.items()):

@@ -34,9 +34,9 @@ NOW = float(os.environ["FIXED_NOW"])
 HOST = os.environ["FIXED_HOST"]
 VERSION = os.environ["FIXED_VERSION"]
 PACKAGE = os.environ["FIXED_PACKAGE"]
-PERF_TICK_NS = 1_000_000_000 // 1024
-PERF_TICK = 1 / 1024
-CPU_TICK = 1 / 4096
+PERF_TICK = float(os.environ["FIXED_TICK"])
+CPU_TICK = PERF_TICK / 4
+PERF_TICK_NS = 1_000_000  # never 0: its resolution is measured by waiting until it changes
 FIRST_PID = 5_000_000
 """Above the largest id that Linux gives (4,194,304): a made-up id is never a real one."""
 FIRST_PROGRAM = 6_000_000
