@@ -87,6 +87,10 @@ BLANKED = (
         "how long the test program really took (time.monotonic)",
     ),
     Blank(
+        "commands/*/stdout", r"/fairtrial-[a-z]+-(?P<real>[a-z0-9_]{8})(?=/)",
+        "the random name of a temporary folder that is gone when the command ends",
+    ),
+    Blank(
         "*", r"^(?P<real>(?:  File \"[^\"]*/fairtrial/[^\"]*\", line \d+, in .*\n(?:    .*\n)*)+)",
         "frames of a traceback inside the package: names of its modules and functions are what a renovation changes",
     ),
