@@ -113,6 +113,7 @@ NUMBER = re.compile(r"\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 
 @dataclass(frozen=True)
 class Command:
+    number: int
     name: str
     folder: str
     words: tuple[str, ...]
@@ -120,12 +121,13 @@ class Command:
 
 def read_commands(file: Path = FIXTURES / "commands.toml", only: Sequence[str] = ()) -> list[Command]:
     groups = tomllib.loads(file.read_text())
-    commands = [
-        Command(f"{group}.{key}", values["folder"], tuple(shlex.split(line)))
+    lines = [
+        (f"{group}.{key}", values["folder"], tuple(shlex.split(line)))
         for group, values in groups.items()
         for key, line in values.items()
         if key != "folder"
     ]
+    commands = [Command(number, *line) for number, line in enumerate(lines)]
     return [each for each in commands if not only or any(fnmatch.fnmatch(each.name, pattern) for pattern in only)]
 
 
@@ -140,13 +142,13 @@ def record(source: Path, output: Path, only: Sequence[str] = (), *, fine_clock: 
     with only_one_at_a_time():
         environment = prepare(package)
         seconds = {}
-        for number, command in enumerate(commands):
+        for command in commands:
             began = time.monotonic()
             tick = FINE_TICK if fine_clock and not command.name.startswith("measure.") else TICK
             ticking = {**environment, "FIXED_TICK": repr(tick)}
-            code = run(command, number, ticking, output / "commands" / command.name)
+            code = run(command, ticking, output / "commands" / command.name)
             seconds[command.name] = round(time.monotonic() - began, 2)
-            print(f"{number + 1:4}/{len(commands)}  {seconds[command.name]:6.2f} s  exit {code}  {command.name}")
+            print(f"{command.number + 1:4}  {seconds[command.name]:6.2f} s  exit {code}  {command.name}", flush=True)
         for folder in sorted({each.folder for each in commands}):
             shutil.copytree(WORK / folder, output / "files" / folder, ignore=shutil.ignore_patterns(".git"))
         shutil.rmtree(WORK)
@@ -218,10 +220,10 @@ def make_folders(environment: Mapping[str, str]) -> None:
     (WORK / "python").mkdir()
 
 
-def run(command: Command, number: int, environment: Mapping[str, str], kept: Path) -> int:
+def run(command: Command, environment: Mapping[str, str], kept: Path) -> int:
     programs = {PACKAGE: [sys.executable, "-m", PACKAGE], "python": [sys.executable]}
     words = [*programs[command.words[0]], *(_replaced(word, WORK / command.folder) for word in command.words[1:])]
-    moment = START + number * BETWEEN_S
+    moment = START + command.number * BETWEEN_S
     done = subprocess.run(
         words, cwd=WORK / command.folder, env={**environment, "FIXED_NOW": str(moment)}, stdin=subprocess.DEVNULL,
         capture_output=True, timeout=TIMEOUT_S, check=False,
