@@ -160,9 +160,9 @@ __all__ = [
     "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
     "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
     "compare", "compare_samples", "compare_strategies", "compare_to_target", "compute_pareto_frontier",
-    "cost_performance", "deposit", "detach", "diff_profiles", "doctor", "evaluate", "export", "export_runs", "init_artifact",
-    "launch", "list_runs", "load_profile", "power",
-    "preregister", "profile", "query", "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
+    "cost_performance", "deposit", "detach", "diff_profiles", "doctor", "evaluate", "export", "export_runs",
+    "init_artifact", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
+    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
     "temperature", "temperature_sweep", "train", "variance", "variance_by_stream", "verify_bundle", "watch_study",
     "write_study",
 ]  # fmt: skip

@@ -864,10 +864,9 @@ def one_option(desk: Desk) -> None:
 
 
 def atari(desk: Desk) -> None:
-    from fairtrial.core import scores
+    from fairtrial.recipes._references import ATARI, references_for
 
-    tables = [value for value in vars(scores).values() if isinstance(value, dict)]
-    assert any(len(table) >= 57 for table in tables) or scores.references_for("ALE/Pong-v5")
+    assert len(ATARI) == 57 and references_for("ALE/Pong-v5") is not None
 
 
 def script() -> list[Item]:
@@ -895,8 +894,10 @@ def logged(desk: Desk) -> None:
 def script_resumes(desk: Desk) -> None:
     import fairtrial
 
-    settings = {"seed": 3, "study": "script", "variant": "best", "best_metric": "eval_accuracy",
-                "store": desk.folder("fake") / "runs"}  # fmt: skip
+    settings: dict[str, Any] = {
+        "seed": 3, "study": "script", "variant": "best", "best_metric": "eval_accuracy",
+        "store": desk.folder("fake") / "runs",
+    }  # fmt: skip
     with fairtrial.run(**settings) as run:
         assert run.resume() is None
         run.evaluated(1, {"eval_accuracy": 0.5}, {"weights": [1.0]}, save=True)
