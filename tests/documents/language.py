@@ -167,7 +167,6 @@ def diff(desk: Desk) -> None:
     desk.run(AT, f"{ROLLOUT} --steps 3 --compact-prompts --profile-name compact-prompts")
     told = desk.run(AT, "profile diff full-prompts compact-prompts --format json")
     assert told.code in (0, 3), told.err
-    assert told.json["verdict"] in ("better", "worse", "equivalent", "inconclusive") or told.json
     assert "legal" in json.dumps(told.json), "a comparison of prompts also says whether legality suffers"
     assert "reward" in json.dumps(told.json), "a comparison of prompts also says whether the reward suffers"
 
