@@ -109,6 +109,7 @@ def test_prose_may_differ_only_when_asked_for_and_never_its_numbers() -> None:
         ("commands/launch.x/stderr", "  ✗ s/a  failed: E: no 3  0.0 s\n", "  ✗ s/a  failed: E: no 3  12 s\n"),
         ("commands/sync.x/stdout", "Test result: passed in 0.1 s\n", "Test result: passed in 0.3 s\n"),
         ("commands/x/stdout", '"/tmp/fairtrial-verify-88but51a/E: no"', '"/tmp/fairtrial-verify-x_but51b/E: no"'),
+        ("files/lab/.pulse", '{"no":"E: no","step":3,"saved":0}', '{"no":"E: no","step":5,"saved":4}'),
         (
             "files/log.txt",
             'Traceback:\n  File "/s/fairtrial/job.py", line 3, in do\n    do()\nE: no\n',

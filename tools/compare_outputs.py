@@ -87,6 +87,10 @@ BLANKED = (
         "how long the test program really took (time.monotonic)",
     ),
     Blank(
+        "*/.pulse", r"\"step\":(?P<real>\d+,\"saved\":\d+)",
+        "how far a run was at its last heartbeat, which comes after a real time",
+    ),
+    Blank(
         "commands/*/stdout", r"/fairtrial-[a-z]+-(?P<real>[a-z0-9_]{8})(?=/)",
         "the random name of a temporary folder that is gone when the command ends",
     ),

@@ -174,6 +174,15 @@ def _with_real_pid(function: Any, processes: Processes) -> Any:
     return lambda pid, *rest: function(processes.real(pid), *rest)
 
 
+def fix_names_of_unfinished_files() -> None:
+    """Four random bytes in the name of an unfinished file end up in checkpoints: torch.save writes its name into it.
+
+    More bytes, as for UUIDs and keys, stay random.
+    """
+    urandom = os.urandom
+    os.urandom = lambda size: bytes(4) if size == 4 else urandom(size)
+
+
 def wait_for_no_disk() -> None:
     """Whether bytes survive a power failure is tested elsewhere; here it would be most of the time."""
     os.fsync = lambda fd: None  # noqa: ARG005 — the name is part of how it is called
@@ -185,4 +194,5 @@ fix_stopwatches()
 fix_host()
 fix_version()
 fix_process_ids()
+fix_names_of_unfinished_files()
 wait_for_no_disk()
