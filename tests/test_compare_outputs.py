@@ -73,6 +73,10 @@ def test_every_kind_of_difference_is_named() -> None:
     assert difference(b"\x00\xff1", b"\x00\xff2", name="a.parquet") == ["3 and 3 bytes, which differ from byte 2 on"]
     assert difference(b"mean 0.1\n", b"mean 0.2\n", name="stdout") == ["text\n-mean 0.1\n+mean 0.2"]
     assert difference(as_zip(a=b"1", b=b"x"), as_zip(a=b"2", b=b"x"), name="b.zip") == [": 1 → 2"]
+    damaged = as_zip(a=b"weights").replace(b"weights", b"weighty")
+    assert difference(as_zip(a=b"weights"), damaged, name="best.pt") == [
+        "cannot be read in one of them: its checksum is wrong"
+    ]
 
 
 def test_missing_files_are_differences_and_caches_are_not(tmp_path: Path) -> None:

@@ -286,7 +286,10 @@ class Comparison:
     def _archives(self, where: str, before: bytes, after: bytes) -> None:
         one, other = (zipfile.ZipFile(io.BytesIO(content)) for content in (before, after))
         for name in _union(one.namelist(), other.namelist(), where, self.note):
-            self.contents(f"{where}!{name}", one.read(name), other.read(name))
+            try:
+                self.contents(f"{where}!{name}", one.read(name), other.read(name))
+            except zipfile.BadZipFile:
+                self.note(f"{where}!{name}", "cannot be read in one of them: its checksum is wrong")
 
     def _values(self, where: str, key: str, before: Any, after: Any) -> None:
         """JSON values, key by key, so that the one that differs is named."""
