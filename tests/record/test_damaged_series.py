@@ -344,7 +344,7 @@ def test_damage_to_a_run_that_was_interrupted_is_noticed(store: Store) -> None:
 
     paths = interrupted(store)
     metadata = json.loads(paths.metadata.read_text())
-    paths.metadata.write_text(json.dumps({**metadata, "status": "running", "series": None}))
+    paths.metadata.write_text(json.dumps({**metadata, "status": "running", "series": None, "series_sha256": None}))
     assert verify_series(paths) is None
     paths.metrics.write_bytes(digit_changed(paths.metrics.read_bytes()))
     assert "checkpoint of step 4 builds on" in str(verify_series(paths))
