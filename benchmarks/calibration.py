@@ -1,7 +1,7 @@
 """Do intervals cover what they say? The deep version of the simulations in the test suite, and the limits in figures.
 
 Everything here runs the project's own functions on simulated runs whose truth is known. Shapes of noise are those of
-`analyse/noise.py`.
+`stats/noise.py`.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from scipy import special
 
 from benchmarks.figures import Figure, at_least, at_most
-from fairtrial.analyse.aggregate import aggregate, default_statistic
-from fairtrial.analyse.certificate import certify, t_intervals
-from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.families import residual_variance, tukey_quantile
-from fairtrial.analyse.noise import SHAPES, Shape
-from fairtrial.analyse.student import paired_parts
+from fairtrial.stats.aggregate import aggregate, default_statistic
+from fairtrial.stats.certificate import certify, t_intervals
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.families import residual_variance, tukey_quantile
+from fairtrial.stats.noise import SHAPES, Shape
+from fairtrial.stats.student import paired_parts
 
 TITLE = "Do intervals cover what they say?"
 REPEATS = 100_000

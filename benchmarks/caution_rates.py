@@ -1,7 +1,7 @@
 """Do cautions come where they are needed, and stay away where they are not?
 
 Rates on clean data are those of equal normal arms. Where a caution follows a rule about the number of runs, the figures
-show what happens on both sides of that rule: false verdicts, or coverage, on the shapes of `analyse/noise.py`.
+show what happens on both sides of that rule: false verdicts, or coverage, on the shapes of `stats/noise.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.figures import Figure, Goal, at_least, at_most, exactly
-from fairtrial.analyse.certificate import t_intervals
-from fairtrial.analyse.compare import compare_samples
-from fairtrial.analyse.diagnostics import ENOUGH_FOR_ONE_ARM, diagnose, differ_in_shape, one_arm_cautions, too_unequal
-from fairtrial.analyse.noise import SHAPES, Shape
-from fairtrial.analyse.seed_effect import seed_effect_cautions
+from fairtrial.stats.certificate import t_intervals
+from fairtrial.stats.compare import compare_samples
+from fairtrial.stats.diagnostics import ENOUGH_FOR_ONE_ARM, diagnose, differ_in_shape, one_arm_cautions, too_unequal
+from fairtrial.stats.noise import SHAPES, Shape
+from fairtrial.stats.seed_effect import seed_effect_cautions
 
 TITLE = "Cautions: where they are needed, and where they are not"
 Array = npt.NDArray[np.float64]

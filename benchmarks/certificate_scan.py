@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.figures import Figure, at_least, at_most
-from fairtrial.analyse import certificate
-from fairtrial.analyse.certificate import Certificate, certify, coverage
-from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.noise import DEPTH, SHAPES, collapsed
+from fairtrial.stats import certificate
+from fairtrial.stats.certificate import Certificate, certify, coverage
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.noise import DEPTH, SHAPES, collapsed
 
 TITLE = "Does the certificate state more than the truth?"
 REPEATS = 20_000

@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, exactly, less_than
 from benchmarks.measure import ROOT
-from fairtrial.api.cells import Terms, complete, prepare
+from fairtrial.api.running.cells import Terms, complete, prepare
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status

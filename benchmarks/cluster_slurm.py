@@ -23,7 +23,7 @@ from benchmarks.disturbed import LINE, STUDY, beating, compare, completed, quiet
 from benchmarks.figures import Figure, at_least, exactly, unavailable
 from fairtrial.core.paths import StorePaths
 from fairtrial.record.claims import token_of
-from fairtrial.record.pulse import read_pulse
+from fairtrial.record.heartbeat import read_pulse
 
 TITLE = "On a Slurm cluster"
 LONG = (

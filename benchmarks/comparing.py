@@ -28,16 +28,16 @@ from benchmarks.measure import (
     median_interval,
     ratio_interval,
 )
-from fairtrial.analyse.compare import compare_samples
-from fairtrial.analyse.summaries import SummaryRule
-from fairtrial.api.analysis import Question
-from fairtrial.api.analyze import analyze
+from fairtrial.api.comparing.analysis import Question
+from fairtrial.api.comparing.analyze import analyze
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
+from fairtrial.stats.compare import compare_samples
+from fairtrial.stats.summaries import SummaryRule
 
 TITLE = "A comparison over 1,000 runs × 1,000 points"
 SEEDS, POINTS, PROCESSES, ROUNDS, PEER_ROUNDS = 500, 1_000, 2, 9, 6

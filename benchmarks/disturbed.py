@@ -18,7 +18,7 @@ from typing import TypeVar
 from benchmarks.figures import Figure, exactly
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
-from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
+from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 

@@ -1,7 +1,7 @@
 """Are several differences judged together as surely as promised, and what does the promise cost?
 
 Everything here runs the project's own functions on simulated layouts of arms × seeds whose truth is known. Shapes of
-noise are those of `analyse/noise.py`. Five layouts: equal arms; one arm of five times the spread; a control of five
+noise are those of `stats/noise.py`. Five layouts: equal arms; one arm of five times the spread; a control of five
 times the spread; an arm, or the control, that does not share the luck of the seeds with the others (r = 0.9 among
 those). Each with 3 to 6 arms, against a control and over all pairs.
 """
@@ -18,12 +18,12 @@ import numpy as np
 from scipy import special
 
 from benchmarks.figures import Figure, Goal, at_least, at_most, within
-from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.families import compare_family, residual_variance
-from fairtrial.analyse.family_power import FamilyPlan
-from fairtrial.analyse.noise import SHAPES, Shape
-from fairtrial.analyse.samples import Array
-from fairtrial.analyse.spreads import (
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.families import compare_family, residual_variance
+from fairtrial.stats.family_power import FamilyPlan
+from fairtrial.stats.noise import SHAPES, Shape
+from fairtrial.stats.samples import Array
+from fairtrial.stats.spreads import (
     ENOUGH_FOR_HOLM,
     MAX_SPREAD,
     FamilyLimit,

@@ -14,7 +14,7 @@ from statistics import mean
 from benchmarks.figures import Figure, at_least, at_most, exactly
 from benchmarks.measure import in_a_process
 from fairtrial import LabTerms, Study, alpha_sweep, compare, launch, temperature_sweep
-from fairtrial.api.launch import LaunchTerms
+from fairtrial.api.running.launch import LaunchTerms
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status

@@ -20,7 +20,7 @@ from benchmarks.figures import NOISE, Figure, at_least, estimated
 from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval
 from benchmarks.peer_trl import Peer, reward, words_tokenizer
 from fairtrial.core.training import Watch
-from fairtrial.recipes.lm.nouns import Request, Sample
+from fairtrial.recipes.lm.types import Request, Sample
 from fairtrial.recipes.lm.weights import Blueprint
 
 TITLE = "GRPO with a tiny Llama"

@@ -19,7 +19,7 @@ from benchmarks.measure import Spent, in_a_process, interleave, median_interval
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import numpy as np
 from scipy import special
-from tests.analyse.task_studies import draw_arms
+from tests.stats.task_studies import draw_arms
 
 from benchmarks.figures import Figure, Goal, at_least, within
-from fairtrial.analyse.compare import Terms, compare_samples
-from fairtrial.analyse.components import same_seed_noise
-from fairtrial.analyse.families import compare_pairs
-from fairtrial.analyse.family_power import FamilyPlan
-from fairtrial.analyse.power import (
+from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.components import same_seed_noise
+from fairtrial.stats.families import compare_pairs
+from fairtrial.stats.family_power import FamilyPlan
+from fairtrial.stats.power import (
     MOST_SEEDS,
     Design,
     pooled_freedom,
@@ -29,8 +29,8 @@ from fairtrial.analyse.power import (
     seeds_for,
     seeds_for_equivalence,
 )
-from fairtrial.analyse.student import welch_parts
-from fairtrial.analyse.tasks import TaskTerms, compare_tasks
+from fairtrial.stats.student import welch_parts
+from fairtrial.stats.tasks import TaskTerms, compare_tasks
 
 TITLE = "Does a plan have the power that it promises?"
 PILOTS = 600

@@ -17,16 +17,16 @@ import numpy as np
 
 from benchmarks.figures import NOISE, Figure, at_most, estimated, exactly
 from benchmarks.measure import interleave, ratio_interval, told_by
-from fairtrial.analyse.samples import Array
-from fairtrial.analyse.speed import compare_rounds
-from fairtrial.api.profile import ProfileTerms, profile
-from fairtrial.api.profile_diff import PROCESS_SPREAD
+from fairtrial.api.benchmarking.profile import ProfileTerms, profile
+from fairtrial.api.benchmarking.profile_diff import PROCESS_SPREAD
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes.grpo import PlayOptions
 from fairtrial.recipes.lm.games import Position
 from fairtrial.recipes.lm.run import Run
 from fairtrial.record.store import Store
+from fairtrial.stats.samples import Array
+from fairtrial.stats.speed import compare_rounds
 
 TITLE = "A language model that plays"
 SEEDS = 5

@@ -23,7 +23,7 @@ from benchmarks.figures import NOISE, Figure, at_least, estimated
 from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval, told_by
 from benchmarks.peer_ppo import make_peer
 from fairtrial import Study, launch
-from fairtrial.api.launch import LaunchTerms
+from fairtrial.api.running.launch import LaunchTerms
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes import ppo

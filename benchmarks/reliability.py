@@ -13,11 +13,11 @@ import numpy as np
 from scipy import special
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
-from fairtrial.analyse.compare import Terms, decide_by
-from fairtrial.analyse.reliability import Losses, judge_reliability, upper_rate, with_reliability
-from fairtrial.analyse.student import from_t
-from fairtrial.analyse.verdicts import Decision
 from fairtrial.core.findings import Verdict
+from fairtrial.stats.compare import Terms, decide_by
+from fairtrial.stats.reliability import Losses, judge_reliability, upper_rate, with_reliability
+from fairtrial.stats.student import from_t
+from fairtrial.stats.verdicts import Decision
 
 TITLE = "Lost runs: reliability and quality"
 REPEATS = 4_000

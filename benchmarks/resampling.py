@@ -16,9 +16,9 @@ import numpy as np
 from benchmarks.figures import NOISE, Figure, Goal, at_least, estimated, unavailable
 from benchmarks.measure import OURS, OURS_AGAIN, Spent, Unavailable, interleave, median_interval, ratio_interval
 from benchmarks.oracle.client import spent
-from fairtrial.analyse.aggregate import aggregate, probability_of_improvement
-from fairtrial.analyse.bootstrap import infer_bca
-from fairtrial.analyse.samples import canonical
+from fairtrial.stats.aggregate import aggregate, probability_of_improvement
+from fairtrial.stats.bootstrap import infer_bca
+from fairtrial.stats.samples import canonical
 
 TITLE = "Intervals by resampling"
 RUNS, TASKS = 5, 26

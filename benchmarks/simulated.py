@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from fairtrial.analyse.noise_scale import noise_scale
-from fairtrial.analyse.samples import Array
-from fairtrial.analyse.speed import Speed, compare_sessions
-from fairtrial.analyse.timing import Times, lag_one, standard_error
+from fairtrial.stats.noise_scale import noise_scale
+from fairtrial.stats.samples import Array
+from fairtrial.stats.speed import Speed, compare_sessions
+from fairtrial.stats.timing import Times, lag_one, standard_error
 
 FORGOTTEN = 200
 """Steps after which a series does not know any more where it began."""

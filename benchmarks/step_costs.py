@@ -15,10 +15,10 @@ from benchmarks.figures import Figure, at_least, at_most, estimated, less_than, 
 from benchmarks.measure import median_interval
 from benchmarks.simulated import correlated, covered, false_alarms, noise_scales_covered
 from fairtrial import Bench, BenchTerms, bench
-from fairtrial.analyse.timing import LEAST
-from fairtrial.api.self_check import self_check
+from fairtrial.api.benchmarking.self_check import self_check
 from fairtrial.core.training import Watch
 from fairtrial.probe.phases import PhaseTimer, event_seconds
+from fairtrial.stats.timing import LEAST
 
 TITLE = "Step costs"
 PHASES = ("data", "forward", "backward", "optimizer")

@@ -134,7 +134,7 @@ def _stack(store: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
 
 
 def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped-def]
-    from fairtrial.api.cells import prepare
+    from fairtrial.api.running.cells import prepare
     from fairtrial.core.registry import load_recipe
     from fairtrial.core.streams import Streams
     from fairtrial.core.training import Setting

@@ -16,14 +16,14 @@ import numpy as np
 from scipy import special
 
 from benchmarks.figures import Figure, Goal, at_least, at_most
-from fairtrial.analyse.compare import Terms, compare_samples
-from fairtrial.analyse.covariate import regression_parts
-from fairtrial.analyse.holm import judge_by_holm
-from fairtrial.analyse.noise import SHAPES, Shape
-from fairtrial.analyse.robust import robust_estimates
-from fairtrial.analyse.samples import Array
-from fairtrial.analyse.student import from_t, paired_parts
 from fairtrial.core.findings import Verdict
+from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.covariate import regression_parts
+from fairtrial.stats.holm import judge_by_holm
+from fairtrial.stats.noise import SHAPES, Shape
+from fairtrial.stats.robust import robust_estimates
+from fairtrial.stats.samples import Array
+from fairtrial.stats.student import from_t, paired_parts
 
 TITLE = "Targets, covariates and single runs"
 REPEATS = 100_000

@@ -15,17 +15,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 from scipy import special
-from tests.analyse.task_studies import draw_arms, many_run_values
+from tests.stats.task_studies import draw_arms, many_run_values
 
 from benchmarks.figures import Figure, Goal, at_least, at_most, exactly, less_than, within
-from fairtrial.analyse.aggregate import probability_of_improvement, statistic_named
-from fairtrial.analyse.certificate import t_intervals
-from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.jackknife import fewest_runs, run_values
-from fairtrial.analyse.task_grid import lay_out
-from fairtrial.analyse.tasks import ENOUGH_FOR_MEDIAN, TaskTerms, compare_tasks, stratified_difference
-from fairtrial.api.analysis import Question
-from fairtrial.api.analyze import analyze
+from fairtrial.api.comparing.analysis import Question
+from fairtrial.api.comparing.analyze import analyze
+from fairtrial.stats.aggregate import probability_of_improvement, statistic_named
+from fairtrial.stats.certificate import t_intervals
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.jackknife import fewest_runs, run_values
+from fairtrial.stats.task_grid import lay_out
+from fairtrial.stats.tasks import ENOUGH_FOR_MEDIAN, TaskTerms, compare_tasks, stratified_difference
 
 TITLE = "Inference by run over tasks"
 Array = NDArray[np.float64]

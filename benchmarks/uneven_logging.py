@@ -14,12 +14,12 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
-from fairtrial.analyse.certificate import t_intervals
-from fairtrial.analyse.compare import Terms
-from fairtrial.analyse.logged_steps import share_steps
-from fairtrial.analyse.samples import Array
-from fairtrial.analyse.summaries import Curve, SummaryRule, summarise, windows_of
-from fairtrial.analyse.times import compare_times, rank_test
+from fairtrial.stats.certificate import t_intervals
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.logged_steps import share_steps
+from fairtrial.stats.samples import Array
+from fairtrial.stats.summaries import Curve, SummaryRule, summarise, windows_of
+from fairtrial.stats.times import compare_times, rank_test
 
 TITLE = "Runs that are logged differently, and times that never came"
 REPEATS = 2_000

@@ -20,17 +20,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.analyze import analyze
-from fairtrial.api.arms import LabTerms
-from fairtrial.api.cost_performance import cost_performance
-from fairtrial.api.doctor import damage_of
-from fairtrial.api.evaluate import evaluate
-from fairtrial.api.launch import LaunchTerms, dry_run, launch
-from fairtrial.api.points import Source
-from fairtrial.api.power import power
-from fairtrial.api.runs import export_runs, last_metrics, list_runs, query, show_run
-from fairtrial.api.variance import variance
-from fairtrial.api.watch import watch_study
+from fairtrial.api.benchmarking.doctor import damage_of
+from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.comparing.power import power
+from fairtrial.api.comparing.variance import variance
+from fairtrial.api.lab.arms import LabTerms
+from fairtrial.api.pricing.cost_performance import cost_performance
+from fairtrial.api.pricing.points import Source
+from fairtrial.api.running.evaluate import evaluate
+from fairtrial.api.running.launch import LaunchTerms, dry_run, launch
+from fairtrial.api.running.runs import export_runs, last_metrics, list_runs, query, show_run
+from fairtrial.api.running.watch import watch_study
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.runs import Status
 from fairtrial.plan.study import Study

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.cells import prepare
+from fairtrial.api.running.cells import prepare
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store

@@ -47,8 +47,8 @@ def test_rooms_keep_to_themselves() -> None:
         ("record/store.py", "from fairtrial.launch.local import LocalLauncher"),
         ("core/paths.py", "import fairtrial.record.store"),
         ("recipes/fake.py", "def f():\n    from fairtrial.train.loop import train"),
-        ("train/loop.py", "from fairtrial.job import run_cell"),
-        ("job.py", "import rich"),
+        ("train/loop.py", "from fairtrial.jobs.run_session import run_cell"),
+        ("jobs/run_session.py", "import rich"),
     ],
 )
 def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> None:
@@ -81,8 +81,8 @@ def test_no_constant_of_a_module_is_set_twice() -> None:
 # Names from outside become paths in one place.
 
 OUTSIDE = (
-    "record/*.py", "research/*.py", "api/verify_bundle.py", "api/bundle.py", "api/stores.py", "core/errands.py",
-    "core/note_objects.py", "launch/errands.py",
+    "record/*.py", "research/*.py", "jobs/*.py", "api/evidence/verify_bundle.py", "api/evidence/bundle.py", "api/running/stores.py", "jobs/mailbox.py",
+    "jobs/mailbox_objects.py", "launch/remote_jobs.py",
 )  # fmt: skip
 """The modules that handle what others have written: buckets, bundles, stores, registrations, notes."""
 
@@ -94,7 +94,7 @@ JUDGED = "the result goes to `path_inside` or to `file_in`, which refuse what le
 # fmt: off
 ALLOWED = {
     ("record/atomic.py:beside", "path.with_name(f\".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp\")"): OWN,
-    ("record/bulk.py:read_study", "Path(entry.path)"): LISTED,
+    ("record/study_cache.py:read_study", "Path(entry.path)"): LISTED,
     ("record/cache.py:StoreCache.entry", "self.root / kind / content_hash(dict(key))[:20]"): OWN,
     ("record/cache.py:set_aside", "folder.with_name(f'{folder.name}{DAMAGED}{time.time_ns()}')"): OWN,
     ("record/damage.py:Quarantine.__init__", "store.root / ARCHIVE / f'damage.{stamp}'"): OWN,
@@ -110,6 +110,12 @@ ALLOWED = {
     ("record/profiles.py:find_profile", "Path(word)"): GIVEN,
     ("record/sharing.py:_refuse_alike", "store.paths.mirror.with_name(store.paths.mirror.name.upper())"): OWN,
     ("record/store.py:Store.at", "Path(place)"): GIVEN,
+    ("record/store_location.py:_checked_url", "Path(unquote(rest))"): GIVEN,
+    ("record/store_location.py:mirror_folder", "Path(base)"): GIVEN,
+    ("record/store_location.py:mirror_folder", "Path(base).expanduser().absolute() / f'{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}'"): OWN,
+    ("record/store_location.py:project_store", "artifact.parent / Path(place).expanduser()"): GIVEN,
+    ("record/store_location.py:project_store", "Path(place)"): GIVEN,
+    ("record/store_location.py:store_address", "Path(place)"): GIVEN,
     ("record/store.py:Store._archived_name", "folder / f'{paths.root.name}.{stamp}-{time.time_ns() % 1000000000:09d}'"): OWN,
     ("record/store.py:Store._match", "Path(os.path.abspath(reference))"): GIVEN,
     ("record/store.py:Store._match", "Path(entry.path)"): LISTED,
@@ -121,34 +127,34 @@ ALLOWED = {
     ("research/archive.py:folders_of", "PurePosixPath(name)"): "never opened: only its parts are looked at",
     ("research/crate.py:crate_document", "PurePosixPath(name)"): "never opened: only its parts are looked at",
     ("research/crate.py:_file", "PurePosixPath(name)"): "never opened: only its parts are looked at",
-    ("research/journal.py:_folder", "Path(os.path.relpath(Path.cwd(), root))"): OWN,
+    ("research/command_log.py:_folder", "Path(os.path.relpath(Path.cwd(), root))"): OWN,
     ("research/keys.py:_make_key", "path.with_name(f'.{path.name}.{os.urandom(4).hex()}.tmp')"): OWN,
     ("research/keys.py:_text_of", "Path(given)"): GIVEN,
-    ("api/verify_bundle.py:verify_bundle", "Path(path)"): GIVEN,
-    ("api/verify_bundle.py:verify_bundle", "Path(folder)"): OWN,
-    ("api/verify_bundle.py:verify_bundle", "Path(published)"): GIVEN,
-    ("api/verify_bundle.py:_files_below", "Path(folder) / name"): LISTED,
-    ("api/bundle.py:bundle", "Path(folder)"): OWN,
-    ("api/bundle.py:_target", "Path(output)"): GIVEN,
-    ("api/bundle.py:_target", "project.paths.root / (f'{usual}.zip' if zipped else usual)"): OWN,
-    ("api/bundle.py:_fill", "stage.folder / INSIDE.store"): OWN,
-    ("api/bundle.py:_planned", "copy.root.parent / INSIDE.registrations"): OWN,
-    ("api/bundle.py:_stage_run", "INSIDE.store / run.study / run.id"): JUDGED,
-    ("api/bundle.py:_stage_run", "place / paths.metadata.name"): OWN,
-    ("api/bundle.py:_stage_run", "place / path.name"): LISTED,
-    ("api/bundle.py:_stage_run", "place / path.relative_to(paths.root).as_posix()"): LISTED,
-    ("api/bundle.py:_others", "Path(folder) / name"): LISTED,
-    ("api/bundle.py:_stage_study", "INSIDE.store / study / path.name"): JUDGED,
-    ("api/bundle.py:_stage_project", "INSIDE.registrations / path.name"): LISTED,
-    ("api/bundle.py:_stage_project", "INSIDE.files / file_in(project, path)"): JUDGED,
-    ("api/bundle.py:_stage_added", "INSIDE.files / file_in(project, path)"): JUDGED,
-    ("api/bundle.py:_named", "project.paths.root / folder / word"): JUDGED,
-    ("api/bundle.py:_named", "Path(file)"): JUDGED,
-    ("api/bundle.py:_stage_charts", "stage.folder / INSIDE.charts(study)"): OWN,
-    ("api/bundle.py:_stage_charts", "INSIDE.charts(study) / path.name"): LISTED,
-    ("api/stores.py:sync_store", "Path(to)"): GIVEN,
-    ("api/stores.py:_copy_run", "copy.root / path.relative_to(source.root)"): LISTED,
-    ("core/errands.py:open_notes", "Path(where)"): GIVEN,
+    ("api/evidence/verify_bundle.py:verify_bundle", "Path(path)"): GIVEN,
+    ("api/evidence/verify_bundle.py:verify_bundle", "Path(folder)"): OWN,
+    ("api/evidence/verify_bundle.py:verify_bundle", "Path(published)"): GIVEN,
+    ("api/evidence/verify_bundle.py:_files_below", "Path(folder) / name"): LISTED,
+    ("api/evidence/bundle.py:bundle", "Path(folder)"): OWN,
+    ("api/evidence/bundle.py:_target", "Path(output)"): GIVEN,
+    ("api/evidence/bundle.py:_target", "project.paths.root / (f'{usual}.zip' if zipped else usual)"): OWN,
+    ("api/evidence/bundle.py:_fill", "stage.folder / INSIDE.store"): OWN,
+    ("api/evidence/bundle.py:_planned", "copy.root.parent / INSIDE.registrations"): OWN,
+    ("api/evidence/bundle.py:_stage_run", "INSIDE.store / run.study / run.id"): JUDGED,
+    ("api/evidence/bundle.py:_stage_run", "place / paths.metadata.name"): OWN,
+    ("api/evidence/bundle.py:_stage_run", "place / path.name"): LISTED,
+    ("api/evidence/bundle.py:_stage_run", "place / path.relative_to(paths.root).as_posix()"): LISTED,
+    ("api/evidence/bundle.py:_others", "Path(folder) / name"): LISTED,
+    ("api/evidence/bundle.py:_stage_study", "INSIDE.store / study / path.name"): JUDGED,
+    ("api/evidence/bundle.py:_stage_project", "INSIDE.registrations / path.name"): LISTED,
+    ("api/evidence/bundle.py:_stage_project", "INSIDE.files / file_in(project, path)"): JUDGED,
+    ("api/evidence/bundle.py:_stage_added", "INSIDE.files / file_in(project, path)"): JUDGED,
+    ("api/evidence/bundle.py:_named", "project.paths.root / folder / word"): JUDGED,
+    ("api/evidence/bundle.py:_named", "Path(file)"): JUDGED,
+    ("api/evidence/bundle.py:_stage_charts", "stage.folder / INSIDE.charts(study)"): OWN,
+    ("api/evidence/bundle.py:_stage_charts", "INSIDE.charts(study) / path.name"): LISTED,
+    ("api/running/stores.py:sync_store", "Path(to)"): GIVEN,
+    ("api/running/stores.py:_copy_run", "copy.root / path.relative_to(source.root)"): LISTED,
+    ("jobs/mailbox.py:open_notes", "Path(where)"): GIVEN,
 }
 # fmt: on
 """Where a path is built of something else than a foreign name: module and function, the expression, the reason."""
@@ -182,14 +188,14 @@ def test_no_module_but_one_makes_a_path_of_a_name_from_outside() -> None:
         ("record/sharing.py", "target = root / '../x'"),
         ("record/upload.py", "target = Path(root, name)"),
         ("record/upload.py", "target = Path(name)"),
-        ("record/kept.py", "target = root / f'top-{name}.pt'"),
+        ("record/top_checkpoints.py", "target = root / f'top-{name}.pt'"),
         ("research/archive.py", "archive.extractall(root)"),
         ("research/archive.py", "target = root.with_name(name)"),
-        ("research/journal.py", "file = open(f'{root}/{name}')"),
+        ("research/command_log.py", "file = open(f'{root}/{name}')"),
         ("research/ledger.py", "file = os.open(str(root) + '/' + name, 0)"),
-        ("api/verify_bundle.py", "target = path / name"),
-        ("core/errands.py", "target = self.path / name"),
-        ("launch/errands.py", "os.rename(f'{root}/{name}', root)"),
+        ("api/evidence/verify_bundle.py", "target = path / name"),
+        ("jobs/mailbox.py", "target = self.path / name"),
+        ("launch/remote_jobs.py", "os.rename(f'{root}/{name}', root)"),
     ],
 )
 def test_a_path_of_a_name_from_outside_is_noticed(file: str, line: str) -> None:
@@ -208,12 +214,12 @@ def test_a_judgment_that_is_taken_away_is_noticed() -> None:
 
 # Files that somebody else may have put there
 
-READERS = ("record", "research", "api", "core")
+READERS = ("record", "research", "api", "core", "jobs")
 OWN_FILES = {
-    "api/detach.py:_last_words": "what a process printed that was started here",
-    "api/detach.py:_move_output": "what a process printed that was started here",
-    "api/export.py:export": "files of a bundle that it has just made",
-    "core/processes.py:_processes": "the system's own files",
+    "api/running/detach.py:_last_words": "what a process printed that was started here",
+    "api/running/detach.py:_move_output": "what a process printed that was started here",
+    "api/evidence/export.py:export": "files of a bundle that it has just made",
+    "jobs/processes.py:_processes": "the system's own files",
     "record/environment.py:_first_core": "the system's own files",
     "record/file_systems.py:_try_appending": "files that it has just written",
     "record/file_systems.py:_try_replacing": "files that it has just written",

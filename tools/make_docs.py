@@ -30,7 +30,7 @@ from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.options import OptionInfo, describe_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
 from fairtrial.core.schema import ARTIFACT_SCHEMA, EVENTS_SCHEMA, METADATA_SCHEMA, REGISTRATION_SCHEMA, STUDY_SCHEMA
-from fairtrial.decide.prices import BUILT_IN
+from fairtrial.costs.prices import BUILT_IN
 from fairtrial.plan.study import Study
 from fairtrial.research.artifact import Artifact
 from fairtrial.research.plan_schema import RegistrationModel

@@ -1,4 +1,4 @@
-"""Writes tests/analyse/golden/rliable.json: scores of many kinds, and what rliable says of them.
+"""Writes tests/stats/golden/rliable.json: scores of many kinds, and what rliable says of them.
 
 Needs rliable's own environment (see benchmarks/oracle/). The tests need only the file. Written anew, it is the same.
 """
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parent.parent
 PYTHON = ROOT / ".venv-rliable/bin/python"
 WORKER = ROOT / "benchmarks/oracle/worker.py"
-GOLDEN = ROOT / "tests/analyse/golden/rliable.json"
+GOLDEN = ROOT / "tests/stats/golden/rliable.json"
 SEED = 20240607
 
 Scores = NDArray[numpy.float64]

@@ -13,121 +13,121 @@ from typing import TYPE_CHECKING, Any
 from fairtrial.version import __version__
 
 if TYPE_CHECKING:
-    from fairtrial.analyse.aggregate import aggregate
-    from fairtrial.analyse.compare import compare_samples
-    from fairtrial.analyse.summaries import SummaryRule
-    from fairtrial.analyse.target import compare_to_target
-    from fairtrial.api.ablation import Ablation, ablation
-    from fairtrial.api.analysis import Analysis, Question
-    from fairtrial.api.analyze import analyze
-    from fairtrial.api.arms import LabTerms
-    from fairtrial.api.artifact import add_file, cite, init_artifact
-    from fairtrial.api.bench import Bench, bench
-    from fairtrial.api.bench_pairs import bench_revisions, bench_variants
-    from fairtrial.api.bench_runs import BenchTerms
-    from fairtrial.api.bundle import Bundled, BundleTerms, bundle
-    from fairtrial.api.by_plan import analyze_by_plan
-    from fairtrial.api.by_stream import variance_by_stream
-    from fairtrial.api.compare import StrategyComparison, compare, compare_strategies
-    from fairtrial.api.cost_performance import CostPerformance, cost_performance
-    from fairtrial.api.deposit import Deposit, deposit
-    from fairtrial.api.detach import Detached, detach
-    from fairtrial.api.doctor import doctor
-    from fairtrial.api.evaluate import Evaluated, evaluate
-    from fairtrial.api.export import export
-    from fairtrial.api.init import write_study
-    from fairtrial.api.launch import Launched, LaunchTerms, launch
-    from fairtrial.api.points import Source
-    from fairtrial.api.power import power
-    from fairtrial.api.preregister import Intent, preregister
-    from fairtrial.api.profile import Profile, ProfileTerms, profile
-    from fairtrial.api.profile_diff import ProfileDiff, check_profile, diff_profiles, load_profile
-    from fairtrial.api.recommend import Advice, recommend
-    from fairtrial.api.runs import export_runs, list_runs, query, show_run
-    from fairtrial.api.script import run
-    from fairtrial.api.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
-    from fairtrial.api.sync import Sync, sync
-    from fairtrial.api.train import Trained, resume, train
-    from fairtrial.api.variance import variance
-    from fairtrial.api.verify_bundle import CheckedBundle, verify_bundle
-    from fairtrial.api.watch import StudyState, watch_study
+    from fairtrial.api.benchmarking.bench import Bench, bench
+    from fairtrial.api.benchmarking.bench_pairs import bench_revisions, bench_variants
+    from fairtrial.api.benchmarking.bench_runs import BenchTerms
+    from fairtrial.api.benchmarking.doctor import doctor
+    from fairtrial.api.benchmarking.profile import Profile, ProfileTerms, profile
+    from fairtrial.api.benchmarking.profile_diff import ProfileDiff, check_profile, diff_profiles, load_profile
+    from fairtrial.api.benchmarking.sync import Sync, sync
+    from fairtrial.api.comparing.analysis import Analysis, Question
+    from fairtrial.api.comparing.analyze import analyze
+    from fairtrial.api.comparing.by_stream import variance_by_stream
+    from fairtrial.api.comparing.power import power
+    from fairtrial.api.comparing.variance import variance
+    from fairtrial.api.evidence.artifact import add_file, cite, init_artifact
+    from fairtrial.api.evidence.bundle import Bundled, BundleTerms, bundle
+    from fairtrial.api.evidence.deposit import Deposit, deposit
+    from fairtrial.api.evidence.export import export
+    from fairtrial.api.evidence.preregister import Intent, preregister
+    from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
+    from fairtrial.api.evidence.verify_bundle import CheckedBundle, verify_bundle
+    from fairtrial.api.lab.ablation import Ablation, ablation
+    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.lab.compare import StrategyComparison, compare, compare_strategies
+    from fairtrial.api.lab.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
+    from fairtrial.api.pricing.cost_performance import CostPerformance, cost_performance
+    from fairtrial.api.pricing.points import Source
+    from fairtrial.api.pricing.recommend import Advice, recommend
+    from fairtrial.api.running.detach import Detached, detach
+    from fairtrial.api.running.evaluate import Evaluated, evaluate
+    from fairtrial.api.running.init import write_study
+    from fairtrial.api.running.launch import Launched, LaunchTerms, launch
+    from fairtrial.api.running.runs import export_runs, list_runs, query, show_run
+    from fairtrial.api.running.script import run
+    from fairtrial.api.running.train import Trained, resume, train
+    from fairtrial.api.running.watch import StudyState, watch_study
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.core.printed import SummaryOptions
-    from fairtrial.decide.analysis import CostPerformanceAnalysis, compute_pareto_frontier
-    from fairtrial.decide.choice import Constraints
-    from fairtrial.decide.cost import CostModel
-    from fairtrial.decide.points import CostPoint
+    from fairtrial.costs.analysis import CostPerformanceAnalysis, compute_pareto_frontier
+    from fairtrial.costs.choice import Constraints
+    from fairtrial.costs.cost import CostModel
+    from fairtrial.costs.points import CostPoint
     from fairtrial.plan.study import Study, read_study
     from fairtrial.record.tables import Columns
+    from fairtrial.stats.aggregate import aggregate
+    from fairtrial.stats.compare import compare_samples
+    from fairtrial.stats.summaries import SummaryRule
+    from fairtrial.stats.target import compare_to_target
 
 _HOMES = {
-    "run": "fairtrial.api.script",
-    "train": "fairtrial.api.train",
-    "resume": "fairtrial.api.train",
-    "Trained": "fairtrial.api.train",
-    "launch": "fairtrial.api.launch",
-    "LaunchTerms": "fairtrial.api.launch",
-    "Launched": "fairtrial.api.launch",
-    "detach": "fairtrial.api.detach",
-    "Detached": "fairtrial.api.detach",
-    "evaluate": "fairtrial.api.evaluate",
-    "Evaluated": "fairtrial.api.evaluate",
-    "list_runs": "fairtrial.api.runs",
-    "show_run": "fairtrial.api.runs",
-    "export_runs": "fairtrial.api.runs",
-    "query": "fairtrial.api.runs",
-    "watch_study": "fairtrial.api.watch",
-    "StudyState": "fairtrial.api.watch",
-    "analyze": "fairtrial.api.analyze",
-    "analyze_by_plan": "fairtrial.api.by_plan",
-    "preregister": "fairtrial.api.preregister",
-    "Intent": "fairtrial.api.preregister",
-    "Analysis": "fairtrial.api.analysis",
-    "Question": "fairtrial.api.analysis",
-    "sweep": "fairtrial.api.sweep",
-    "temperature": "fairtrial.api.sweep",
-    "temperature_sweep": "fairtrial.api.sweep",
-    "alpha": "fairtrial.api.sweep",
-    "alpha_sweep": "fairtrial.api.sweep",
-    "Sweep": "fairtrial.api.sweep",
-    "compare": "fairtrial.api.compare",
-    "compare_strategies": "fairtrial.api.compare",
-    "StrategyComparison": "fairtrial.api.compare",
-    "ablation": "fairtrial.api.ablation",
-    "Ablation": "fairtrial.api.ablation",
-    "LabTerms": "fairtrial.api.arms",
-    "variance": "fairtrial.api.variance",
-    "variance_by_stream": "fairtrial.api.by_stream",
-    "power": "fairtrial.api.power",
-    "bench": "fairtrial.api.bench",
-    "Bench": "fairtrial.api.bench",
-    "BenchTerms": "fairtrial.api.bench_runs",
-    "bench_variants": "fairtrial.api.bench_pairs",
-    "bench_revisions": "fairtrial.api.bench_pairs",
-    "profile": "fairtrial.api.profile",
-    "Profile": "fairtrial.api.profile",
-    "ProfileTerms": "fairtrial.api.profile",
-    "load_profile": "fairtrial.api.profile_diff",
-    "diff_profiles": "fairtrial.api.profile_diff",
-    "check_profile": "fairtrial.api.profile_diff",
-    "ProfileDiff": "fairtrial.api.profile_diff",
-    "sync": "fairtrial.api.sync",
-    "Sync": "fairtrial.api.sync",
-    "cost_performance": "fairtrial.api.cost_performance",
-    "CostPerformance": "fairtrial.api.cost_performance",
-    "recommend": "fairtrial.api.recommend",
-    "Advice": "fairtrial.api.recommend",
-    "Source": "fairtrial.api.points",
-    "CostModel": "fairtrial.decide.cost",
-    "CostPerformanceAnalysis": "fairtrial.decide.analysis",
-    "compute_pareto_frontier": "fairtrial.decide.analysis",
-    "CostPoint": "fairtrial.decide.points",
-    "Constraints": "fairtrial.decide.choice",
-    "compare_samples": "fairtrial.analyse.compare",
-    "compare_to_target": "fairtrial.analyse.target",
-    "aggregate": "fairtrial.analyse.aggregate",
-    "SummaryRule": "fairtrial.analyse.summaries",
+    "run": "fairtrial.api.running.script",
+    "train": "fairtrial.api.running.train",
+    "resume": "fairtrial.api.running.train",
+    "Trained": "fairtrial.api.running.train",
+    "launch": "fairtrial.api.running.launch",
+    "LaunchTerms": "fairtrial.api.running.launch",
+    "Launched": "fairtrial.api.running.launch",
+    "detach": "fairtrial.api.running.detach",
+    "Detached": "fairtrial.api.running.detach",
+    "evaluate": "fairtrial.api.running.evaluate",
+    "Evaluated": "fairtrial.api.running.evaluate",
+    "list_runs": "fairtrial.api.running.runs",
+    "show_run": "fairtrial.api.running.runs",
+    "export_runs": "fairtrial.api.running.runs",
+    "query": "fairtrial.api.running.runs",
+    "watch_study": "fairtrial.api.running.watch",
+    "StudyState": "fairtrial.api.running.watch",
+    "analyze": "fairtrial.api.comparing.analyze",
+    "analyze_by_plan": "fairtrial.api.evidence.preregistered_analysis",
+    "preregister": "fairtrial.api.evidence.preregister",
+    "Intent": "fairtrial.api.evidence.preregister",
+    "Analysis": "fairtrial.api.comparing.analysis",
+    "Question": "fairtrial.api.comparing.analysis",
+    "sweep": "fairtrial.api.lab.sweep",
+    "temperature": "fairtrial.api.lab.sweep",
+    "temperature_sweep": "fairtrial.api.lab.sweep",
+    "alpha": "fairtrial.api.lab.sweep",
+    "alpha_sweep": "fairtrial.api.lab.sweep",
+    "Sweep": "fairtrial.api.lab.sweep",
+    "compare": "fairtrial.api.lab.compare",
+    "compare_strategies": "fairtrial.api.lab.compare",
+    "StrategyComparison": "fairtrial.api.lab.compare",
+    "ablation": "fairtrial.api.lab.ablation",
+    "Ablation": "fairtrial.api.lab.ablation",
+    "LabTerms": "fairtrial.api.lab.arms",
+    "variance": "fairtrial.api.comparing.variance",
+    "variance_by_stream": "fairtrial.api.comparing.by_stream",
+    "power": "fairtrial.api.comparing.power",
+    "bench": "fairtrial.api.benchmarking.bench",
+    "Bench": "fairtrial.api.benchmarking.bench",
+    "BenchTerms": "fairtrial.api.benchmarking.bench_runs",
+    "bench_variants": "fairtrial.api.benchmarking.bench_pairs",
+    "bench_revisions": "fairtrial.api.benchmarking.bench_pairs",
+    "profile": "fairtrial.api.benchmarking.profile",
+    "Profile": "fairtrial.api.benchmarking.profile",
+    "ProfileTerms": "fairtrial.api.benchmarking.profile",
+    "load_profile": "fairtrial.api.benchmarking.profile_diff",
+    "diff_profiles": "fairtrial.api.benchmarking.profile_diff",
+    "check_profile": "fairtrial.api.benchmarking.profile_diff",
+    "ProfileDiff": "fairtrial.api.benchmarking.profile_diff",
+    "sync": "fairtrial.api.benchmarking.sync",
+    "Sync": "fairtrial.api.benchmarking.sync",
+    "cost_performance": "fairtrial.api.pricing.cost_performance",
+    "CostPerformance": "fairtrial.api.pricing.cost_performance",
+    "recommend": "fairtrial.api.pricing.recommend",
+    "Advice": "fairtrial.api.pricing.recommend",
+    "Source": "fairtrial.api.pricing.points",
+    "CostModel": "fairtrial.costs.cost",
+    "CostPerformanceAnalysis": "fairtrial.costs.analysis",
+    "compute_pareto_frontier": "fairtrial.costs.analysis",
+    "CostPoint": "fairtrial.costs.points",
+    "Constraints": "fairtrial.costs.choice",
+    "compare_samples": "fairtrial.stats.compare",
+    "compare_to_target": "fairtrial.stats.target",
+    "aggregate": "fairtrial.stats.aggregate",
+    "SummaryRule": "fairtrial.stats.summaries",
     "Columns": "fairtrial.record.tables",
     "SummaryOptions": "fairtrial.core.printed",
     "Comparison": "fairtrial.core.findings",
@@ -135,20 +135,20 @@ _HOMES = {
     "Verdict": "fairtrial.core.findings",
     "Study": "fairtrial.plan.study",
     "read_study": "fairtrial.plan.study",
-    "write_study": "fairtrial.api.init",
-    "doctor": "fairtrial.api.doctor",
+    "write_study": "fairtrial.api.running.init",
+    "doctor": "fairtrial.api.benchmarking.doctor",
     "FairtrialError": "fairtrial.core.errors",
-    "init_artifact": "fairtrial.api.artifact",
-    "add_file": "fairtrial.api.artifact",
-    "cite": "fairtrial.api.artifact",
-    "bundle": "fairtrial.api.bundle",
-    "Bundled": "fairtrial.api.bundle",
-    "BundleTerms": "fairtrial.api.bundle",
-    "verify_bundle": "fairtrial.api.verify_bundle",
-    "CheckedBundle": "fairtrial.api.verify_bundle",
-    "export": "fairtrial.api.export",
-    "deposit": "fairtrial.api.deposit",
-    "Deposit": "fairtrial.api.deposit",
+    "init_artifact": "fairtrial.api.evidence.artifact",
+    "add_file": "fairtrial.api.evidence.artifact",
+    "cite": "fairtrial.api.evidence.artifact",
+    "bundle": "fairtrial.api.evidence.bundle",
+    "Bundled": "fairtrial.api.evidence.bundle",
+    "BundleTerms": "fairtrial.api.evidence.bundle",
+    "verify_bundle": "fairtrial.api.evidence.verify_bundle",
+    "CheckedBundle": "fairtrial.api.evidence.verify_bundle",
+    "export": "fairtrial.api.evidence.export",
+    "deposit": "fairtrial.api.evidence.deposit",
+    "Deposit": "fairtrial.api.evidence.deposit",
 }
 
 __all__ = [

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.record.store import Store
-from tests.api.test_analyze import fill
+from tests.api.comparing.test_analyze import fill
 from tests.conftest import Answer
 from tests.harness import make
 
@@ -315,7 +315,7 @@ def text_of(path: str) -> str:
 
 def drawn(cli: Cli, monkeypatch: pytest.MonkeyPatch, *line: str) -> dict[str, str]:
     """The words of every chart of an analysis, by the name of its file; charts are written as SVG, to be read."""
-    monkeypatch.setattr("fairtrial.api.plots.SUFFIX", ".svg")
+    monkeypatch.setattr("fairtrial.api.comparing.plots.SUFFIX", ".svg")
     assert cli("analyze", *line, "--plots", "charts").code == 0
     return {path.stem: text_of(str(path)) for path in Path("charts").iterdir()}
 
@@ -405,7 +405,7 @@ def test_charts_of_names_that_look_alike_are_all_kept(cli: Cli) -> None:
 def test_narrow_terminals_keep_the_names(two: Store, cli: Cli, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     from rich.console import Console
 
-    from fairtrial.api.analyze import analyze
+    from fairtrial.api.comparing.analyze import analyze
     from fairtrial.cli._verdict_text import show_analysis
 
     fill(two, third={"effect": 0.1})
@@ -417,11 +417,11 @@ def test_narrow_terminals_keep_the_names(two: Store, cli: Cli, width: int, monke
 
 def test_the_command_offers_every_method_and_summary_that_there_is() -> None:
     """The words are spelt again in the command, so that its help needs no numpy."""
-    from fairtrial.analyse.compare import METHODS
-    from fairtrial.analyse.families import ADJUSTMENTS
-    from fairtrial.analyse.summaries import TYPES
     from fairtrial.cli import _source_options
     from fairtrial.cli import analyze as module
+    from fairtrial.stats.compare import METHODS
+    from fairtrial.stats.families import ADJUSTMENTS
+    from fairtrial.stats.summaries import TYPES
 
     family = next(option for option in module.command.params if option.name == "family")
     assert set(module.METHODS) == set(METHODS) and _source_options.TYPES == TYPES

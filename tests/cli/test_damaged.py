@@ -26,7 +26,7 @@ BAD = "base.seed1072"
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of eight runs, made once."""
-    from fairtrial.api.launch import LaunchTerms, launch
+    from fairtrial.api.running.launch import LaunchTerms, launch
     from fairtrial.plan.study import Study
 
     root = tmp_path_factory.mktemp("launched") / "store"

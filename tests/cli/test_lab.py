@@ -23,13 +23,15 @@ from fairtrial import LabTerms, Study, ablation, compare, temperature_sweep
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.runs import Run, Status
 from fairtrial.recipes.data import load_data
-from fairtrial.record.looks import read_looks
+from fairtrial.record.interim_looks import read_looks
 from fairtrial.record.store import Store
 from tests.conftest import Answer, link_data, start
 from tests.harness import eventually, one_at_a_time, series_of
 
 Cli = Callable[..., Answer]
-compare_module, ablation_module = (importlib.import_module(f"fairtrial.api.{word}") for word in ("compare", "ablation"))
+compare_module, ablation_module = (
+    importlib.import_module(f"fairtrial.api.lab.{word}") for word in ("compare", "ablation")
+)
 
 TEACHER = ("--teacher-steps", "10", "--teacher-width", "4")
 SMALL = (*TEACHER, "--steps", "30", "--eval-every", "10", "--checkpoint-every", "10", "--labels", "200")
@@ -427,7 +429,7 @@ def test_other_settings_are_another_study_and_the_same_are_the_same(monkeypatch:
         raise Planned(study.study)
 
     for module in ("compare", "ablation", "sweep"):
-        monkeypatch.setattr(f"fairtrial.api.{module}.run_arms", tell)
+        monkeypatch.setattr(f"fairtrial.api.lab.{module}.run_arms", tell)
 
     def name(verb: Callable[..., Any], *arguments: Any, **options: Any) -> str:
         with pytest.raises(Planned) as planned:
@@ -477,7 +479,7 @@ def test_the_matched_baseline_survives_a_replacement(
 def test_what_the_help_says_is_what_the_functions_do() -> None:
     """Defaults stand in the command line, so that help is instant, and in the functions: they must not drift."""
     for word in ("compare", "ablation"):
-        line, function = (importlib.import_module(f"fairtrial.{room}.{word}") for room in ("cli", "api"))
+        line, function = (importlib.import_module(f"fairtrial.{room}.{word}") for room in ("cli", "api.lab"))
         assert line.RUNS == function.RUNS
     assert ",".join(compare_module.STRATEGIES) == importlib.import_module("fairtrial.cli.compare").DEFAULT
     assert ",".join(ablation_module.COMPONENTS) == importlib.import_module("fairtrial.cli.ablation").DEFAULT

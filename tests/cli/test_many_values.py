@@ -16,7 +16,7 @@ import pytest
 import fairtrial
 from fairtrial.cli._many_values import InsteadOfArguments, ManyValuesCommand
 from fairtrial.record.store import Store
-from tests.api.test_analyze import fill
+from tests.api.comparing.test_analyze import fill
 from tests.conftest import Answer
 from tests.fuzz.generators import commands
 

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import fairtrial
-from fairtrial.analyse.power import Design, pooled_freedom, seeds_for
 from fairtrial.record.store import Store
-from tests.api.test_analyze import fill
+from fairtrial.stats.power import Design, pooled_freedom, seeds_for
+from tests.api.comparing.test_analyze import fill
 from tests.conftest import Answer
 
 Cli = Callable[..., Answer]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import fairtrial
-from fairtrial.api.claims import PublishedAnalysis
+from fairtrial.api.comparing.published_claims import PublishedAnalysis
 from fairtrial.core.printed import SummaryOptions
 from tests.conftest import Answer
 

@@ -10,7 +10,7 @@ import pytest
 from fairtrial.core.directions import HIGHER, LOWER, WEAK, WORDS, Direction, direction_by_name, settle
 from fairtrial.core.errors import UserError
 from fairtrial.core.specs import Metric
-from fairtrial.decide.frontier import Judged
+from fairtrial.costs.frontier import Judged
 
 ROOT = Path(__file__).parents[2]
 
@@ -79,7 +79,7 @@ def test_a_recipe_and_a_choice_state_their_direction_or_have_it_by_name() -> Non
 
 
 def test_the_page_shows_the_table_of_the_code() -> None:
-    page = (ROOT / "docs" / "analyse.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "stats.md").read_text(encoding="utf-8")
     section = page[page.index("## Which way is good") :]
     section = section[: section.index("\n## ", 3)]
     shown = {

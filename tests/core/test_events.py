@@ -17,12 +17,12 @@ from fairtrial.core.events import NAMES, EventLine, check_event
 from fairtrial.core.runs import EVALUATION, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Setting
-from fairtrial.job import run_cell
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.probe.gpu import GpuReading, Gpus
-from fairtrial.record.kept import DROPPED, KEPT
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
+from fairtrial.record.top_checkpoints import DROPPED, KEPT
 from tests.conftest import Answer
 from tests.harness import make, request_for
 

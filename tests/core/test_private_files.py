@@ -312,7 +312,7 @@ def test_a_local_copy_that_another_user_made_is_refused(
     cli: Callable[..., Answer], temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever owns the folder could change what is read from it, and what is pushed from it."""
-    from fairtrial.core.places import mirror_folder
+    from fairtrial.record.store_location import mirror_folder
 
     monkeypatch.setenv("FAIRTRIAL_MIRRORS", str(temporary / "mirrors"))
     folder = mirror_folder("s3://bucket/store")

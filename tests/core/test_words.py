@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairtrial.core.words import shown_hours, shown_money
+from fairtrial.core.formatting import shown_hours, shown_money
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,9 @@ SCORE = "eval_human_normalized_score"
 def items() -> list[Item]:
     section = "Task 3: best checkpoint"
     tests = "pytest -q tests/test_benchmarking.py tests/test_checkpoint_workflows.py"
-    our_tests = "the tests are ours: these items, tests/record/test_best_checkpoint.py and tests/api/test_evaluate.py"
+    our_tests = (
+        "the tests are ours: these items, tests/record/test_best_checkpoint.py and tests/api/running/test_evaluate.py"
+    )
     return [
         line(DOCUMENT, "Task 1: tests", tests, "train fake --steps 20 --eval-every 5 --study p --variant p "
              f"{REFERENCES} --format json", at=AT, keys=["best_metric_value", f"final.{SCORE}"], differs=our_tests),

@@ -44,7 +44,7 @@ def desk(
         return Answer(told.code, told.out, told.err)
 
     monkeypatch.setattr(importlib.import_module("fairtrial.launch.local"), "open_launcher", InProcess)
-    monkeypatch.setattr(importlib.import_module("fairtrial.api.self_check"), "AA_BLOCK_S", 1e-4)
+    monkeypatch.setattr(importlib.import_module("fairtrial.api.benchmarking.self_check"), "AA_BLOCK_S", 1e-4)
     monkeypatch.setattr(jobserver, "printed_to_log", lambda paths: contextlib.nullcontext())
     monkeypatch.setenv(KEY_VARIABLE, str(all_desks.root / "key.pem"))
     monkeypatch.setattr(all_desks, "call", call)

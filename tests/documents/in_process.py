@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fairtrial import jobserver
-from fairtrial.job import Request
+from fairtrial.jobs.run_session import Request
 from fairtrial.launch.contract import Exit, Order
 
 

@@ -24,7 +24,7 @@ from tests.documents.in_process import InProcess
 from tests.documents.places import metadata
 from tests.documents.records import Check, Item, See, field, fields, look, option, point, printed, said
 
-compare_module = importlib.import_module("fairtrial.api.compare")
+compare_module = importlib.import_module("fairtrial.api.lab.compare")
 
 DOCUMENT = "commands"
 JSON = "--format json"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Outcome
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.inline import InlineLauncher
 from fairtrial.launch.local import LocalLauncher

@@ -21,7 +21,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.launch.contract import Order
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.ray_cluster import _environment, _not_let_in, _set_authentication
-from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
+from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS

@@ -16,12 +16,13 @@ import pytest
 from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
 
 from fairtrial import LaunchTerms, Study, launch
-from fairtrial.api.cells import Terms, complete, prepare
-from fairtrial.core.errands import Folder, open_notes
+from fairtrial.api.running.cells import Terms, complete, prepare
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
-from fairtrial.launch import errands, sky_queue
+from fairtrial.jobs.mailbox import Folder, open_notes
+from fairtrial.launch import remote_jobs as errands
+from fairtrial.launch import sky_queue
 from fairtrial.launch.contract import Exit, Launcher, Order, Resources
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.schedule import Ticket

@@ -15,10 +15,10 @@ from fairtrial import Launched, LaunchTerms, Study, launch
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
 from fairtrial.launch.contract import Order
-from fairtrial.launch.errands import JobState, Stage
+from fairtrial.launch.remote_jobs import JobState, Stage
 from fairtrial.launch.slurm import Options, SlurmQueue, open_launcher
 from fairtrial.record.claims import token_of
-from fairtrial.record.pulse import Beat, read_pulse
+from fairtrial.record.heartbeat import Beat, read_pulse
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import start

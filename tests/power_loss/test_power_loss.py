@@ -143,7 +143,7 @@ def test_what_is_taken_out_of_lines_is_always_in_one_of_two_places(tmp_path: Pat
 
 def test_a_copied_run_is_whole_or_not_there(tmp_path: Path) -> None:
     """A file of the same size and time is not copied again, so it must have its content."""
-    from fairtrial.api.stores import _copy
+    from fairtrial.api.running.stores import _copy
 
     (tmp_path / "from").mkdir()
     (tmp_path / "from" / "metrics.jsonl").write_bytes(b'{"step": 1}\n' * 100)

@@ -22,21 +22,21 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import ProjectPaths, RunPaths, SharedPaths
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.record.bulk import read_study
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.index import list_rows
-from fairtrial.record.kept import kept_checkpoints
-from fairtrial.record.looks import note_look, read_looks
+from fairtrial.record.interim_looks import note_look, read_looks
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, Strict, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import Entry
+from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
-from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.study_cache import read_study
+from fairtrial.record.top_checkpoints import kept_checkpoints
 from fairtrial.record.upload import Manifest
 from tests.power_loss.recording import Recording
 from tests.power_loss.states import State, crash_states
@@ -417,7 +417,7 @@ def check_plans(root: Path, told: Told) -> None:
 
 
 def register_twice(root: Path, tell: Tell) -> None:
-    from fairtrial.research.journal import note_file
+    from fairtrial.research.command_log import note_file
     from fairtrial.research.keys import load_signer
     from fairtrial.research.register import register
 
@@ -433,7 +433,7 @@ def register_twice(root: Path, tell: Tell) -> None:
 
 
 def check_registrations(root: Path, told: Told) -> None:
-    from fairtrial.research.journal import added_files, note_file, read_journal
+    from fairtrial.research.command_log import added_files, note_file, read_journal
     from fairtrial.research.keys import load_signer
     from fairtrial.research.ledger import read_ledger
     from fairtrial.research.register import register

@@ -15,11 +15,11 @@ import torch
 from fairtrial.core.errors import UserError
 from fairtrial.core.training import Watch
 from fairtrial.probe.gpu import Gpus
+from fairtrial.probe.interleaving import abba, shuffled
 from fairtrial.probe.monitor import ResourceMonitor, _group_bytes, available_bytes, resident_bytes
 from fairtrial.probe.noise_scale import squared_lengths
-from fairtrial.probe.survival import is_out_of_memory, survives
+from fairtrial.probe.oom_probe import is_out_of_memory, survives
 from fairtrial.probe.trace import TorchTrace, check_folder, free_name
-from fairtrial.probe.turns import abba, shuffled
 from tests.virtual import VirtualTime
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.recipes.lm.nouns import Request, Tokens
+from fairtrial.recipes.lm.types import Request, Tokens
 
 VOCABULARY = 40
 

@@ -11,7 +11,7 @@ import torch
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.training import Watch
-from fairtrial.job import RunAtHand
+from fairtrial.jobs.run_session import RunAtHand
 from fairtrial.record.store import Store
 from tests.harness import request_for
 
@@ -81,8 +81,8 @@ def test_an_option_that_came_later_keeps_old_fingerprints() -> None:
 
 def test_the_noise_scale_of_a_linear_model_is_the_true_one(at_hand: Any, with_data: Store) -> None:
     """Of 240 examples everything can be computed: the mean gradient and the scatter of single ones about it."""
-    from fairtrial.analyse.noise_scale import noise_scale
     from fairtrial.probe.noise_scale import PIECES, squared_lengths
+    from fairtrial.stats.noise_scale import noise_scale
 
     run = at_hand("classify", model="linear", batch_size=30, accumulate=2)
     run.advance(10)

@@ -19,10 +19,10 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes import grpo
-from fairtrial.recipes.lm import crew
-from fairtrial.recipes.lm.nouns import Decision, Rollout, Trajectory
+from fairtrial.recipes.lm import rollout_workers as crew
 from fairtrial.recipes.lm.rollouts import _advantages, samples_of
 from fairtrial.recipes.lm.run import Run
+from fairtrial.recipes.lm.types import Decision, Rollout, Trajectory
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.harness import series_of

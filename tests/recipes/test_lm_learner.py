@@ -16,7 +16,7 @@ transformers = pytest.importorskip("transformers")
 from fairtrial.core.training import Observer, Watch  # noqa: E402
 from fairtrial.recipes.lm.engine import Engine  # noqa: E402
 from fairtrial.recipes.lm.learner import Learner, Terms, divergence  # noqa: E402
-from fairtrial.recipes.lm.nouns import Completion, Request, Sample  # noqa: E402
+from fairtrial.recipes.lm.types import Completion, Request, Sample  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
 from tests.recipes.lm_stand_ins import LONG_RULES, Node, game_requests, open_requests, prompt  # noqa: E402
 from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402

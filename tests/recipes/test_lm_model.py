@@ -202,7 +202,7 @@ def test_sampling_needs_neither_torch_nor_transformers_nor_peft(tmp_path: Path) 
     code = f"""
 import pickle, sys
 from fairtrial.recipes.lm.engine import Engine
-from fairtrial.recipes.lm.nouns import Request
+from fairtrial.recipes.lm.types import Request
 blueprint = pickle.loads(open({str(tmp_path / "blueprint")!r}, "rb").read())
 engine = Engine(blueprint, lambda version: blueprint.initial)
 assert len(engine.complete([Request((1, 2, 3), 7, None, 5)], 0)[0].tokens) == 5

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.recipes.lm import tokens
-from fairtrial.recipes.lm.nouns import Tokens
 from fairtrial.recipes.lm.tokens import Tokenizer, make_vocabulary, tokenizer_file
 from fairtrial.recipes.lm.trie import Trie, Tries
+from fairtrial.recipes.lm.types import Tokens
 from fairtrial.record.store import Store
 
 

@@ -12,7 +12,7 @@ import pytest
 from fairtrial.core.training import Setting, Watch
 from fairtrial.recipes.rl.experience import Moments, advantages
 from fairtrial.recipes.rl.physics import PHYSICS
-from fairtrial.recipes.rl.rows import PhysicsRows
+from fairtrial.recipes.rl.vector_env import PhysicsRows
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.recipes.test_ppo import make, setting, steps_of

@@ -16,7 +16,7 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Watch
-from fairtrial.job import Request, run_cell, run_stack
+from fairtrial.jobs.run_session import Request, run_cell, run_stack
 from fairtrial.recipes._stacked import Lesson, StackedRun
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store

@@ -30,7 +30,7 @@ def receiver() -> Iterator[Receiver]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a run waits a moment only: what is tested is not how long that is."""
     from fairtrial.record import otlp
-    from fairtrial.record.delivery import Delivery
+    from fairtrial.record.otlp_exporter import Delivery
 
     monkeypatch.setattr(Delivery.__init__, "__defaults__", (otlp.send, 0.3))
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from fairtrial.api.script import run as record
+from fairtrial.api.running.script import run as record
 from fairtrial.core.paths import RunPaths
 from fairtrial.record.checkpoints import read_checkpoint
-from fairtrial.record.kept import TopCheckpoints, kept_checkpoints
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.recorder import Recorder
+from fairtrial.record.top_checkpoints import TopCheckpoints, kept_checkpoints
 
 
 def begin(mode: Any = "max") -> Recorder:

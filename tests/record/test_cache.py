@@ -161,7 +161,7 @@ def test_all_damage_of_a_cache_is_listed(store: Store) -> None:
 def test_a_run_is_not_made_with_other_data_than_it_was_planned_with(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from fairtrial.job import run_cell
+    from fairtrial.jobs.run_session import run_cell
     from fairtrial.recipes.data import digits
     from tests.harness import request_for
 

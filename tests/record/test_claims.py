@@ -17,12 +17,12 @@ import fairtrial
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.job import Request, run_cell, run_stack
-from fairtrial.jobserver import do_job
+from fairtrial.jobs.run_session import Request, run_cell, run_stack
+from fairtrial.jobs.server import do_job
 from fairtrial.record import claims
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, token_of
+from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
 from fairtrial.record.metadata import new_metadata
-from fairtrial.record.pulse import PULSE_VARIABLE, read_pulse
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
@@ -207,7 +207,7 @@ def test_a_job_whose_run_was_given_away_says_that_another_has_it(store: Store, m
     told: list[tuple[int, Outcome | None]] = []
     lost = Claim(store.paths.run("s", "v.seed1"))
     Claim(lost.paths, over=lost.token)
-    monkeypatch.setattr("fairtrial.job.Claim", lambda *_, **__: lost)
+    monkeypatch.setattr("fairtrial.jobs.run_session.Claim", lambda *_, **__: lost)
     do_job({"k": request}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
     assert told == [(EXIT_CLAIMED, None)]
 

@@ -18,7 +18,7 @@ from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
 from fairtrial.core.untrusted import shape_problems
-from fairtrial.record.delivery import Delivered, read_delivered
+from fairtrial.record.heartbeat import read_pulse
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import (
     DamagedRun,
@@ -28,7 +28,7 @@ from fairtrial.record.metadata import (
     load_run_or_damage,
     write_metadata,
 )
-from fairtrial.record.pulse import read_pulse
+from fairtrial.record.otlp_exporter import Delivered, read_delivered
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.damage_campaign import _VALUES, _WRONG, _places, campaign

@@ -13,7 +13,7 @@ import fairtrial
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
-from fairtrial.job import run_cell
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.record.checkpoints import read_checkpoint, write_checkpoint
 from fairtrial.record.columns import read_header
 from fairtrial.record.series import read_lines, read_series, series_in_brief
@@ -362,7 +362,7 @@ def test_a_line_that_was_broken_in_two_is_not_put_together(store: Store) -> None
 
 
 def test_a_file_without_line_ends_is_not_read_whole(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairtrial.api.runs import last_metrics
+    from fairtrial.api.running.runs import last_metrics
     from fairtrial.record import lines
 
     monkeypatch.setattr(lines, "LONGEST_LINE_BYTES", 2 << 20)
@@ -432,7 +432,7 @@ def test_a_rewind_that_cannot_be_read_keeps_no_checkpoint(store: Store) -> None:
     "fields", ['"step":"5","value":1.0,"sha256":"x"', '"step":5,"value":"high","sha256":"x"', '"step":5,"value":1.0']
 )
 def test_an_event_of_a_kept_checkpoint_that_is_damaged_is_a_sentence(store: Store, fields: str) -> None:
-    from fairtrial.record.kept import kept_checkpoints
+    from fairtrial.record.top_checkpoints import kept_checkpoints
 
     paths = interrupted(store)
     with paths.events.open("a") as file:

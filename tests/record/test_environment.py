@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from fairtrial.core.command_line import carrying_out
-from fairtrial.job import run_cell
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.record import environment
 from fairtrial.record.environment import of_this_machine, processor, recorded_command_line
 from fairtrial.record.metadata import has_usual_shape, load_run, parse_metadata

@@ -84,7 +84,7 @@ def test_a_run_without_hard_links_gives_the_same_and_resumes(
     linked, copied = Store(tmp_path / "linked"), Store(tmp_path / "copied")
     make(linked, "fake", **FAKE)
     monkeypatch.setattr(os, "link", _failing(code))
-    from fairtrial.job import run_cell
+    from fairtrial.jobs.run_session import run_cell
 
     seen = iter(range(100))
     request = request_for(copied, "fake", **FAKE)

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Status
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.record import checkpoints
 from fairtrial.record.checkpoints import read_checkpoint
-from fairtrial.record.kept import kept_checkpoints
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
+from fairtrial.record.top_checkpoints import kept_checkpoints
 from tests.conftest import link_data
 from tests.harness import CountCalls, KillAt, forked, in_small_process, kill_after, make, request_for, series_of, wait
 
@@ -219,7 +219,7 @@ def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(
 
 def test_no_line_that_was_logged_is_lost(store: Store) -> None:
     """A child says which step it has logged; after a kill every step that it named is in the file."""
-    from fairtrial.api.script import run as record
+    from fairtrial.api.running.script import run as record
 
     chance = random.Random(3)
     for attempt in range(10):

@@ -27,7 +27,7 @@ MOST_GROWTH_MB = 45
 PROGRAM = """
 import contextlib, resource, sys
 import fairtrial
-from fairtrial.api.runs import export_runs, last_metrics, show_run
+from fairtrial.api.running.runs import export_runs, last_metrics, show_run
 from fairtrial.cli.app import main
 
 store, metrics, lines = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -111,7 +111,7 @@ def test_the_newest_lines_are_found_from_the_end(store: Store, cli: Callable[...
 
 
 def test_following_shows_every_line_once(store: Store, cli: Callable[..., Answer]) -> None:
-    from fairtrial.api.runs import follow
+    from fairtrial.api.running.runs import follow
 
     run = fairtrial.run(study="s", variant="v", seed=1, store=store.root)
     for step in range(1, 6):

@@ -105,7 +105,7 @@ def test_an_address_that_is_none_is_refused_before_the_run(
 
 
 def test_the_place_for_logs_lies_below_the_address() -> None:
-    from fairtrial.core.addresses import logs_address
+    from fairtrial.record.otlp import logs_address
 
     for given in ("http://h:1", "http://h:1/", "http://h:1/v1/logs"):
         assert logs_address(given) == "http://h:1/v1/logs"
@@ -141,7 +141,7 @@ def test_jobs_of_a_launch_deliver_from_their_own_processes(
 def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fairtrial.core.specs import RunSpec; "
-        "from fairtrial.job import Request, run_cell; "
+        "from fairtrial.jobs.run_session import Request, run_cell; "
         "spec = RunSpec(recipe='fake', options=dict(steps=5), identity={}, seed=1); "
         f"print(run_cell(Request(spec, Path({str(tmp_path / 'store')!r}))).status, "
         "*[name for name in ('opentelemetry', 'urllib.request') if name in sys.modules])"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.api.runs import list_runs, remove_runs
+from fairtrial.api.running.runs import list_runs, remove_runs
 from fairtrial.core.errors import FairtrialError
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.store import Store

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairtrial.api.script import run as record
+from fairtrial.api.running.script import run as record
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.record.series import read_lines, read_series, unspell
 from fairtrial.record.store import Store

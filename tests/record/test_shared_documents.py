@@ -12,12 +12,12 @@ from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of
 from fairtrial.core.untrusted import UntrustedDocument, collisions, why_names_unsafe, why_unsafe
 from fairtrial.record import leases, mirror
-from fairtrial.record.kept import KEPT, kept_checkpoints
+from fairtrial.record.heartbeat import read_pulse
 from fairtrial.record.leases import parse_link, top_token
-from fairtrial.record.pulse import read_pulse
 from fairtrial.record.recorder import saved_checkpoints
 from fairtrial.record.remote import Entry
-from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
+from fairtrial.record.top_checkpoints import KEPT, kept_checkpoints
 from fairtrial.record.upload import Manifest
 from tests.record.hostile_bucket import SHA256
 

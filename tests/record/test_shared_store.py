@@ -18,7 +18,7 @@ import pytest
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import SharedPaths
 from fairtrial.core.runs import Status
-from fairtrial.job import run_cell, run_stack
+from fairtrial.jobs.run_session import run_cell, run_stack
 from fairtrial.record import remote as remotes
 from fairtrial.record import sharing, upload
 from fairtrial.record.claims import ClaimedElsewhere

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from fairtrial.api.runs import export_runs, list_runs, query, remove_runs
+from fairtrial.api.running.runs import export_runs, list_runs, query, remove_runs
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
-from fairtrial.job import run_cell
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import list_rows
 from fairtrial.record.store import Store

@@ -20,11 +20,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairtrial.core.errors import MissingExtra, UserError
-from fairtrial.core.formats import CHART_SUFFIXES
 from fairtrial.report import charts
 from fairtrial.report.charts import places, style
 from fairtrial.report.charts.curves import ALL_POINTS
 from fairtrial.report.charts.rendering import rendered
+from fairtrial.report.formats import CHART_SUFFIXES
 
 MAGIC = {".png": b"\x89PNG\r\n\x1a\n", ".svg": b"<svg", ".pdf": b"%PDF"}
 LONG = "the same transformer with a warm-up of two thousand steps and no dropout at all"

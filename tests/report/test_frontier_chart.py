@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairtrial.core.errors import NothingToDraw, UserError
-from fairtrial.core.formats import CHART_SUFFIXES
 from fairtrial.report import charts
 from fairtrial.report.charts import style
+from fairtrial.report.formats import CHART_SUFFIXES
 from tests.report.test_charts import (
     INF,
     LONG,

@@ -38,7 +38,7 @@ def init_command(
     version_: str | None, day: str | None, output: str, **rest: Any,
 ) -> None:  # fmt: skip
     """Describe a research artifact: writes artifact.yaml, which makes the folder a project, and CITATION.cff."""
-    from fairtrial.api.artifact import init_artifact
+    from fairtrial.api.evidence.artifact import init_artifact
     from fairtrial.research.artifact import not_stated, parse_author
 
     given = {
@@ -71,7 +71,7 @@ def init_command(
 @with_output
 def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
     """Let files, such as redirected output, belong to the project and to its bundle."""
-    from fairtrial.api.artifact import add_file
+    from fairtrial.api.evidence.artifact import add_file
 
     _give_names(out, "added", [add_file(file, artifact) for file in files], "Added")
 
@@ -82,7 +82,7 @@ def add_command(out: Output, files: Sequence[str], artifact: str | None) -> None
 @with_output
 def remove_command(out: Output, files: Sequence[str], artifact: str | None) -> None:
     """Let files that were added no longer belong to the project. The files themselves stay where they are."""
-    from fairtrial.api.artifact import remove_file
+    from fairtrial.api.evidence.artifact import remove_file
 
     _give_names(out, "removed", [remove_file(file, artifact) for file in files], "No longer part of it:")
 
@@ -101,7 +101,7 @@ def _give_names(out: Output, what: str, names: Sequence[str], said: str) -> None
 @click.option("--output", metavar="FILE", help="Write it to a file.")
 def cite_command(out: Output, artifact: str | None, style: str, output: str | None) -> None:
     """Say how to cite the artifact, with what artifact.yaml says and nothing else."""
-    from fairtrial.api.artifact import cite, load_project
+    from fairtrial.api.evidence.artifact import cite, load_project
     from fairtrial.report.documents import write_text
     from fairtrial.research.artifact import NO_AUTHOR
 

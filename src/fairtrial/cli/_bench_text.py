@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING
 
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.core.words import counted, shown_hours, shown_memory, shown_value
+from fairtrial.core.formatting import counted, shown_hours, shown_memory, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.baselines import AgainstBaseline
-    from fairtrial.api.bench import Bench
-    from fairtrial.api.bench_noise import NoiseScale
-    from fairtrial.api.bench_pairs import SpeedPair
-    from fairtrial.api.bench_rates import LearningRates
-    from fairtrial.api.bench_sizes import BatchSizes
+    from fairtrial.api.benchmarking.baselines import AgainstBaseline
+    from fairtrial.api.benchmarking.bench import Bench
+    from fairtrial.api.benchmarking.bench_noise import NoiseScale
+    from fairtrial.api.benchmarking.bench_pairs import SpeedPair
+    from fairtrial.api.benchmarking.bench_rates import LearningRates
+    from fairtrial.api.benchmarking.bench_sizes import BatchSizes
     from fairtrial.core.findings import Estimate
     from fairtrial.probe.monitor import Monitored
 

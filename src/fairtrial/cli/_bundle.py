@@ -13,15 +13,15 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output, with_own_output
 from fairtrial.cli._registration_text import MARKS
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_USER, UsageError
+from fairtrial.core.formatting import counted
 from fairtrial.core.terminal import visible
-from fairtrial.core.words import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.bundle import Bundled
-    from fairtrial.api.deposit import Deposit
-    from fairtrial.api.verify_bundle import CheckedBundle
+    from fairtrial.api.evidence.bundle import Bundled
+    from fairtrial.api.evidence.deposit import Deposit
+    from fairtrial.api.evidence.verify_bundle import CheckedBundle
     from fairtrial.research.archive import Watch
 
 _BUNDLE_OPTIONS = (
@@ -61,7 +61,7 @@ def bundle_command(
     Makes an RO-Crate with a checksum of every file. The same state gives the same bytes. Names of machines and users
     are taken out; checkpoints, logs and columnar copies are left out and named.
     """
-    from fairtrial.api.bundle import BundleTerms, bundle
+    from fairtrial.api.evidence.bundle import BundleTerms, bundle
 
     with _progress(out, "packing") as watch:
         terms = BundleTerms(
@@ -85,7 +85,7 @@ def _show_bundle(console: Console, found: Bundled) -> None:
 
 def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: str | None) -> int:
     """Exit code 3 where anything does not fit."""
-    from fairtrial.api.verify_bundle import verify_bundle
+    from fairtrial.api.evidence.verify_bundle import verify_bundle
 
     with _progress(out, "verifying") as watch:
         found = verify_bundle(path, trust=trust, published=published, watch=watch)
@@ -114,8 +114,8 @@ def export_command(
     charts: bool, allow: Sequence[str],
 ) -> None:  # fmt: skip
     """Write the project as a plain folder, a Markdown report, or a notebook that does the analysis again."""
-    from fairtrial.api.bundle import BundleTerms
-    from fairtrial.api.export import export
+    from fairtrial.api.evidence.bundle import BundleTerms
+    from fairtrial.api.evidence.export import export
 
     terms = BundleTerms(
         studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, allow=allow, tell=out.say
@@ -136,7 +136,7 @@ def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, ye
 
     Writes the metadata beside the bundle and prints the exact commands. Ends with 1 if nothing was uploaded.
     """
-    from fairtrial.api.deposit import deposit
+    from fairtrial.api.evidence.deposit import deposit
     from fairtrial.research.zenodo import SANDBOX
 
     if sandbox and api:

@@ -13,11 +13,11 @@ from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
 from fairtrial.core.findings import Estimate
-from fairtrial.core.words import shown_value
+from fairtrial.core.formatting import shown_value
 
 if TYPE_CHECKING:
-    from fairtrial.api.arms import LabTerms
-    from fairtrial.api.points import Source
+    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.pricing.points import Source
 
 RUNS = 3
 TRAINING = ("runs", "seeds", "jobs", "retry_failed", "replace")
@@ -58,7 +58,7 @@ def points_from(
     metric: str | None, level: float, settings: Sequence[str], **training: Any,
 ) -> Iterator[tuple[Source, LabTerms]]:  # fmt: skip
     """The source and how to train, with progress while it lasts."""
-    from fairtrial.api.points import Source
+    from fairtrial.api.pricing.points import Source
 
     asked = {**{word: training[word] for word in TRAINING}, "set": settings or None}
     given = [f"--{word.replace('_', '-')}" for word, value in asked.items() if value is not None and value is not False]
@@ -66,7 +66,7 @@ def points_from(
         raise UsageError(f"{', '.join(given)}: only when the default family is trained", hint="Leave it out.")
     source = Source(study, configs, train or bool(given), metric, device, prices, dict(pairs(settings)))
     if configs:  # nothing is read from a store, so none is named
-        from fairtrial.api.arms import LabTerms
+        from fairtrial.api.lab.arms import LabTerms
 
         yield source, LabTerms(level=level)
         return

@@ -15,14 +15,14 @@ from fairtrial.cli._recipe_options import RecipeCommand, flags, given_values
 from fairtrial.cli.launch import PLAN_HELP, parse_seeds
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.findings import Estimate
-from fairtrial.core.places import store_words
+from fairtrial.core.formatting import shown_value
 from fairtrial.core.registry import LoadedRecipe, load_recipe
-from fairtrial.core.words import shown_value
+from fairtrial.record.store_location import store_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.arms import LabTerms
+    from fairtrial.api.lab.arms import LabTerms
 
 FAMILY_HELP = "How the differences are judged together; auto, the default: max-spread below 12 seeds, else holm."
 
@@ -92,7 +92,7 @@ def lab_terms(
     plan: str | None = None,
 ) -> Iterator[LabTerms]:  # fmt: skip
     """How to run, with progress for whoever watches while it lasts."""
-    from fairtrial.api.arms import LabTerms
+    from fairtrial.api.lab.arms import LabTerms
 
     if runs is not None and seeds is not None:
         raise UsageError("--runs and --seeds exclude each other")
@@ -113,7 +113,7 @@ def give(
     """The result in the format that was asked for, its picture where one was, and the exit code."""
     out.give(found.to_dict(), rows, show)
     if out.chart:
-        from fairtrial.api import lab_plots
+        from fairtrial.api.lab import lab_plots
 
         getattr(lab_plots, chart)(found, out.chart)
         out.say(f"Wrote {out.chart}")

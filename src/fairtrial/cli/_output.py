@@ -15,9 +15,9 @@ import click
 
 from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
-from fairtrial.core.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
-from fairtrial.core.places import store_address
 from fairtrial.core.terminal import visible, visible_json
+from fairtrial.record.store_location import store_address
+from fairtrial.report.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
 
 if TYPE_CHECKING:
     from rich.console import Console

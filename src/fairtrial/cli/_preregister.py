@@ -11,7 +11,7 @@ from fairtrial.cli._source_options import rule_from
 from fairtrial.core.errors import UsageError, unknown
 
 if TYPE_CHECKING:
-    from fairtrial.api.preregister import Intent
+    from fairtrial.api.evidence.preregister import Intent
     from fairtrial.plan.study import Study
 
 PLANNED = ("launch", "temperature", "alpha", "sweep", "compare", "ablation")
@@ -19,8 +19,8 @@ PLANNED = ("launch", "temperature", "alpha", "sweep", "compare", "ablation")
 
 
 def intent_from(asked: Mapping[str, Any]) -> Intent:
-    from fairtrial.api.analysis import Question
-    from fairtrial.api.preregister import Intent
+    from fairtrial.api.comparing.analysis import Question
+    from fairtrial.api.evidence.preregister import Intent
     from fairtrial.plan.study import read_study
 
     if asked["study"] and asked["command"]:
@@ -42,7 +42,7 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
 
 def study_of_command(text: str) -> Study:
     """The study that a command line would launch. Nothing is launched."""
-    from fairtrial.api.registered import Planned, only_planning
+    from fairtrial.api.running.registered import Planned, only_planning
     from fairtrial.cli.app import cli
 
     words = _words(text)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.core.words import counted, shown_memory
+from fairtrial.core.formatting import counted, shown_memory
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.profile_diff import ProfileDiff
+    from fairtrial.api.benchmarking.profile_diff import ProfileDiff
     from fairtrial.core.expressions import Outcome
 
 UNKNOWN = "–"
@@ -150,7 +150,7 @@ def show_diff(console: Console, found: ProfileDiff) -> None:
 
 def _changes(found: ProfileDiff) -> Iterator[str]:
     """Legality and reward on the same positions, with what can be said about a fall."""
-    from fairtrial.api.profile_diff import shown_change
+    from fairtrial.api.benchmarking.profile_diff import shown_change
 
     for each in (found.quality or {}).values():
         verdict = "it falls" if each.falls else "no fall beyond chance"

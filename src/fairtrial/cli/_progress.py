@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fairtrial.api.cells import Cell
+from fairtrial.api.running.cells import Cell
 from fairtrial.cli._output import Output
+from fairtrial.core.formatting import counted
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
-from fairtrial.core.words import counted
 from fairtrial.launch.schedule import Place, Ticket
 from fairtrial.record.series import last_step
 from fairtrial.record.store import Store

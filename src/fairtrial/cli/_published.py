@@ -12,8 +12,8 @@ from fairtrial.cli._output import Output
 from fairtrial.core.errors import UsageError, UserError
 
 if TYPE_CHECKING:
-    from fairtrial.api.analysis import Analysis
-    from fairtrial.api.claims import PublishedAnalysis
+    from fairtrial.api.comparing.analysis import Analysis
+    from fairtrial.api.comparing.published_claims import PublishedAnalysis
 
 _OPTIONS = (
     click.option(
@@ -73,7 +73,7 @@ def _bounds(given: str | None) -> tuple[float, float] | None:
 
 def as_published(analysis: Analysis) -> PublishedAnalysis | None:
     """The analysis, if it is one of a table of means."""
-    from fairtrial.api.claims import PublishedAnalysis
+    from fairtrial.api.comparing.published_claims import PublishedAnalysis
 
     return analysis if isinstance(analysis, PublishedAnalysis) else None
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.cautions import DOUBTFUL_VALUE, IMPOSSIBLE_VALUE
 from fairtrial.core.directions import better_words
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval, shown_p
+from fairtrial.core.formatting import counted, decimals_for, shown_change, shown_interval, shown_p
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.claims import Claim, PublishedAnalysis
+    from fairtrial.api.comparing.published_claims import Claim, PublishedAnalysis
     from fairtrial.core.findings import Comparison
 
 MOST_SENTENCES = 3

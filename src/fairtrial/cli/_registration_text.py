@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairtrial.core.words import counted, shown_moment
+from fairtrial.core.formatting import counted, shown_moment
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,8 +12,8 @@ from fairtrial.cli._many_values import InsteadOfArguments
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairtrial.analyse.summaries import SummaryRule
     from fairtrial.record.tables import Columns
+    from fairtrial.stats.summaries import SummaryRule
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
 TYPES = ("auc", "last", "best", "slope", "time_to")
@@ -77,7 +77,7 @@ def rule_from(
     points: int | None = None, threshold: float | None = None,
 ) -> SummaryRule | None:  # fmt: skip
     """The summary that the options ask for; None where they ask for none, so that the study's own applies."""
-    from fairtrial.analyse.summaries import SummaryRule
+    from fairtrial.stats.summaries import SummaryRule
 
     if percent_window is not None and percent is None:
         raise UsageError("--summary.percent-window needs --summary.percent")

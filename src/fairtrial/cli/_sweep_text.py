@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
+from fairtrial.core.formatting import counted, p_equals, shown_p, shown_value
 from fairtrial.core.specs import split_and_quantity
-from fairtrial.core.words import counted, p_equals, shown_p, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.sweep import Sweep, SweepPoint
+    from fairtrial.api.lab.sweep import Sweep, SweepPoint
 
 HEADINGS = {"temperature": "Temp", "alpha": "Alpha"}
 MOST_SHOWN = 12

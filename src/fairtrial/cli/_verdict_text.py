@@ -6,14 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._pieces import show_cautions
-from fairtrial.core.sentences import p_words
-from fairtrial.core.target_words import failure_words
-from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.formatting import (
+    counted,
+    decimals_for,
+    p_equals,
+    shown_change,
+    shown_interval,
+    shown_p,
+    shown_value,
+)
+from fairtrial.core.target_verdict_text import failure_words
+from fairtrial.core.verdict_text import p_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.analysis import Analysis, Followed
+    from fairtrial.api.comparing.analysis import Analysis, Followed
     from fairtrial.core.findings import Comparison, CovariateAdjustment, Estimate
 
 

@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from fairtrial.api.watch import QUEUED, CellState, StudyState
+from fairtrial.api.running.watch import QUEUED, CellState, StudyState
 from fairtrial.cli._lab import plain_table
 from fairtrial.cli._output import Output
+from fairtrial.core.formatting import shown_time
 from fairtrial.core.runs import Status
-from fairtrial.core.words import shown_time
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType

@@ -21,12 +21,20 @@ from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
 from fairtrial.core.findings import Estimate
-from fairtrial.core.words import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p, shown_value
+from fairtrial.core.formatting import (
+    counted,
+    decimals_for,
+    p_equals,
+    shown_change,
+    shown_interval,
+    shown_p,
+    shown_value,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.ablation import Ablation, AblationRow
+    from fairtrial.api.lab.ablation import Ablation, AblationRow
 
 RUNS = 3
 DEFAULT = "temperature,attention_loss,layer_matching"
@@ -41,7 +49,7 @@ def _ablation(
     The base is the combined strategy on a cnn student; the option values in --base FILE replace its defaults.
     Differences are paired by seed and judged as one family.
     """
-    from fairtrial.api.ablation import ablation
+    from fairtrial.api.lab.ablation import ablation
 
     names = [name.strip() for name in components.split(",") if name.strip()]
     with lab_terms(out, RUNS, **how) as terms:

@@ -17,7 +17,7 @@ from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
 from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
-    from fairtrial.api.analysis import Analysis
+    from fairtrial.api.comparing.analysis import Analysis
 
 PAIRS_HELP = 'Pairs made by hand: {"control": RUN, "candidate": RUN, "seed": N}, or one JSON list of them.'
 CSV_HELP = "Also write the number of every run to a CSV file."
@@ -136,8 +136,8 @@ def command(
 
     A repeatable option may also have several values: --control-run-ids r1 r2 r3. Name a study before such options.
     """
-    from fairtrial.api.analysis import unmet
-    from fairtrial.api.analyze import analyze
+    from fairtrial.api.comparing.analysis import unmet
+    from fairtrial.api.comparing.analyze import analyze
 
     question = _question(**asked)
     out.name_store() if source is None else None
@@ -175,7 +175,7 @@ def _by_plan(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
     """Only what a person gave by hand is held against the plan."""
     from click.core import ParameterSource
 
-    from fairtrial.api.by_plan import analyze_by_plan
+    from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 
     context = click.get_current_context()
     given = [name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
@@ -198,7 +198,7 @@ def _question(
     statistic: str | None, gamma: float | None, since: str | None, seed: int, target: float | None,
     known_sd: float | None, adjust: str | None,
 ) -> Any:  # fmt: skip
-    from fairtrial.api.analysis import Question
+    from fairtrial.api.comparing.analysis import Question
 
     if method and bootstrap and method != bootstrap:
         raise UsageError(f"--method {method} and --bootstrap.method {bootstrap} contradict each other")
@@ -241,7 +241,7 @@ def _write_files(out: Output, analysis: Analysis, csv_path: str | None, plots: s
         write_text(Path(csv_path), as_csv(_run_rows(analysis)))
         out.say(f"Wrote {csv_path}")
     if plots or out.chart:
-        from fairtrial.api.plots import main_chart, write_plots
+        from fairtrial.api.comparing.plots import main_chart, write_plots
 
         for path in write_plots(analysis, Path(plots)) if plots else ():
             out.say(f"Wrote {path}")

@@ -25,8 +25,8 @@ from fairtrial.core.errors import (
     UsageError,
     unknown,
 )
-from fairtrial.core.signals import like_ctrl_c
 from fairtrial.core.terminal import visible
+from fairtrial.jobs.signals import like_ctrl_c
 from fairtrial.version import __version__
 
 COMMANDS = {
@@ -114,7 +114,7 @@ def run(arguments: Sequence[str]) -> int:
     with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
         code = _run(arguments, found)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
-        from fairtrial.research.journal import note_command
+        from fairtrial.research.command_log import note_command
 
         note_command(arguments, code, begun, found.get("result"))
     return code

@@ -21,8 +21,8 @@ from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
 
 if TYPE_CHECKING:
-    from fairtrial.api.bench_pairs import SpeedPair
-    from fairtrial.api.bench_runs import BenchTerms, Show
+    from fairtrial.api.benchmarking.bench_pairs import SpeedPair
+    from fairtrial.api.benchmarking.bench_runs import BenchTerms, Show
 
 Number = TypeVar("Number", int, float)
 
@@ -126,7 +126,7 @@ def _check_place(path: Path) -> None:
 
 
 def _terms(out: Output, flags: Mapping[str, Any], should_stop: Callable[[], bool], show: Show) -> BenchTerms:
-    from fairtrial.api.bench_runs import BenchTerms
+    from fairtrial.api.benchmarking.bench_runs import BenchTerms
 
     return BenchTerms(
         batches=flags["max_batches"], warmup=flags["warmup_batches"], validation=flags["run_validation"],
@@ -150,7 +150,7 @@ def _numbers(flag: str, text: str | None, kind: type[Number]) -> list[Number]:
 def _measure(
     out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]
 ) -> Callable[[], int]:
-    from fairtrial.api.baselines import (
+    from fairtrial.api.benchmarking.baselines import (
         PROCESSES,
         compare_with,
         further_processes,
@@ -158,8 +158,8 @@ def _measure(
         require_comparable,
         save_baseline,
     )
-    from fairtrial.api.bench import bench
-    from fairtrial.api.bench_runs import MARGIN
+    from fairtrial.api.benchmarking.bench import bench
+    from fairtrial.api.benchmarking.bench_runs import MARGIN
     from fairtrial.cli._bench_text import show_bench
 
     earlier = read_baseline(flags["baseline"]) if flags["baseline"] else None
@@ -188,9 +188,9 @@ def _measure(
 def _compare(
     out: Output, recipe: str, options: Mapping[str, Any], terms: BenchTerms, flags: Mapping[str, Any]
 ) -> Callable[[], int]:
-    from fairtrial.analyse.speed import Speed
-    from fairtrial.api.bench_pairs import bench_revisions, bench_variants
+    from fairtrial.api.benchmarking.bench_pairs import bench_revisions, bench_variants
     from fairtrial.cli._bench_text import show_pair
+    from fairtrial.stats.speed import Speed
 
     how = {name: flags[name] for name in ("rounds", "margin") if flags[name] is not None}
     if flags["ab"]:

@@ -20,7 +20,7 @@ from fairtrial.cli._lab import (
 from fairtrial.cli._output import Output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._sweep_text import quantity_of
-from fairtrial.core.words import (
+from fairtrial.core.formatting import (
     counted,
     decimals_for,
     p_equals,
@@ -34,7 +34,7 @@ from fairtrial.core.words import (
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.compare import StrategyComparison
+    from fairtrial.api.lab.compare import StrategyComparison
     from fairtrial.core.findings import Comparison
 
 RUNS = 5
@@ -49,7 +49,7 @@ def _compare(
     The baseline none, which learns from labels alone, is always among them. Time and memory are measured on runs
     that had a process to themselves; all differences are judged as one family.
     """
-    from fairtrial.api.compare import compare_strategies
+    from fairtrial.api.lab.compare import compare_strategies
 
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     with lab_terms(out, RUNS, **how) as terms:

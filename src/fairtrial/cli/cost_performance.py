@@ -13,12 +13,12 @@ from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next, show_title
 from fairtrial.cli._recipe_options import pairs
 from fairtrial.core.errors import UsageError
-from fairtrial.core.words import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
+from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.cost_performance import CostPerformance
+    from fairtrial.api.pricing.cost_performance import CostPerformance
 
 
 WIDE, LONGEST_NAME = 110, 30
@@ -39,7 +39,7 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
     is none, a family of fine-tunings is trained. Hours that were measured on another device are converted by the
     cards' speeds and marked as estimates.
     """
-    from fairtrial.api.cost_performance import cost_performance
+    from fairtrial.api.pricing.cost_performance import cost_performance
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     reference = None if hypervolume is None else parse_reference(hypervolume)

@@ -10,13 +10,13 @@ import click
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
-from fairtrial.core.words import counted
+from fairtrial.core.formatting import counted
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.analyse.floor import NoiseFloor
-    from fairtrial.api.doctor import DamageReport
+    from fairtrial.api.benchmarking.doctor import DamageReport
+    from fairtrial.stats.aa_noise import NoiseFloor
 
 
 @click.command("doctor")
@@ -51,7 +51,7 @@ def command(
         if aa:
             raise UsageError("--damage is about the store, --aa about the machine; give one")
         return _damage(out, repair=repair)
-    from fairtrial.api.doctor import doctor
+    from fairtrial.api.benchmarking.doctor import doctor
 
     checks, facts = doctor(out.store)
     rows = [asdict(check) for check in checks]
@@ -71,7 +71,7 @@ def command(
 
 
 def _since(out: Output, reference: str, paths: list[str]) -> int:
-    from fairtrial.api.code_since import code_since
+    from fairtrial.api.running.code_since import code_since
 
     found = code_since(reference, paths=paths, store=out.store)
     document = found.to_dict()
@@ -87,7 +87,7 @@ def _since(out: Output, reference: str, paths: list[str]) -> int:
 
 
 def _damage(out: Output, *, repair: bool) -> int:
-    from fairtrial.api.doctor import damage_of
+    from fairtrial.api.benchmarking.doctor import damage_of
 
     out.name_store()
     if out.live:
@@ -122,7 +122,7 @@ def _show_damage(console: Console, found: DamageReport) -> None:
 
 
 def _self_check(out: Output) -> NoiseFloor:
-    from fairtrial.api.self_check import AA_ROUNDS, self_check
+    from fairtrial.api.benchmarking.self_check import AA_ROUNDS, self_check
 
     out.say("Timing equal work against itself, for about ten seconds …")
     if not out.live:

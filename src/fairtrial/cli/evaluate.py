@@ -11,12 +11,12 @@ from fairtrial.cli._lab import interval_words, plain_table
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS
-from fairtrial.core.words import counted, shown_change, shown_value
+from fairtrial.core.formatting import counted, shown_change, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.evaluate import Evaluated, Evaluation
+    from fairtrial.api.running.evaluate import Evaluated, Evaluation
 
 
 @click.command("evaluate")
@@ -40,7 +40,7 @@ def command(
 
     Ends with 4 if one of several runs is damaged; the others are evaluated.
     """
-    from fairtrial.api.evaluate import evaluate
+    from fairtrial.api.running.evaluate import evaluate
 
     out.name_store()
     found = evaluate(

@@ -19,7 +19,7 @@ from fairtrial.core.terminal import visible
 @click.option("--debug", is_flag=True, expose_value=False, help="Show the full trace of an error.")
 def command(recipe: str, study: str | None, output: str, force: bool, output_format: str) -> None:
     """Write a complete, commented study file to start from."""
-    from fairtrial.api.init import write_study
+    from fairtrial.api.running.init import write_study
 
     path = write_study(Path(output), recipe=recipe, study=study, force=force)
     if output_format == "json":

@@ -11,23 +11,23 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._formatting import telemetry_line
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_next
 from fairtrial.cli._progress import LaunchProgress, make_progress
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
-from fairtrial.cli._words import telemetry_line
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
-from fairtrial.core.places import store_words
+from fairtrial.core.formatting import counted, shown_change, shown_time, shown_value
 from fairtrial.core.registry import LoadedRecipe
-from fairtrial.core.words import counted, shown_change, shown_time, shown_value
+from fairtrial.record.store_location import store_words
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.launch import Launched, LaunchTerms, PlannedRun
-    from fairtrial.api.workload import Workload
+    from fairtrial.api.running.launch import Launched, LaunchTerms, PlannedRun
+    from fairtrial.api.running.workload import Workload
     from fairtrial.core.runs import Run
     from fairtrial.launch.contract import Described
     from fairtrial.plan.study import Study
@@ -120,7 +120,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         out: Output, *, variants: Sequence[str], base_run_name: str | None, seeds: str | None,
         metric: str | None, direction: str | None, secrets: Sequence[str], **flags: Any,
     ) -> int:  # fmt: skip
-        from fairtrial.api.launch import default_name
+        from fairtrial.api.running.launch import default_name
         from fairtrial.core.options import parse_options
         from fairtrial.plan.study import Study
 
@@ -178,7 +178,7 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.launch import describe, dry_run, launch, planned_workload
+    from fairtrial.api.running.launch import describe, dry_run, launch, planned_workload
 
     terms = _terms(flags)
     if flags["dry_run"]:
@@ -206,7 +206,7 @@ def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | 
         if flags["paths"]:
             raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
         return None
-    from fairtrial.api.code_since import code_since
+    from fairtrial.api.running.code_since import code_since
 
     found = code_since(flags["since_benchmark"], paths=flags["paths"], store=out.store, study_only=True)
     for line in found.lines():
@@ -215,7 +215,7 @@ def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | 
 
 
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
-    from fairtrial.api.launch import LOCAL, SKYPILOT, LaunchTerms
+    from fairtrial.api.running.launch import LOCAL, SKYPILOT, LaunchTerms
 
     if flags["skypilot"] and flags["on"] not in (None, SKYPILOT):
         raise UsageError(f"--skypilot means --on skypilot, and this launch is --on {flags['on']}", hint="Give one.")
@@ -234,7 +234,7 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
 
 
 def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
-    from fairtrial.api.detach import detach
+    from fairtrial.api.running.detach import detach
 
     left = detach(study, store=out.store, terms=_terms(flags))
     follow = f"fairtrial runs watch {shlex.quote(left.study)}{store_words(left.store)}"
@@ -333,7 +333,7 @@ def _show(console: Console, launched: Launched) -> None:
 
 
 def _show_log_tail(console: Console, run: Run) -> None:
-    from fairtrial.api.runs import log_tail
+    from fairtrial.api.running.runs import log_tail
 
     for line in log_tail(run, 4):
         console.print(f"    {line}", style="dim", markup=False)

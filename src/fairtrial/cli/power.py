@@ -11,12 +11,12 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import with_file
-from fairtrial.core.words import counted, shown_chance, shown_hours, shown_money, shown_value
+from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_money, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.power import Plan
+    from fairtrial.api.comparing.power import Plan
 
 CORRELATION_HELP = "Correlation between paired runs; --sd and a one-variant pilot then mean single runs."
 
@@ -58,7 +58,7 @@ def command(
     hours_per_run: float | None, gpu: str | None, price_per_hour: float | None, prices: str | None,
 ) -> None:  # fmt: skip
     """Say how many seeds, hours and dollars a question needs, before anything is started."""
-    from fairtrial.api import power as api
+    from fairtrial.api.comparing import power as api
 
     if pilot:
         out.name_store()

@@ -18,7 +18,7 @@ from fairtrial.core.registry import load_recipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
 
 if TYPE_CHECKING:
-    from fairtrial.api.profile import Mode
+    from fairtrial.api.benchmarking.profile import Mode
 
 MODES: dict[str, str] = {
     "rollout": "Measure playing alone: the same positions for every policy and prompt of one seed.",
@@ -65,7 +65,7 @@ def _measuring(mode: str) -> click.Command:
 def _body(mode: Mode) -> Callable[..., Any]:
     @with_output
     def measure(out: Output, **given: Any) -> int:
-        from fairtrial.api.profile import ProfileTerms, profile
+        from fairtrial.api.benchmarking.profile import ProfileTerms, profile
         from fairtrial.cli._profile_text import show_profile
 
         out.name_store()
@@ -100,7 +100,7 @@ def command(ctx: click.Context) -> None:
 @with_output
 def show_command(out: Output, name: str) -> int:
     """Print what was measured: load, throughput, lag and buffer."""
-    from fairtrial.api.profile_diff import load_profile
+    from fairtrial.api.benchmarking.profile_diff import load_profile
     from fairtrial.cli._profile_text import show_profile
 
     path, document = load_profile(name, out.store)
@@ -129,7 +129,7 @@ def show_command(out: Output, name: str) -> int:
 @with_output
 def diff_command(out: Output, first: str, second: str, margin: float, level: float) -> int:
     """Say whether B takes less time than A for the same work."""
-    from fairtrial.api.profile_diff import diff_profiles
+    from fairtrial.api.benchmarking.profile_diff import diff_profiles
     from fairtrial.cli._profile_text import show_diff
 
     found = diff_profiles(first, second, store=out.store, margin=margin, level=level)
@@ -146,7 +146,7 @@ def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
 
     For example: 'policy_lag_steps.max<=max_policy_lag_steps'. Names are those of the JSON document.
     """
-    from fairtrial.api.profile_diff import check_profile
+    from fairtrial.api.benchmarking.profile_diff import check_profile
     from fairtrial.cli._profile_text import show_checks
 
     found = check_profile(name, expressions, out.store)

@@ -13,14 +13,14 @@ from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._pieces import judged_line, show_cautions, show_title
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS
-from fairtrial.core.words import shown_change, shown_hours, shown_memory, shown_money
+from fairtrial.core.formatting import shown_change, shown_hours, shown_memory, shown_money
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.recommend import Advice
-    from fairtrial.decide.choice import Recommendation
-    from fairtrial.decide.cost import Priced
+    from fairtrial.api.pricing.recommend import Advice
+    from fairtrial.costs.choice import Recommendation
+    from fairtrial.costs.cost import Priced
 
 
 @click.command("recommend", cls=ManyValuesCommand)
@@ -45,8 +45,8 @@ def command(
     Without a feasible configuration the exit code is 3, and each constraint is shown with the limit that would do,
     and the smallest change of several together.
     """
-    from fairtrial.api.recommend import recommend
-    from fairtrial.decide.choice import Constraints
+    from fairtrial.api.pricing.recommend import recommend
+    from fairtrial.costs.choice import Constraints
 
     constraints = Constraints(max_cost, min_accuracy, max_time, max_memory, confidence)
     with points_from(out, **where) as (source, terms):

@@ -76,7 +76,7 @@ def preregister_command(
 
     Without --study and --command only the words are registered, and it is labelled so.
     """
-    from fairtrial.api.preregister import preregister
+    from fairtrial.api.evidence.preregister import preregister
     from fairtrial.cli._preregister import intent_from
     from fairtrial.cli._registration_text import show_registered
 
@@ -100,7 +100,7 @@ def verify_command(out: Output, path: str, trust: Sequence[str], published: str 
     Of a bundle every headline number is computed again from the raw series. Of a registration it is checked that its
     runs came later.
     """
-    from fairtrial.api.preregister import verify
+    from fairtrial.api.evidence.preregister import verify
     from fairtrial.cli._registration_text import show_checked
     from fairtrial.research.archive import is_bundle
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from fairtrial.cli._formatting import best_line
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._words import best_line
 from fairtrial.core.cautions import TORN_LINE
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, EXIT_RUNS, UsageError
+from fairtrial.core.formatting import counted, shown_time, shown_value
 from fairtrial.core.terminal import visible
-from fairtrial.core.words import counted, shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-    from fairtrial.api.runs import Shown
+    from fairtrial.api.running.runs import Shown
 
 MOST_REASONS = 5
 WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=. Looks at columns, options and last values."
@@ -61,7 +61,7 @@ def list_command(
     out: Output, study: str | None, variant: str | None, status: str | None, where: Sequence[str], limit: int
 ) -> None:
     """List runs, newest first."""
-    from fairtrial.api.runs import columns_of, list_runs
+    from fairtrial.api.running.runs import columns_of, list_runs
 
     rows = list_runs(store=out.store, study=study, variant=variant, status=status, where=where)
     page = ("study", "run", "status", "metric", "value", "wall_s") if out.format in ("markdown", "latex") else None
@@ -102,7 +102,7 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
     from collections import Counter
 
     if not rows:
-        from fairtrial.core.places import store_address
+        from fairtrial.record.store_location import store_address
 
         out.say("No run matches." if filtered else f"No runs yet in {store_address(out.store)}.")
         return
@@ -123,7 +123,7 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
 @with_output
 def show_command(out: Output, run: str, lines: int) -> int:
     """Show one run: what it was, how it went, and the end of its log. Ends with 3 if the run is damaged."""
-    from fairtrial.api.runs import show_run
+    from fairtrial.api.running.runs import show_run
 
     shown = show_run(run, store=out.store, lines=lines)
     metadata = {**shown.run.metadata, "status": shown.run.status.value, "reason": shown.run.reason}
@@ -228,7 +228,7 @@ def _memory(resources: Mapping[str, Any]) -> str | None:
 @with_output
 def tail_command(out: Output, run: str, lines: int, follow: bool, log: bool) -> None:
     """Show the newest metrics of a run, or the end of its log."""
-    from fairtrial.api import runs as api
+    from fairtrial.api.running import runs as api
 
     if follow and (log or out.format != "text"):
         raise UsageError("--follow shows metrics as text; leave --log and --format out")
@@ -254,7 +254,7 @@ def watch_command(out: Output, study: str, once: bool) -> int:
 
     Ctrl-C leaves it running. Ends with 4 if a run failed, diverged or was interrupted.
     """
-    from fairtrial.api.watch import watch_study
+    from fairtrial.api.running.watch import watch_study
     from fairtrial.cli._watch_text import follow_study, show_study
 
     out.name_store()
@@ -275,7 +275,7 @@ def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str
 
     Ends with 4 if something of a run that has ended is still here alone.
     """
-    from fairtrial.api.stores import sync_store
+    from fairtrial.api.running.stores import sync_store
 
     out.name_store()
     found = sync_store(studies, store=out.store, checkpoints=checkpoints, to=to, tell=out.say)
@@ -316,7 +316,7 @@ def export_command(out: Output, runs: Sequence[str], metrics: Sequence[str]) -> 
     """
     from dataclasses import replace
 
-    from fairtrial.api.runs import export_runs
+    from fairtrial.api.running.runs import export_runs
 
     names: list[str] = []
 
@@ -337,7 +337,7 @@ def sql_command(out: Output, query: str) -> int:
 
     Example: fairtrial runs sql "select variant, avg(value) from runs group by variant"
     """
-    from fairtrial.api.runs import query as ask
+    from fairtrial.api.running.runs import query as ask
 
     names: list[str] = []
 
@@ -371,7 +371,7 @@ def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None
 
     Asks first; without a terminal it needs --yes.
     """
-    from fairtrial.api.runs import remove_runs
+    from fairtrial.api.running.runs import remove_runs
 
     def agree(names: Sequence[str]) -> bool:
         if yes:

@@ -42,7 +42,7 @@ def range_command(name: str, start: float, end: float, step: float, text: str) -
         out: Output, settings: dict[str, Any], *, start: float, end: float, step: float, confirm: int | None,
         baseline: str | None, **how: Any,
     ) -> int:  # fmt: skip
-        from fairtrial.api import sweep as api
+        from fairtrial.api.lab import sweep as api
 
         run = {"temperature": api.temperature_sweep, "alpha": api.alpha_sweep}[name]
         with lab_terms(out, RUNS, **how) as terms:
@@ -61,7 +61,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         out: Output, settings: dict[str, Any], *, params: Sequence[str], zipped: bool, confirm: int | None,
         baseline: str | None, **how: Any,
     ) -> int:  # fmt: skip
-        from fairtrial.api.sweep import sweep
+        from fairtrial.api.lab.sweep import sweep
 
         with lab_terms(out, RUNS, **how) as terms:
             found = sweep(

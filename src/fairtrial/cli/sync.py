@@ -10,12 +10,12 @@ import click
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError
-from fairtrial.core.words import shown_time
+from fairtrial.core.formatting import shown_time
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.sync import Sync
+    from fairtrial.api.benchmarking.sync import Sync
     from fairtrial.sync.comparison import Missing
     from fairtrial.sync.parameters import Parameter
 
@@ -60,7 +60,7 @@ def command(
     TRAIN and BENCH are module:attribute or path/to/file.py:attribute of any Click or Typer commands. A subcommand is
     named after it: 'myapp.cli:app train'. Every gap is listed, and the exit code is then 3.
     """
-    from fairtrial.api import sync as api
+    from fairtrial.api.benchmarking import sync as api
 
     found = api.sync(
         train, bench, interface=interface, exclude=_pairs("--exclude", exclude), exclude_file=exclude_file,

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from fairtrial.cli._formatting import best_line, telemetry_line
 from fairtrial.cli._output import Output, with_output
 from fairtrial.cli._progress import make_progress, observe_with
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values
 from fairtrial.cli._signals import stopping
-from fairtrial.cli._words import best_line, telemetry_line
 from fairtrial.core.errors import UsageError
+from fairtrial.core.formatting import shown_time, shown_value
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import FIXED_SEEDS, MOST_SEED
-from fairtrial.core.words import shown_time, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.train import Observing, Trained
+    from fairtrial.api.running.train import Observing, Trained
 
 OWN_OPTIONS = (
     click.Option(
@@ -43,7 +43,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         out: Output, *, seed: int | None, study: str | None, variant: str | None, resume: str | None,
         again: bool, replace: bool, secrets: Sequence[str], **flags: Any,
     ) -> None:  # fmt: skip
-        from fairtrial.api import train as api
+        from fairtrial.api.running import train as api
         from fairtrial.core.paths import ADHOC_STUDY
 
         values = given_values(recipe.options, flags)
@@ -149,6 +149,6 @@ def command(ctx: click.Context, out: Output, resume: str | None) -> None:
     if resume is None:
         click.echo(ctx.get_help())
         return
-    from fairtrial.api import train as api
+    from fairtrial.api.running import train as api
 
     _train(out, lambda observe, stop: api.resume(resume, store=out.store, observe=observe, should_stop=stop))

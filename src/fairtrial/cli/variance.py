@@ -12,16 +12,16 @@ from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._pieces import show_cautions
 from fairtrial.cli._source_options import rule_from, with_file, with_window
 from fairtrial.core.errors import UsageError
-from fairtrial.core.words import counted, shown_chance, shown_value
+from fairtrial.core.formatting import counted, shown_chance, shown_value
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.analyse.components import Part, StreamNoise
-    from fairtrial.analyse.summaries import SummaryRule
-    from fairtrial.analyse.variance import Spread
-    from fairtrial.api.by_stream import ByStream
-    from fairtrial.api.variance import Variance
+    from fairtrial.api.comparing.by_stream import ByStream
+    from fairtrial.api.comparing.variance import Variance
+    from fairtrial.stats.components import Part, StreamNoise
+    from fairtrial.stats.summaries import SummaryRule
+    from fairtrial.stats.variance import Spread
 
 NAMES = {"auc": "AUC (mean height of the curve)", "derivative": "derivative (slope)", "last": "value"}
 SHORT = {"auc": "AUC", "derivative": "slope", "last": "value"}
@@ -52,7 +52,7 @@ def command(
     Repeats with the same seed (train --again) are not further seeds: what they vary by is shown apart. --by-stream
     takes a study whose variants hold random streams still, and says which stream the noise comes from.
     """
-    from fairtrial.api.variance import variance
+    from fairtrial.api.comparing.variance import variance
 
     out.name_store() if source is None else None
     if by_stream:
@@ -71,7 +71,7 @@ def command(
         seed=seed or 0, store=out.store,
     )  # fmt: skip
     if out.chart:
-        from fairtrial.api.plots import variance_chart
+        from fairtrial.api.comparing.plots import variance_chart
 
         variance_chart(found, out.chart)
         out.say(f"Wrote {out.chart}")
@@ -80,7 +80,7 @@ def command(
 
 
 def _by_stream(out: Output, runs: Sequence[str], metric: str | None, level: float, window: SummaryRule | None) -> None:
-    from fairtrial.api.by_stream import variance_by_stream
+    from fairtrial.api.comparing.by_stream import variance_by_stream
 
     found = variance_by_stream(runs, metric=metric, level=level, window=window, store=out.store)
     rows = [_stream_row(row) for row in _stream_rows(found)]

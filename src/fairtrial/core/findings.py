@@ -280,7 +280,7 @@ class Comparison:
         return 100 * value / abs(control)
 
     def __str__(self) -> str:
-        from fairtrial.core.sentences import verdict_sentence
+        from fairtrial.core.verdict_text import verdict_sentence
 
         return verdict_sentence(self)
 

@@ -13,16 +13,37 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.config import JsonDict
 from pydantic.fields import FieldInfo
 
-from fairtrial.core.addresses import checked_receiver
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.scores import BenchmarkSettings, one_option
 from fairtrial.core.stream_seeds import StreamSeeds
 from fairtrial.core.untrusted import is_text
+
+_EXAMPLE = "write it like http://localhost:4318"
+_SECRETS = "give what a receiver must know about you in $OTEL_EXPORTER_OTLP_HEADERS"
+
+
+def checked_receiver(address: str) -> str:
+    """An address of an OTLP receiver as it was given; ValueError, in one sentence, where it cannot be one.
+
+    It is written into the metadata of runs, so that it must not hold what only its owner may know.
+    """
+    if any(sign in address for sign in "@?#"):
+        raise ValueError(f"an address of a receiver has no user, password, query or fragment; {_SECRETS}")
+    try:
+        parts = urlsplit(address)
+        parts.port  # noqa: B018 — looking at it is the check
+    except ValueError as error:
+        raise ValueError(f"{address!r} is no address ({error}); {_EXAMPLE}") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or not address.isprintable() or " " in address:
+        raise ValueError(f"{address!r} is no http or https address; {_EXAMPLE}")
+    return address
+
 
 _MISSING: Any = object()
 

@@ -485,3 +485,7 @@ def _number(text: str, digits: int) -> int | None:
 
 RESERVED_IN_STUDY = frozenset({STUDY_PLAN, "looks.jsonl", "launch.log"})
 """Files in the folder of a study, where the folders of its runs are too."""
+
+
+def is_url(place: str) -> bool:
+    return "://" in place

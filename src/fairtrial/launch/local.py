@@ -15,9 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
-from fairtrial.core.processes import kill_session, one_thread
+from fairtrial.core.formatting import counted
 from fairtrial.core.runs import Outcome
-from fairtrial.core.words import counted
+from fairtrial.jobs.processes import kill_session, one_thread
 from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
 
 SUMMARY = "Processes on this machine."

@@ -24,12 +24,12 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError, UserError
-from fairtrial.core.places import is_url
+from fairtrial.core.formatting import counted
+from fairtrial.core.paths import is_url
 from fairtrial.core.private_files import is_trusted_note
-from fairtrial.core.processes import kill_with_children
 from fairtrial.core.runs import Outcome
-from fairtrial.core.signals import ENDING
-from fairtrial.core.words import counted
+from fairtrial.jobs.processes import kill_with_children
+from fairtrial.jobs.signals import ENDING
 from fairtrial.launch.contract import Described, EngineOptions, Exit, Order, Resources
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__

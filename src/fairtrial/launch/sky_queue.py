@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairtrial.core.errands import Errand, Notes
+from fairtrial.jobs.mailbox import Errand, Notes
 from fairtrial.launch.contract import Order
-from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
+from fairtrial.launch.remote_jobs import ErrandLauncher, JobState, Stage
 from fairtrial.launch.sky_program import QUEUE, Call, Sky, last_line, read_queue
 from fairtrial.launch.sky_shipping import Project, translated
 from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, make_task, notes_place, task_name

@@ -15,8 +15,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, StringConstraints
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.processes import VISIBLE_DEVICES
 from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.jobs.processes import VISIBLE_DEVICES
 from fairtrial.launch.contract import EngineOptions, Order
 from fairtrial.launch.sky_shipping import Project, packages_of, source_mounts, this_fairtrial
 

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairtrial.core.errands import open_notes
 from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.jobs.mailbox import open_notes
 from fairtrial.launch.contract import Described, Order
 from fairtrial.launch.sky_program import OLDEST, Judgement, Sky
 from fairtrial.launch.sky_queue import SkyLauncher, SkyQueue

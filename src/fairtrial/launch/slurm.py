@@ -21,13 +21,12 @@ from typing import Any, NoReturn
 
 from pydantic import Field
 
-from fairtrial.core.errands import Folder
 from fairtrial.core.errors import FairtrialError, UserError, unknown
-from fairtrial.core.paths import SUBMITTED
-from fairtrial.core.places import is_url
-from fairtrial.core.processes import one_thread
+from fairtrial.core.paths import SUBMITTED, is_url
+from fairtrial.jobs.mailbox import Folder
+from fairtrial.jobs.processes import one_thread
 from fairtrial.launch.contract import Described, EngineOptions, Order
-from fairtrial.launch.errands import ErrandLauncher, JobState, Stage
+from fairtrial.launch.remote_jobs import ErrandLauncher, JobState, Stage
 
 SUMMARY = "Jobs of a Slurm cluster."
 REQUIRES = ("submitit",)

@@ -24,12 +24,11 @@ from fairtrial.core.paths import ARCHIVE, RunPaths
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
-from fairtrial.record.bulk import is_whole_copy
 from fairtrial.record.cache import damaged_entries
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import is_whole_index
+from fairtrial.record.interim_looks import why_looks_damaged
 from fairtrial.record.lines import drop_torn_line, is_torn, iter_rows
-from fairtrial.record.looks import why_looks_damaged
 from fairtrial.record.metadata import (
     DamagedRun,
     load_metadata,
@@ -42,6 +41,7 @@ from fairtrial.record.seals import why_broken
 from fairtrial.record.series import SeriesProblem, read_series, verify_series, write_columns
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
+from fairtrial.record.study_cache import is_whole_copy
 
 QUIET_S = 60.0
 """A temporary file that nobody has touched for so long was left by a process that was killed."""
@@ -312,7 +312,7 @@ def _step_of(path: Path) -> int:
 
 def _is_elsewhere(paths: RunPaths, path: Path) -> bool:
     """Whether a checkpoint was left in the shared store, from where nobody has needed it yet."""
-    from fairtrial.record.tracking import read_tracking
+    from fairtrial.record.remote_state import read_tracking
 
     known = read_tracking(paths)
     return known is not None and str(path.relative_to(paths.root)) in known.absent

@@ -25,7 +25,7 @@ from fairtrial.core.paths import SharedPaths, number_of
 from fairtrial.core.untrusted import DAMAGED, UntrustedDocument, checked, parse_json
 from fairtrial.record.claims import ClaimLost
 from fairtrial.record.remote import Entry, Remote
-from fairtrial.record.tracking import Tracking
+from fairtrial.record.remote_state import Tracking
 
 LEASE_VARIABLE = "FAIRTRIAL_LEASE"
 LEASE_S = 120.0

@@ -18,8 +18,8 @@ from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.core.untrusted import parse_json_fast, read_file, shape_problems
 from fairtrial.record.atomic import Sync, replace_bytes
 from fairtrial.record.claims import is_claimed
+from fairtrial.record.remote_state import is_made_elsewhere, read_tracking
 from fairtrial.record.seals import seals_of
-from fairtrial.record.tracking import is_made_elsewhere, read_tracking
 
 if TYPE_CHECKING:
     from fairtrial.core.specs import RunSpec

@@ -46,7 +46,7 @@ from fairtrial.record.leases import (
     where_it_stands,
 )
 from fairtrial.record.remote import Entry, Remote, Unreachable
-from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 from fairtrial.record.upload import Manifest, whole_files
 
 STEP = "step-"

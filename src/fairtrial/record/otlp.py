@@ -14,9 +14,10 @@ from urllib.parse import unquote
 
 import orjson
 
-from fairtrial.core.addresses import logs_address
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.version import __version__
+
+LOGS_PATH = "/v1/logs"
 
 HEADERS_VARIABLES = ("OTEL_EXPORTER_OTLP_LOGS_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS")
 UNACCEPTABLE = frozenset({400, 413, 422})
@@ -183,3 +184,9 @@ def secret_headers() -> dict[str, str]:
     text = next((found for name in HEADERS_VARIABLES if (found := os.environ.get(name))), "")
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}
+
+
+def logs_address(receiver: str) -> str:
+    """Where a receiver takes logs: below its address, unless that names the very place."""
+    whole = receiver.rstrip("/")
+    return whole if whole.endswith(LOGS_PATH) else whole + LOGS_PATH

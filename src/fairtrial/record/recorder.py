@@ -32,7 +32,6 @@ from fairtrial.record.atomic import Sync, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.environment import torch_instruction_set
-from fairtrial.record.kept import TopCheckpoints
 from fairtrial.record.lines import drop_torn_line, events_named, newest_event_named
 from fairtrial.record.metadata import BEST_KEYS, load_metadata, load_run, write_metadata
 from fairtrial.record.metric_lines import (
@@ -46,6 +45,7 @@ from fairtrial.record.metric_lines import (
     spell,
 )
 from fairtrial.record.series import write_columns
+from fairtrial.record.top_checkpoints import TopCheckpoints
 
 _APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 

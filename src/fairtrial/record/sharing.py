@@ -56,7 +56,7 @@ from fairtrial.record.mirror import (
     set_aside,
 )
 from fairtrial.record.remote import Remote, Unreachable, open_remote
-from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 from fairtrial.record.upload import Manifest, Shipment, publish_run, resumed_shipment, start_shipment, uploader
 
 if TYPE_CHECKING:

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING
 
 from fairtrial.core.durable import make_folder, sync_path
 from fairtrial.core.errors import StoreError, UserError, nearest
-from fairtrial.core.paths import RunPaths, StorePaths
-from fairtrial.core.places import Place, is_url, mirror_folder, store_address
+from fairtrial.core.paths import RunPaths, StorePaths, is_url
 from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_metadata, load_run, load_run_or_damage
+from fairtrial.record.store_location import Place, mirror_folder, store_address
 
 if TYPE_CHECKING:
     from fairtrial.record.cache import StoreCache

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.traces import Trace
-from fairtrial.record.bulk import Recorded
+from fairtrial.record.study_cache import Recorded
 
 _MACHINE = ("python", "platform", "cpu", "gpu")
 _PROCESSOR = ("cpu", "cpu_model", "cpu_features", "torch_instruction_set")

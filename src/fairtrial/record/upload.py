@@ -38,7 +38,7 @@ from fairtrial.core.untrusted import (
 from fairtrial.record.atomic import link_or_copy
 from fairtrial.record.leases import Lease, refuse_large
 from fairtrial.record.remote import Entry, Remote, Unreachable
-from fairtrial.record.tracking import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 
 LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
 LOOKS = 20

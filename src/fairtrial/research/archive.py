@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.formatting import counted
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.untrusted import collisions, open_file, path_inside, why_unsafe
-from fairtrial.core.words import counted
 
 EPOCH = (1980, 1, 1, 0, 0, 0)
 MODE, FOLDER_MODE = stat.S_IFREG | 0o644, stat.S_IFDIR | 0o755

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.formatting import counted
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.secrets import KIND_NAMES, masked, scan
-from fairtrial.core.words import counted
 
 KIND = "kind:"
 MOST_LISTED = 20

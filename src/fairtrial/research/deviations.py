@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fairtrial.core.words import counted, shown_moment
+from fairtrial.core.formatting import counted, shown_moment
 from fairtrial.research.registration import Registration
 
 FIXED = "fixed"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
-from fairtrial.core.places import find_artifact
+from fairtrial.core.project_root import find_artifact
 from fairtrial.core.regular_files import read_regular
 from fairtrial.research.ledger import read_ledger
 from fairtrial.research.registration import Registration, read_registration

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fairtrial.core.formatting import counted, shown_moment
 from fairtrial.core.paths import RegistrationPaths
-from fairtrial.core.words import counted, shown_moment
 from fairtrial.research.anchors import check_anchor, check_copy
 from fairtrial.research.ed25519 import is_signed
 from fairtrial.research.keys import Trust, read_trusted

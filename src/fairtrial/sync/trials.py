@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import IO, Any
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.processes import kill_session
+from fairtrial.jobs.processes import kill_session
 
 LAST_LINES = 15
 

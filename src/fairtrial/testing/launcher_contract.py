@@ -15,7 +15,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.job import Request
+from fairtrial.jobs.run_session import Request
 from fairtrial.launch.contract import Exit, Launcher
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.series import read_lines

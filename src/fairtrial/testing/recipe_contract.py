@@ -18,7 +18,7 @@ from fairtrial.core.runs import Status
 from fairtrial.core.scores import NORMALIZED
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
-from fairtrial.job import Request, run_cell
+from fairtrial.jobs.run_session import Request, run_cell
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 

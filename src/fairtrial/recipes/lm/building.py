@@ -14,9 +14,9 @@ from fairtrial.recipes.lm.engine import Engine
 from fairtrial.recipes.lm.games import load_game
 from fairtrial.recipes.lm.learner import Learner, Terms
 from fairtrial.recipes.lm.model import load_adapter, model_from, tiny_model
-from fairtrial.recipes.lm.nouns import Completion, Floats, Sample, Tokens, Values
 from fairtrial.recipes.lm.rollouts import Player, PlayTerms, Reference
 from fairtrial.recipes.lm.tokens import Tokenizer, tokenizer_file
+from fairtrial.recipes.lm.types import Completion, Floats, Sample, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ import numpy as np
 from fairtrial.core.errors import UserError
 from fairtrial.core.training import Clock
 from fairtrial.recipes.lm.llama_numpy import Ints, LlamaReader, Past
-from fairtrial.recipes.lm.nouns import Completion, Floats, Request, Timing, Tokens, Values
+from fairtrial.recipes.lm.types import Completion, Floats, Request, Timing, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 KEEP_ON = 0.75

@@ -14,7 +14,7 @@ import torch
 
 from fairtrial.recipes.lm.llama_numpy import Ints, Past
 from fairtrial.recipes.lm.model import make_transformer
-from fairtrial.recipes.lm.nouns import Floats, Values
+from fairtrial.recipes.lm.types import Floats, Values
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -18,8 +18,8 @@ from torch import Tensor
 from fairtrial.core.training import Watch
 from fairtrial.recipes import _adamw
 from fairtrial.recipes.lm.gradients import chosen_logprobs
-from fairtrial.recipes.lm.nouns import Floats, Sample, Values
 from fairtrial.recipes.lm.packing import Chunk, Pack, at_decisions, decisions, make_chunk, make_packs
+from fairtrial.recipes.lm.types import Floats, Sample, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 IMPOSSIBLE = -1e30

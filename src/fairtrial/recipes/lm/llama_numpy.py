@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from fairtrial.recipes.lm.nouns import Floats, Values
+from fairtrial.recipes.lm.types import Floats, Values
 from fairtrial.recipes.lm.weights import Llama
 
 Ints = NDArray[np.int64]

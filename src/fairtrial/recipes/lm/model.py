@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fairtrial.recipes._hugging import load_directory, quiet
-from fairtrial.recipes.lm.nouns import Values
+from fairtrial.recipes.lm.types import Values
 from fairtrial.recipes.lm.weights import Adapter, Blueprint, Llama
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fairtrial.recipes.lm.llama_numpy import Ints
-from fairtrial.recipes.lm.nouns import Floats, Sample
+from fairtrial.recipes.lm.types import Floats, Sample
 
 Pack = tuple[Sample, ...]
 

@@ -18,10 +18,10 @@ from fairtrial.core.streams import Streams
 from fairtrial.core.training import Observer, Split, Watch
 from fairtrial.recipes.lm.engine import Engine
 from fairtrial.recipes.lm.games import Game, Position
-from fairtrial.recipes.lm.nouns import Completion, Decision, Floats, Part, Request, Rollout, Sample, Tokens, Trajectory
-from fairtrial.recipes.lm.openings import Openings
+from fairtrial.recipes.lm.start_positions import Openings
 from fairtrial.recipes.lm.tokens import Tokenizer
 from fairtrial.recipes.lm.trie import Tries
+from fairtrial.recipes.lm.types import Completion, Decision, Floats, Part, Request, Rollout, Sample, Tokens, Trajectory
 
 KNOWN_TEXTS = 4096
 """Prompts and sets of orders whose tokens are kept: positions come back, within a group and from step to step."""

@@ -26,12 +26,12 @@ from fairtrial.recipes.lm.building import (
     make_player,
     play_terms,
 )
-from fairtrial.recipes.lm.crew import Processes
 from fairtrial.recipes.lm.learner import Counters, Learner
 from fairtrial.recipes.lm.model import save_adapter, save_values
-from fairtrial.recipes.lm.nouns import Rollout, Values
+from fairtrial.recipes.lm.rollout_workers import Processes
 from fairtrial.recipes.lm.rollouts import Player, samples_of
-from fairtrial.recipes.lm.schedule import Buffer, Taken, lag_of, played_within
+from fairtrial.recipes.lm.types import Rollout, Values
+from fairtrial.recipes.lm.version_schedule import Buffer, Taken, lag_of, played_within
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions

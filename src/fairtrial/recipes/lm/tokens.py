@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from fairtrial.core.errors import UserError
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.training import Cache
-from fairtrial.recipes.lm.nouns import Tokens
+from fairtrial.recipes.lm.types import Tokens
 
 if TYPE_CHECKING:
     import tokenizers

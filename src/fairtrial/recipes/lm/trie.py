@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from threading import Lock
 
-from fairtrial.recipes.lm.nouns import Tokens
+from fairtrial.recipes.lm.types import Tokens
 
 MOST_TRIES = 4096
 

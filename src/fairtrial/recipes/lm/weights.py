@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.recipes.lm.nouns import Values
+from fairtrial.recipes.lm.types import Values
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import torch
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Setting
 from fairtrial.recipes.rl.actions import Actions, actions_of
-from fairtrial.recipes.rl.foreign import ForeignRows
+from fairtrial.recipes.rl.gymnasium_envs import ForeignRows
 from fairtrial.recipes.rl.modules import NETS, NetBrain, make_net
 from fairtrial.recipes.rl.perceptron import PerceptronBrain, StackedRun, initial_rows, make_layout
 from fairtrial.recipes.rl.physics import PHYSICS, Space
-from fairtrial.recipes.rl.rows import PhysicsRows, Rows
 from fairtrial.recipes.rl.run import Run
 from fairtrial.recipes.rl.spaces import check_policy, policy_kind
+from fairtrial.recipes.rl.vector_env import PhysicsRows, Rows
 
 if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options

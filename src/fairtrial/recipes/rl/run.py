@@ -23,7 +23,7 @@ from fairtrial.recipes.models.stacked import aligned
 from fairtrial.recipes.rl.actions import Actions, actions_of
 from fairtrial.recipes.rl.experience import MOST_DEVIATIONS, Moments, advantages
 from fairtrial.recipes.rl.physics import Array
-from fairtrial.recipes.rl.rows import Moved, Rows
+from fairtrial.recipes.rl.vector_env import Moved, Rows
 
 if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options

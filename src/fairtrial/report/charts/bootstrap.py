@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import decimals_for, shown_interval
+from fairtrial.core.formatting import decimals_for, shown_interval
 from fairtrial.report.charts.frame import Axis, Frame, finished, grid, panel_heading
 from fairtrial.report.charts.grammar import Chart, Panel
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small

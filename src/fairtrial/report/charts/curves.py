@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import counted
+from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.labels import end_labels, lone

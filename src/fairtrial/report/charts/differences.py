@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import counted, decimals_for, shown_change, shown_interval
+from fairtrial.core.formatting import counted, decimals_for, shown_change, shown_interval
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import decimals_for, shown_change
+from fairtrial.core.formatting import decimals_for, shown_change
 from fairtrial.report.charts.frame import Rows, finished
 from fairtrial.report.charts.grammar import Chart
 from fairtrial.report.charts.intervals import goes_on, interval_layers, too_small

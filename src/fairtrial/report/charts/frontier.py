@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import counted
+from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.intervals import goes_on, interval_layers, lies_outside, without_strays

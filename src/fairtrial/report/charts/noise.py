@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import counted
+from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, Rows, finished
 from fairtrial.report.charts.grammar import Chart, Panel, alt
 from fairtrial.report.charts.places import known, round_numbers

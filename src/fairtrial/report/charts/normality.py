@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import p_equals, shown_p
+from fairtrial.core.formatting import p_equals, shown_p
 from fairtrial.report.charts.frame import Axis, Frame, finished, grid, panel_heading
 from fairtrial.report.charts.grammar import Chart, Panel
 from fairtrial.report.charts.places import as_numbers, domain_of

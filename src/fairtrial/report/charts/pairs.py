@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from fairtrial.core.errors import NothingToDraw
-from fairtrial.core.words import counted
+from fairtrial.core.formatting import counted
 from fairtrial.report.charts.frame import Axis, Frame, finished
 from fairtrial.report.charts.grammar import Chart, alt
 from fairtrial.report.charts.labels import LEAD, end_labels

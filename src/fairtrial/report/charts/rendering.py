@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.formats import CHART_SUFFIXES
 from fairtrial.report.charts.grammar import Chart, load
+from fairtrial.report.formats import CHART_SUFFIXES
 
 PNG_SCALE = 2
 

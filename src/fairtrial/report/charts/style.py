@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
-from fairtrial.core.words import decimals_for
+from fairtrial.core.formatting import decimals_for
 
 CONTROL, BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY = (
     "#6E6E6E", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9",

@@ -1,0 +1,1 @@
+"""Verbs about time: bench, profile, doctor, sync."""

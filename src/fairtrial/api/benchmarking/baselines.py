@@ -1,0 +1,193 @@
+"""Measurements that are kept in a file, to hold later ones against."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from fairtrial.api.benchmarking.bench import Bench
+from fairtrial.api.benchmarking.bench_processes import step_seconds
+from fairtrial.api.benchmarking.bench_runs import MARGIN, BenchTerms, benched
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.core.cautions import OTHER_VERSIONS, TWO_SESSIONS
+from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.untrusted import checked, parse_json, read_file
+from fairtrial.record.atomic import replace_bytes
+from fairtrial.record.environment import git_state, machine
+from fairtrial.stats.speed import Speed, SpeedComparison, compare_processes, compare_sessions
+from fairtrial.stats.timing import Times
+
+KIND = "fairtrial bench"
+REMEDY = "Make a new one with --save."
+SCHEMA = 1
+PROCESSES = 5
+"""What differs between processes is more than what differs within one."""
+LEAST_PROCESSES = 3
+SHORT_COMMIT = 8
+HARDWARE = ("cpu", "cpu_count", "memory_bytes", "gpu")
+
+
+Seconds = Annotated[float, Field(gt=0, le=1e9)]
+
+
+class CodeState(BaseModel):
+    """The commit that was measured, and whether the working tree had changes beyond it; null where git cannot say."""
+
+    model_config = ConfigDict(strict=True, frozen=True)
+
+    git_commit: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = None
+    git_dirty: bool | None = None
+
+    @classmethod
+    def now(cls) -> CodeState:
+        return cls.model_validate(git_state(Path.cwd()))
+
+    def __str__(self) -> str:
+        if self.git_commit is None:
+            return "unknown"
+        return self.git_commit[:SHORT_COMMIT] + (" with uncommitted changes" if self.git_dirty else "")
+
+
+class _Kept(BaseModel):
+    """What of a file is compared with."""
+
+    model_config = ConfigDict(strict=True, allow_inf_nan=False)
+
+    machine: dict[str, Any]
+    versions: dict[str, Any]
+    configuration: dict[str, Any]
+    seconds: list[Seconds] = Field(min_length=2)
+    processes: list[Seconds] = Field(min_length=1)
+    code: CodeState = CodeState()
+    """Files of earlier versions do not have it."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """An earlier measurement: what was measured, where, and the times of its steady steps."""
+
+    name: str
+    machine: Mapping[str, Any]
+    versions: Mapping[str, Any]
+    configuration: Mapping[str, Any]
+    seconds: Sequence[float]
+    """Of the steady steps of one process."""
+    processes: Sequence[float]
+    """Mean time of a step, by process."""
+    code: CodeState
+
+
+@dataclass(frozen=True)
+class AgainstBaseline:
+    compared: SpeedComparison
+    cautions: Sequence[FilledCaution]
+    code: tuple[CodeState, CodeState]
+    """What was measured then, and now."""
+
+    @property
+    def regressed(self) -> bool:
+        return self.compared.verdict is Speed.SLOWER
+
+    def to_dict(self) -> dict[str, Any]:
+        then, now = (each.model_dump() for each in self.code)
+        return {**self.compared.to_dict(), "code": {"then": then, "now": now}}
+
+
+def further_processes(
+    recipe: str, options: Mapping[str, Any], terms: BenchTerms, processes: int = PROCESSES
+) -> list[float]:
+    """The same measurement in processes of their own, one less than asked for: the first was taken apart."""
+    loaded, found = load_checked_recipe(recipe), []
+    for number in range(1, processes):
+        terms.show("processes", number, processes)
+        found.append(step_seconds(loaded, options, terms))
+    return found
+
+
+def save_baseline(found: Bench, path: Path, further: Sequence[float] = ()) -> None:
+    """Keep a measurement. One that was insufficient is not worth keeping."""
+    if not found.sufficient:
+        raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
+    document = {
+        "kind": KIND, "schema": SCHEMA, "machine": _hardware(), "versions": _versions(),
+        "code": CodeState.now().model_dump(),
+        "configuration": _configuration(found.recipe, found.options, found.validation, found.whole_steps),
+        "seconds": [each.seconds for each in found.steady], "processes": [found.step_s, *further],
+        "bench": found.to_dict(),
+    }  # fmt: skip
+    replace_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
+
+
+def _hardware() -> dict[str, Any]:
+    facts = machine()
+    return {name: facts[name] for name in HARDWARE}
+
+
+def _versions() -> dict[str, Any]:
+    facts = machine()
+    return {"python": facts["python"], **facts["versions"]}
+
+
+def _configuration(recipe: str, options: Mapping[str, Any], validation: bool, whole_steps: bool) -> dict[str, Any]:
+    return {"recipe": recipe, **options, "run_validation": validation, "whole_steps": whole_steps}
+
+
+def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, Any], terms: BenchTerms) -> None:
+    """Refuse another machine or another configuration, before anything is measured."""
+    loaded = load_checked_recipe(recipe)
+    resolved = benched(loaded, options, terms).to_dict()
+    now = {
+        "machine": _hardware(),
+        "configuration": _configuration(loaded.name, resolved, terms.validation, terms.whole_steps),
+    }
+    problems = [f"{kind}: {told}" for kind in now for told in _differences(getattr(baseline, kind), now[kind])]
+    if problems:
+        raise InvalidOptions(
+            f"{baseline.name} cannot be compared with this: {problems[0]}", problems=problems[1:],
+            hint="Measure a new baseline here with --save.",
+        )  # fmt: skip
+
+
+def read_baseline(path: Path) -> Baseline:
+    """Read before the measurement: a file that is none is refused at once."""
+    try:
+        document = parse_json(read_file(path), where=f"the baseline {path}", hint=REMEDY)
+    except FileNotFoundError:
+        raise UserError(f"there is no baseline {path}", hint="Make one with --save.") from None
+    if not isinstance(document, dict) or document.get("kind") != KIND:
+        raise UserError(f"{path} is no measurement of bench", hint="Make one with --save.")
+    if document.get("schema") != SCHEMA:
+        raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
+    kept = checked(_Kept, document, where=f"{path} is damaged", hint=REMEDY)
+    return Baseline(
+        str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes, kept.code
+    )  # fmt: skip
+
+
+def compare_with(
+    baseline: Baseline, found: Bench, margin: float = MARGIN, further: Sequence[float] = ()
+) -> AgainstBaseline:
+    """Time now over time then, by processes where there are several of each, else by steps."""
+    names, processes = (baseline.name, "now"), [found.step_s, *further]
+    if min(len(baseline.processes), len(processes)) >= LEAST_PROCESSES:
+        then, now = (np.array(times, dtype=float) for times in (baseline.processes, processes))
+        compared = compare_processes(then, now, names, margin, found.alpha)
+    else:
+        compared = compare_sessions(Times.of(baseline.seconds), found.times, names, margin, found.alpha)
+    cautions: list[FilledCaution] = [TWO_SESSIONS.fill()]
+    changed = _differences(baseline.versions, _versions())
+    if changed:
+        cautions.append(OTHER_VERSIONS.fill(versions=", ".join(changed)))
+    return AgainstBaseline(compared, cautions, (baseline.code, CodeState.now()))
+
+
+def _differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    names = sorted({*before, *now})
+    return [f"{name} {before.get(name)} → {now.get(name)}" for name in names if before.get(name) != now.get(name)]

@@ -1,0 +1,52 @@
+"""The gradient noise scale of a run at its present weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from fairtrial.api.benchmarking.bench_runs import HiddenRuns
+from fairtrial.core.cautions import WEIGHTS_OF_NOW
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.probe.noise_scale import PIECES, squared_lengths
+from fairtrial.stats.noise_scale import noise_scale
+
+
+@dataclass(frozen=True)
+class NoiseScale:
+    """The batch size at which noise and signal of a gradient weigh the same."""
+
+    scale: Estimate
+    batch: int
+    pieces: int
+    measurements: int
+    step: int
+    cautions: Sequence[FilledCaution] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "scale": self.scale.to_dict(), "batch_size": self.batch, "batches": self.pieces,
+            "measurements": self.measurements, "after_steps": self.step,
+        }  # fmt: skip
+
+
+def require_gradients(runs: HiddenRuns, run: RunAtHand) -> None:
+    if not hasattr(run.trainable, "batch_gradients"):
+        raise UserError(
+            f"recipe '{runs.recipe.name}' gives no gradients", hint="Its trainable needs batch_gradients(draw)."
+        )
+
+
+def measure_noise_scale(runs: HiddenRuns, run: RunAtHand) -> NoiseScale:
+    """From batches drawn with replacement, so that the pieces of a measurement are independent."""
+    runs.terms.tell("Measuring the noise of gradients …")
+    draw, trainable = run.streams.numpy("eval", "noise scale"), cast(Any, run.trainable)
+    small, large, batch = squared_lengths(trainable.batch_gradients, draw, should_stop=runs.terms.should_stop)
+    runs.require(None)
+    scale = noise_scale(np.array(small), np.array(large), batch, PIECES, runs.terms.alpha)
+    return NoiseScale(scale, batch, PIECES, len(small), run.taken, [WEIGHTS_OF_NOW.fill(steps=run.taken)])

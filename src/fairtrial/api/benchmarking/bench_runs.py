@@ -1,0 +1,279 @@
+"""Runs that are made to be measured: in a study that no list shows, and nothing of them stays."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import secrets
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.running.cells import Cell, load_checked_recipe, prepare
+from fairtrial.api.running.train import complete_needs
+from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
+from fairtrial.core.options import LoopOptions, not_benched
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.training import Clock, Observer
+from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.plan.cells import resolve, spec_of
+from fairtrial.probe.interleaving import Block, abba
+from fairtrial.record.claims import is_claimed
+from fairtrial.record.environment import surroundings
+from fairtrial.record.store import Store
+from fairtrial.stats.samples import Array
+from fairtrial.stats.speed import SpeedComparison, compare_rounds
+
+BENCH_STUDY = ".bench"
+BATCHES = 200
+MARGIN = 0.05
+REFRESH_S = 0.1
+LEFT_BEHIND_S = 3600.0
+STOPPED = "Stopped. Nothing is kept of a measurement."
+
+Show = Callable[[str, int, int], None]
+"""Told what is being done, how far it is and how far it has to go."""
+
+
+@dataclass(frozen=True)
+class BenchTerms:
+    """How to measure: all that is not about what is trained."""
+
+    batches: int | None = None
+    """Steps to take; None: 200, or as many as `sample_ratio` asks for."""
+    warmup: int | None = None
+    """Steps to leave out; None: as many as it takes to be steady."""
+    validation: bool = False
+    whole_steps: bool = False
+    sample_ratio: float | None = None
+    trace_dir: Path | None = None
+    monitor: bool = False
+    noise_scale: bool = False
+    batch_sizes: Sequence[int] = ()
+    learning_rates: Sequence[float] = ()
+    trials: bool = True
+    seed: int = FIXED_SEEDS[0]
+    level: float = 0.95
+    store: str | os.PathLike[str] | None = None
+    tell: Callable[[str], None] = lambda _: None
+    show: Show = lambda *_: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Clock = time.perf_counter
+
+    @property
+    def alpha(self) -> float:
+        return round(1 - self.level, 12)
+
+    @property
+    def steps(self) -> int:
+        return BATCHES if self.batches is None else self.batches
+
+    def check(self) -> None:
+        ratio, batches = self.sample_ratio, self.steps
+        rules = [
+            (batches >= 1, f"max_batches must be at least 1, not {batches}"),
+            (self.warmup is None or self.warmup >= 0, f"warmup_batches must be at least 0, not {self.warmup}"),
+            (
+                self.warmup is None or ratio is not None or self.warmup < batches,
+                f"warmup_batches: {self.warmup} of {batches} steps leave none to measure",
+            ),
+            (ratio is None or 0.01 <= ratio <= 1, f"sample_ratio must lie between 0.01 and 1, not {ratio}"),
+            (ratio is None or self.batches is None, "sample_ratio and max_batches both say how many steps to take"),
+            (0.5 < self.level < 1, f"level must lie between 0.5 and 1, not {self.level:g}"),
+            (all(size >= 1 for size in self.batch_sizes), "batch_sizes must be at least 1"),
+            (len(set(self.batch_sizes)) == len(self.batch_sizes), "batch_sizes: one is given twice"),
+            (all(0 < rate < math.inf for rate in self.learning_rates), "learning_rates must be above 0, and finite"),
+            (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: one is given twice"),
+        ]
+        refuse([told for holds, told in rules if not holds])
+
+
+def refuse(problems: Sequence[str]) -> None:
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+@dataclass(frozen=True)
+class Turns:
+    """Two sides that were timed in turns: their comparison, and the seconds per step or example of each round."""
+
+    compared: SpeedComparison
+    first: Array
+    second: Array
+    per_example: bool
+
+
+def benched(recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> LoopOptions:
+    """Options as a measurement takes them: nothing is saved, and nothing evaluated unless that is asked for."""
+    refuse([f"{name}: not for bench: {why}" for name, why in not_benched(recipe.options).items() if name in options])
+    quiet = {"checkpoint_every": 0, **({} if terms.validation else {"eval_every": 0})}
+    resolved = resolve(recipe, {**options, **quiet}, where=f"recipe '{recipe.name}'")
+    assert isinstance(resolved, LoopOptions)
+    return resolved
+
+
+class HiddenRuns:
+    """Opens runs of one recipe to be stepped by hand. All are closed and removed together."""
+
+    def __init__(self, recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms) -> None:
+        self.recipe, self.terms = recipe, terms
+        self.store = Store.at(terms.store)
+        self.store.check_writable()
+        self.options = options
+        self.resolved = benched(recipe, options, terms)
+        self._leaving = contextlib.ExitStack()
+        self._opened, self._owner = 0, os.getpid()
+        self._prefix = f"bench-{secrets.token_hex(6)}-"
+
+    def __enter__(self) -> HiddenRuns:
+        self._leaving.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
+        self._leaving.callback(self._remove)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._leaving.close()
+
+    @cached_property
+    def _surroundings(self) -> dict[str, Any]:
+        return surroundings(Path.cwd())  # asks git, which takes longer than many a step
+
+    def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
+        """A run of the recipe's options with some changed, planned and with all that it needs."""
+        resolved = benched(self.recipe, {**self.options, **(changes or {})}, self.terms)
+        self._opened += 1
+        seed = self.terms.seed if seed is None else seed
+        spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
+        cell = prepare([spec], self.store, self._surroundings, self.terms.tell)[0]
+        for need in (each for each in cell.needs if not each.is_done(retry_failed=True)):
+            self.terms.tell(f"First {need.key} is trained, which is needed …")
+        complete_needs(cell, should_stop=self.terms.should_stop)
+        return cell
+
+    def open(
+        self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None, observers: Sequence[Observer] = ()
+    ) -> RunAtHand:  # fmt: skip
+        return self.at_hand(self.cell(changes, seed=seed), observers)
+
+    def at_hand(
+        self, cell: Cell, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
+    ) -> RunAtHand:
+        terms, leaving = self.terms, leaving or self._leaving
+        return RunAtHand(
+            cell.request, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
+        )  # fmt: skip
+
+    @contextlib.contextmanager
+    def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[RunAtHand]:
+        """A run that is closed at once: many of them at a time would take more files than a process may open."""
+        with contextlib.ExitStack() as leaving:
+            run = self.at_hand(self.cell(changes, seed=seed), leaving=leaving)
+            self.require(run.ended)
+            yield run
+
+    def block(self, run: RunAtHand, steps: int) -> Block:
+        """A turn of a run: takes its steps and gives back the seconds that they took, its device's included."""
+
+        def take() -> float:
+            before = run.taken
+            run.settle()
+            start = self.terms.clock()
+            run.advance(steps)
+            run.settle()
+            seconds = self.terms.clock() - start
+            self.require(run.ended)
+            if run.taken - before < steps:
+                raise RunsFailed(f"{self.recipe.name} ended after {run.taken} steps, before it was measured")
+            return seconds
+
+        return take
+
+    def room_for(self, steps: int) -> dict[str, int]:
+        """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
+        return {"steps": max(self.resolved.steps, steps + 1)}
+
+    def in_turns(
+        self, sides: Sequence[Mapping[str, Any]], steps: int, rounds: int, names: tuple[str, str], margin: float
+    ) -> Turns:
+        """Two sets of options in blocks of steps, A B B A. Where batches differ in size, time per example counts."""
+        opened = [self.open({**changes, **self.room_for((2 * rounds + 1) * steps)}) for changes in sides]
+        for run in opened:
+            self.require(run.ended)
+        sizes = [changes.get("batch_size", getattr(self.resolved, "batch_size", None)) for changes in sides]
+        examples = [run.resources.get("examples_per_step") or size for run, size in zip(opened, sizes, strict=True)]
+        per_example = None not in examples and examples[0] != examples[1]
+        work = [float(each or 1) if per_example else 1.0 for each in examples]
+        blocks = [self.block(run, steps) for run in opened]
+        return self.compare(blocks, [steps * each for each in work], rounds, names, margin, per_example=per_example)
+
+    def compare(
+        self, blocks: Sequence[Block], work: Sequence[float], rounds: int, names: tuple[str, str], margin: float, *,
+        per_example: bool = False,
+    ) -> Turns:  # fmt: skip
+        """Blocks in turns, by their time per unit of work. The first of each is not counted: first steps are slower."""
+        for block in blocks:
+            block()
+        taken = abba(blocks, rounds, lambda done: self.terms.show("rounds", done, rounds))
+        first, second = (np.array(times) / (2 * each) for times, each in zip(taken, work, strict=True))
+        return Turns(compare_rounds(first, second, names, margin, self.terms.alpha), first, second, per_example)
+
+    def require(self, ended: Outcome | None) -> None:
+        """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""
+        if self.terms.should_stop():
+            raise Interrupted(STOPPED)
+        if ended is not None and ended.status is not Status.COMPLETED:
+            raise RunsFailed(f"{self.recipe.name} could not be measured: {ended.reason}", hint=ended.hint)
+
+    def _name(self) -> str:
+        """One that no other run has, also not one of a process that was forked to try something."""
+        tried = "" if os.getpid() == self._owner else f"-tried-by-{os.getpid()}"
+        return f"{self._prefix}{self._opened}{tried}"
+
+    def _remove(self) -> None:
+        folder = self.store.paths.run(BENCH_STUDY, "any").root.parent
+        for path in [*folder.glob(f"{self._prefix}*"), *_left_behind(folder)]:
+            shutil.rmtree(path, ignore_errors=True)
+        with contextlib.suppress(OSError):  # others may be measuring
+            folder.rmdir()
+
+
+def _left_behind(folder: Path) -> list[Path]:
+    """Runs of measurements that were killed: nobody holds them any more."""
+    old = time.time() - LEFT_BEHIND_S
+    return [path for path in folder.glob("bench-*") if path.stat().st_mtime < old and not is_claimed(RunPaths(path))]
+
+
+class Progress(Observer):
+    """Tells now and then how far the steps are."""
+
+    def __init__(self, what: str, show: Show) -> None:
+        self._what, self._show = what, show
+        self.steps = 0
+        self._taken, self._told = 0, 0.0
+
+    def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
+        self._taken += 1
+        if now - self._told > REFRESH_S:
+            self._told = now
+            self._show(self._what, self._taken, self.steps)
+
+
+@contextlib.contextmanager
+def hidden_runs(recipe: str, options: Mapping[str, Any] | None, terms: BenchTerms) -> Iterator[HiddenRuns]:
+    """Checked terms and options, and a place to open runs in."""
+    terms.check()
+    loaded = load_checked_recipe(recipe)
+    if loaded.execute is not None:
+        raise UserError(f"recipe '{loaded.name}' runs a program of its own, whose steps cannot be seen from here")
+    with HiddenRuns(loaded, options or {}, terms) as runs:
+        yield runs

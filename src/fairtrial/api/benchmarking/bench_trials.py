@@ -1,0 +1,181 @@
+"""What would help? Each suggestion names what was measured for it and the gain that it predicts, with an interval.
+
+How long steps waited for data says what loading ahead could give at most. Everything that is an option is tried, in
+turns with what is.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.benchmarking.bench_runs import MARGIN, HiddenRuns
+from fairtrial.api.benchmarking.bench_sizes import BatchSizes, refusal
+from fairtrial.core.errors import RunsFailed, UserError
+from fairtrial.core.findings import Estimate
+from fairtrial.core.formatting import counted
+from fairtrial.core.options import TorchOptions
+from fairtrial.core.training import Watch
+from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.probe.phases import StepTimes
+from fairtrial.stats.ratios import fieller
+
+LEAST_GAIN = 1.05
+"""What is surely less is not worth a change."""
+WORTH_WRITING = 1.2
+"""What a recipe has no option for has to be written: that takes more."""
+MOST_WORKERS = 16
+BLOCKS = 20
+ROUNDS = 6
+BLOCK_S = 0.05
+STACKED = 8
+TIMES_LARGER = 2
+DATA = "data"
+NAMES = ("as it is", "changed")
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """A change that pays. `change` are the options to give, empty where it is not an option of the recipe."""
+
+    what: str
+    change: Mapping[str, Any]
+    gain: Estimate
+    evidence: str
+    remark: str
+    tried: bool = True
+    """What was not tried has a gain that it cannot exceed, and may well stay below."""
+
+    def __str__(self) -> str:
+        gain = f"at most {self.gain.value:.2f} × as fast"
+        if self.tried:
+            low = "" if self.gain.low is None else f", at least {self.gain.low:.2f} ×"
+            gain = f"{self.gain.value:.2f} × as fast{low}"
+        return f"{self.what}: {gain}. {self.evidence} {self.remark}".strip()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "change": dict(self.change), "gain": self.gain.to_dict(), "sentence": str(self)}
+
+
+def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes | None = None) -> list[Suggestion]:
+    """Every change whose gain is surely worth it, the largest first."""
+    mean = sum(each.seconds for each in steady) / len(steady)
+    steps = max(2, math.ceil(BLOCK_S / mean)) if mean > 0 else 2
+    tried: list[tuple[str, Callable[[], Suggestion | None]]] = [
+        ("loading ahead", lambda: _load_ahead(runs, steady, steps)),
+        ("a larger batch", lambda: _larger_batch(runs, steps, sizes)),
+        ("threads", lambda: _threads(runs, steps)),
+        ("a stack", lambda: _stack(runs, steps)),
+    ]
+    found = []
+    for number, (what, try_it) in enumerate(tried):
+        runs.terms.show(f"trying {what}", number, len(tried))
+        try:
+            found.append(try_it())
+        except (RunsFailed, UserError):  # what cannot be tried is not suggested
+            runs.require(None)
+    worth = [each for each in found if each is not None and (each.gain.low or 0) >= LEAST_GAIN]
+    return sorted(worth, key=lambda each: -(each.gain.value or 0))
+
+
+def _load_ahead(runs: HiddenRuns, steady: Sequence[StepTimes], steps: int) -> Suggestion | None:
+    """If data were always there, a step would take what is left without the wait. Loaders that can be had are tried."""
+    size = len(steady) // BLOCKS
+    blocks = [steady[place * size : (place + 1) * size] for place in range(BLOCKS)] if size else []
+    whole = np.array([sum(each.seconds for each in block) for block in blocks])
+    waited = np.array([sum(each.phases.get(DATA, 0.0) for each in block) for block in blocks])
+    if not waited.sum():
+        return None
+    evidence = f"Steps waited for data {100 * waited.sum() / whole.sum():.0f} % of their time."
+    most = fieller(whole, whole - waited, runs.terms.alpha, "×")
+    if (most.low or 0) < LEAST_GAIN:
+        return None
+    if "loader_workers" not in runs.recipe.options.model_fields:
+        remark = "This recipe has no option for it."
+        worth = (most.low or 0) >= WORTH_WRITING
+        return Suggestion("Load data in the background", {}, most, evidence, remark, tried=False) if worth else None
+    now = int(getattr(runs.resolved, "loader_workers"))  # noqa: B009
+    workers = _workers(now, whole.sum(), waited.sum())
+    gain = _tried(runs, steps, {"loader_workers": now}, {"loader_workers": workers})
+    what = f"Load data ahead with {counted(workers, 'loader worker')}"
+    remark = f"Tried in turns with {counted(now, 'worker')} over {ROUNDS} rounds."
+    return Suggestion(what, {"loader_workers": workers}, gain, evidence, remark)
+
+
+def _workers(now: int, whole: float, waited: float) -> int:
+    """As many as keep up with the rest of a step, if loading takes as long as it seems to."""
+    load, rest = (whole * now if now else waited), whole - waited
+    needed = math.ceil(load / rest) if rest > 0 else MOST_WORKERS
+    return min(max(now + 1, needed), MOST_WORKERS)
+
+
+def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Suggestion | None:
+    if "batch_size" not in runs.recipe.options.model_fields:
+        return None
+    own = int(getattr(runs.resolved, "batch_size"))  # noqa: B009
+    larger = TIMES_LARGER * own
+    if sizes is not None and sizes.fastest is not None and sizes.fastest.size > own:
+        larger = sizes.fastest.size
+    if refusal(runs, larger) is not None:
+        return None
+    gain = _tried(runs, steps, {"batch_size": own}, {"batch_size": larger})
+    return Suggestion(
+        f"A batch size of {larger:,}", {"batch_size": larger}, gain,
+        f"Tried in turns with {own:,}: examples per second over {ROUNDS} rounds.",
+        "It changes what is learnt, so judge the results too.",
+    )  # fmt: skip
+
+
+def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
+    options, cores = runs.resolved, os.cpu_count() or 1
+    if not isinstance(options, TorchOptions) or options.device != "cpu" or cores < 2:
+        return None
+    other = 1 if options.threads > 1 else cores
+    gain = _tried(runs, steps, {"threads": options.threads}, {"threads": other})
+    return Suggestion(
+        f"{counted(other, 'thread')} per run", {"threads": other}, gain,
+        f"Tried in turns with {counted(options.threads, 'thread')} over {ROUNDS} rounds.",
+        "For one run at a time: several runs at once share the same cores." if other > 1 else "",
+    )  # fmt: skip
+
+
+def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
+    """A step of several runs together, against as many steps of one."""
+    if runs.cell().stack_key is None:
+        return None
+    room = runs.room_for((2 * ROUNDS + 1) * steps)
+    alone, *members = (runs.open(room, seed=seed) for seed in range(1, STACKED + 2))
+    runs.require(next((each.ended for each in (alone, *members) if each.ended), None))
+    stack = runs.recipe.stack([each.trainable for each in members])
+    blocks = [runs.block(alone, steps), _stepped(runs, stack, members, steps)]
+    gain = runs.compare(blocks, [1, STACKED], ROUNDS, NAMES, MARGIN).compared.gain
+    return Suggestion(
+        f"Train {STACKED} seeds in one stack", {}, gain,
+        f"A step of {STACKED} runs together against {STACKED} steps of one, over {ROUNDS} rounds.",
+        "Sweeps and comparisons do it by themselves; no number changes.",
+    )  # fmt: skip
+
+
+def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any]) -> Estimate:
+    return runs.in_turns([now, then], steps, ROUNDS, NAMES, MARGIN).compared.gain
+
+
+def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: int) -> Callable[[], float]:
+    clock, watch, taken = runs.terms.clock, Watch(), 0
+
+    def take() -> float:
+        nonlocal taken
+        start = clock()
+        for _ in range(steps):
+            taken += 1
+            stack.step(dict.fromkeys(range(len(members)), taken), watch)
+        members[0].settle()
+        runs.require(None)
+        return clock() - start
+
+    return take

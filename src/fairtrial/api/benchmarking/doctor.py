@@ -1,0 +1,153 @@
+"""doctor: what is installed, and what this machine can measure."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.registry import install_command, load_recipe, missing_packages, recipe_names
+from fairtrial.probe.gpu import Gpus
+from fairtrial.record.damage import Damage, find_damage, mend
+from fairtrial.record.environment import git_state, machine
+from fairtrial.record.remote import open_remote
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.store_location import Place
+
+LOW_DISK_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `ok` is None where it is neither good nor bad."""
+
+    name: str
+    ok: bool | None
+    finding: str
+    hint: str | None = None
+
+
+def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Check], dict[str, Any]]:
+    """All checks, and the facts of the machine that they rest on."""
+    facts = machine()
+    checks = [
+        Check("python", sys.version_info >= (3, 11), facts["python"]),
+        Check("processor", None, f"{facts['cpu']}, {facts['cpu_count']} cores"),
+        Check("memory", None, f"{facts['memory_bytes'] / 2**30:.1f} GiB"),
+        _gpu(facts),
+        _clock(),
+        _git(),
+        _store(Store.at(store)),
+        *(_recipe(name) for name in recipe_names()),
+    ]
+    return checks, facts
+
+
+def _gpu(facts: dict[str, Any]) -> Check:
+    cards = Gpus()
+    if cards.unavailable or facts["gpu"] is None:
+        return Check(
+            "gpu", None, f"unavailable: {cards.unavailable or 'no device is visible'}; GPU figures will be null"
+        )
+    return Check("gpu", True, ", ".join(card.name for card in cards.read()))
+
+
+def _clock() -> Check:
+    """The smallest time that the clock can tell apart, seen, not quoted."""
+    gaps = []
+    for _ in range(2000):
+        start = now = time.perf_counter_ns()
+        while now == start:
+            now = time.perf_counter_ns()
+        gaps.append(now - start)
+    load = os.getloadavg()[0]
+    return Check("clock", None, f"tells {min(gaps)} ns apart; load average {load:.2f} on {os.cpu_count()} cores")
+
+
+def _git() -> Check:
+    state = git_state(Path.cwd())
+    if state["git_commit"] is None:
+        return Check("git", None, "not in a repository: runs will have no commit", "Run inside a git working tree.")
+    dirty = "with uncommitted changes" if state["git_dirty"] else "clean"
+    return Check("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
+
+
+def _store(store: Store) -> Check:
+    path = store.root
+    if store.url:
+        try:
+            open_remote(store.url).identity()
+        except FairtrialError as error:
+            return Check("store", False, error.message, error.hint)
+    there = next(folder for folder in (path, *path.parents) if folder.exists())
+    if path.exists():
+        try:
+            store.check_writable()
+        except FairtrialError as error:
+            return Check("store", False, error.message, error.hint)
+    elif not os.access(there, os.W_OK):
+        return Check("store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store.")
+    free = shutil.disk_usage(there).free
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    called = f"{store.url}: answers; its mirror {path}" if store.url else str(path)
+    finding = f"{called}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
+    return Check("store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space.")
+
+
+def _recipe(name: str) -> Check:
+    label = f"recipe {name}"
+    try:
+        recipe = load_recipe(name)
+    except FairtrialError as error:
+        return Check(label, False, error.message, error.hint)
+    missing = missing_packages(recipe.requires)
+    if missing:
+        return Check(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
+    return Check(label, True, recipe.summary)
+
+
+@dataclass(frozen=True)
+class DamageReport:
+    """All damage of a store, repaired or not."""
+
+    store: str
+    root: Path
+    runs: int
+    damage: Sequence[Damage]
+
+    @property
+    def remaining(self) -> list[Damage]:
+        return [each for each in self.damage if not each.repaired]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "store": self.store, "runs": self.runs, "damage": [each.to_dict(self.root) for each in self.damage],
+            "repaired": len(self.damage) - len(self.remaining), "remaining": len(self.remaining),
+        }  # fmt: skip
+
+
+def damage_of(
+    store: Place = None, *, repair: bool = False, watch: Callable[[int, int], None] = lambda _done, _all: None
+) -> DamageReport:
+    """Find everything in a store that is not what was recorded; with `repair`, put right what can be without loss.
+
+    After a repair the store is searched again: what one repair brought back may show what else is damaged.
+    """
+    place = open_store(store)
+    found = list(find_damage(place, watch=watch))
+    repaired: list[Damage] = []
+    while repair and (able := [each for each in found if each.mend is not None]):
+        done = [mend(place, each) for each in able]
+        repaired += [each for each in done if each.repaired]
+        if not any(each.repaired for each in done):
+            break
+        found = list(find_damage(place, watch=watch))
+    runs = sum(1 for _ in place.directories())
+    return DamageReport(place.address, place.root, runs, [*repaired, *found])

@@ -1,0 +1,212 @@
+"""profile: where the time of reinforcement learning on a language model goes, where it plays and where it learns.
+
+build a run of grpo → warm it up → rollouts, updates, or both → phases, throughput, lag, caches → snapshot and trace
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from fairtrial.api.benchmarking.profile_figures import Measured, Played, document_of
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.core.cautions import ONE_STEP
+from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
+from fairtrial.core.options import parse_options
+from fairtrial.core.paths import ProfilePaths, RunPaths
+from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.streams import Streams
+from fairtrial.core.training import Clock, Setting, Watch
+from fairtrial.probe.phases import PhaseTimer
+from fairtrial.probe.timeline import Lane, chrome_trace, spans_of, spans_of_steps
+from fairtrial.recipes.grpo import PlayOptions, cautions_of
+from fairtrial.recipes.lm.version_schedule import lag_of
+from fairtrial.record.profiles import check_profile_name, new_profile, write_profile
+from fairtrial.record.store import Store
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.lm.run import Run
+
+Mode = Literal["rollout", "trainer", "e2e"]
+MODES: tuple[Mode, ...] = ("rollout", "trainer", "e2e")
+STEPS = 10
+WARM_UP = 2
+SMOKE: Mapping[str, Any] = {"groups": 2, "samples": 2, "horizon": 1, "compact_prompts": True}
+SMOKE_STEPS = 1
+GENERATING = frozenset({"game", "tokenize", "generate", "reference"})
+STOPPED = "Stopped. Nothing is kept of a measurement."
+WAITING = frozenset({"wait"})
+JUDGED_POSITIONS = 64
+"""Positions on which legality and reward are recorded: enough for a paired comparison, and a fraction of a profile."""
+
+
+@dataclass(frozen=True)
+class ProfileTerms:
+    """How to measure: all that is not about what is played and learned."""
+
+    name: str | None = None
+    steps: int | None = None
+    warmup: bool = True
+    smoke: bool = False
+    seed: int = FIXED_SEEDS[0]
+    store: str | os.PathLike[str] | None = None
+    show: Callable[[str, int, int], None] = lambda *_: None
+    should_stop: Callable[[], bool] = lambda: False
+    clock: Clock = time.perf_counter
+
+    @property
+    def measured(self) -> int:
+        return (SMOKE_STEPS if self.smoke else STEPS) if self.steps is None else self.steps
+
+    def left_out(self, options: PlayOptions) -> int:
+        """Steps before the clock starts: until rollouts are as old as they will be, and at least two."""
+        lag = lag_of(options.buffer_depth, options.policy_lag)
+        return max(WARM_UP, lag + 1) if self.warmup and not self.smoke else 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A snapshot that was written, and where."""
+
+    document: Mapping[str, Any]
+    place: ProfilePaths
+
+
+def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
+    """Measure rollouts, updates on rollouts, or both together, and keep what was found under a name."""
+    terms = terms or ProfileTerms()
+    if mode not in MODES:
+        raise UserError(f"there is no profile of '{mode}'", hint=f"There are {', '.join(MODES)}.")
+    name = check_profile_name(terms.name or mode)
+    store = Store.at(terms.store)
+    store.check_writable()
+    chosen = _options(options or {}, terms)
+    with _running(chosen, store, terms, scripted=mode == "rollout") as run:
+        measured = _measure(mode, run, terms)
+    lanes = _lanes(measured)
+    facts = {"mode": mode, "seed": terms.seed, "name": name}
+    document = document_of(measured, lanes, chosen, facts, _cautions(chosen, terms))
+    document["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    place = new_profile(store.paths, name)
+    write_profile(place, document, chrome_trace(lanes, facts))
+    return Profile(document, place)
+
+
+def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
+    """As asked for, with more steps than are measured: who plays ahead goes on to the end."""
+    load_checked_recipe("grpo")
+    if terms.measured < 1 or "steps" in given:
+        what = (
+            f"steps must be at least 1, not {terms.measured}" if terms.measured < 1 else "steps are given by the terms"
+        )
+        raise InvalidOptions(what)
+    quiet = {"checkpoint_every": 0, "eval_every": 0}
+    chosen = parse_options(PlayOptions, {**(SMOKE if terms.smoke else {}), **given, **quiet}, where="profile")
+    ahead = lag_of(chosen.buffer_depth, chosen.policy_lag)
+    return chosen.model_copy(update={"steps": terms.left_out(chosen) + terms.measured + ahead})
+
+
+@contextmanager
+def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[Run]:
+    """A run in a folder of its own, of which nothing stays."""
+    from fairtrial.recipes.lm.run import Run
+
+    with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
+        own = options.stream_seed.given() if options.stream_seed else {}
+        setting = Setting(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
+        with closing(Run(options, setting, scripted=scripted)) as run:
+            yield run
+
+
+def _cautions(options: PlayOptions, terms: ProfileTerms) -> list[dict[str, str]]:
+    return [*cautions_of(options), *([ONE_STEP.fill()] if terms.measured == 1 else [])]
+
+
+def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+    """Take all steps; what was noted in those that only warm up is dropped."""
+    import torch
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(run.options.threads)
+    try:
+        return _take_steps(mode, run, terms)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+    first = terms.left_out(run.options)
+    last = first + terms.measured
+    take = {"rollout": _roll_out, "trainer": _train, "e2e": _both}[mode]
+
+    def stretch(steps: range, watch: Watch) -> Iterator[Played]:
+        watch.tell("turn_started")
+        for step in steps:
+            if terms.should_stop():
+                raise Interrupted(STOPPED)
+            yield take(run, step, watch)
+            terms.show(mode if step > first else "warming up", step, last)
+
+    for _ in stretch(range(1, first + 1), Watch()):
+        pass
+    timer, before = PhaseTimer(), replace(run.learner.counters)
+    buffered = mode == "e2e" and run.options.buffer_depth > 0
+    if buffered:
+        run.buffer.restart_depth_meter()
+    played = list(stretch(range(first + 1, last + 1), Watch([timer], terms.clock)))
+    depths = run.buffer.depth_seconds() if buffered else None
+    judged = run.player.judge(JUDGED_POSITIONS, 0) if mode == "rollout" else None
+    return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters), depths, judged)
+
+
+def _roll_out(run: Run, step: int, watch: Watch) -> Played:
+    """Play by the first version: nothing is learned."""
+    watch.tell("turn_started")
+    rollout = run.play(step, watch, version=0)
+    watch.tell("step_ended", step)
+    return Played(step, rollout)
+
+
+def _train(run: Run, step: int, watch: Watch) -> Played:
+    """Learn from what was played before the clock started."""
+    rollout = run.play(step, Watch())
+    watch.tell("turn_started")
+    run.learn(rollout, watch)
+    watch.tell("step_ended", step)
+    return Played(step, rollout, 0)
+
+
+def _both(run: Run, step: int, watch: Watch) -> Played:
+    taken = run.take(step, watch)
+    run.learn(taken.rollout, watch)
+    watch.tell("step_ended", step)
+    return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready)
+
+
+def _lanes(measured: Measured) -> list[Lane]:
+    """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
+    spans = spans_of_steps(measured.notes)
+    if measured.mode != "e2e":
+        return [Lane("generation" if measured.plays else "training", spans)]
+    remote = [part for each in measured.played for part in each.rollout.parts if part.notes]
+    if not remote:
+        playing = [span for span in spans if span.phase in GENERATING]
+        learning = [span for span in spans if span.phase not in GENERATING]
+        kept = {"generation": playing, "training": learning}
+        return [Lane(name, found, WAITING) for name, found in kept.items() if found]
+    players = sorted({part.player for part in remote})
+    lanes = [
+        Lane(
+            f"generation {number}",
+            [s for part in remote if part.player == player for s in spans_of(part.notes, part.begun, part.ended)],
+        )
+        for number, player in enumerate(players, 1)
+    ]
+    return [*lanes, Lane("training", spans, WAITING)]

@@ -1,0 +1,184 @@
+"""profile diff and profile check: two snapshots of the same work against each other, and one against what must hold."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
+from fairtrial.core.errors import UserError
+from fairtrial.core.expressions import Outcome, check
+from fairtrial.core.paths import StorePaths
+from fairtrial.core.schema import PROFILE_SCHEMA
+from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
+from fairtrial.record.store import Store
+from fairtrial.stats.paired_quality import QualityChange, compare_means, compare_shares
+from fairtrial.stats.samples import Array
+from fairtrial.stats.speed import SpeedComparison, compare_processes, compare_rounds
+
+MARGIN = 0.05
+ENOUGH = 3
+PROCESS_SPREAD = 0.1
+"""How much the mean times of equal processes differ on a shared machine: a standard deviation of their logarithms."""
+LEGAL = "the share of legal orders"
+REWARD = "the reward"
+PER_STEP = ("prompt_tokens", "completion_tokens", "decisions")
+
+
+@dataclass(frozen=True)
+class ProfileDiff:
+    """Time per step of B over that of A, on the steps that both took, and what each step had to do."""
+
+    names: tuple[str, str]
+    compared: SpeedComparison
+    steps: int
+    per_step: Mapping[str, tuple[float, float]]
+    settings: Mapping[str, tuple[Any, Any]]
+    cautions: Sequence[Mapping[str, str]]
+    tokens_per_second: Mapping[str, tuple[float, float]]
+    quality: Mapping[str, QualityChange] | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "schema": PROFILE_SCHEMA, "a": self.names[0], "b": self.names[1], "steps": self.steps,
+            **self.compared.to_dict(), "per_step": {name: list(pair) for name, pair in self.per_step.items()},
+            "settings": {name: list(pair) for name, pair in self.settings.items()}, "cautions": list(self.cautions),
+            "tokens_per_second": {name: list(pair) for name, pair in self.tokens_per_second.items()},
+            "quality": self.quality and {name: each.to_dict() for name, each in self.quality.items()},
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [{"per_step": name, "a": a, "b": b} for name, (a, b) in self.per_step.items()]
+
+
+def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tuple[Path, dict[str, Any]]:
+    """The snapshot of that name, or in that file."""
+    path = find_profile(Store.at(store).paths, word)
+    return path, read_profile(path, PROFILE_SCHEMA)
+
+
+def diff_profiles(
+    first: str, second: str, *, store: str | os.PathLike[str] | None = None, margin: float = MARGIN, level: float = 0.95
+) -> ProfileDiff:
+    """Did B take less time for the same work? Steps are paired; where the work differs there is nothing to compare.
+
+    Names that were measured three times or more are compared by those measurements: what differs between processes is
+    then known. With fewer, an experienced spread between processes is added to what the steps show.
+    """
+    if not 0.5 < level < 1:
+        raise UserError(f"level must lie between 0.5 and 1, not {level:g}")
+    place = Store.at(store).paths
+    lots = [_measurements(place, word) for word in (first, second)]
+    a, b = (lot[-1] for lot in lots)
+    steps = _same_work(a, b, (first, second))
+    names, alpha = (first, second), round(1 - level, 12)
+    if min(map(len, lots)) >= ENOUGH:
+        means = [np.array([_mean(each, "ms", steps) for each in lot]) for lot in lots]
+        compared = compare_processes(means[0], means[1], names, margin, alpha)
+    else:
+        times = [np.array([each["work"][step]["ms"] for step in range(steps)]) for each in (a, b)]
+        compared = compare_rounds(times[0], times[1], names, margin, alpha, spread=PROCESS_SPREAD)
+    per_step = {name: (_mean(a, name, steps), _mean(b, name, steps)) for name in PER_STEP}
+    settings = _differing(a["configuration"], b["configuration"])
+    rates = {
+        name: (rate, b["tokens_per_second"][name])
+        for name, rate in a["tokens_per_second"].items()
+        if rate and b["tokens_per_second"].get(name)
+    }
+    quality, doubts = _quality(a, b, names, level)
+    return ProfileDiff(names, compared, steps, per_step, settings, [*_cautions(a, b, lots), *doubts], rates, quality)
+
+
+def _quality(
+    a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str], level: float
+) -> tuple[dict[str, QualityChange] | None, list[Mapping[str, str]]]:
+    """Whether B still plays as well as A, position by position, with a caution for each figure that falls.
+
+    Only rollouts are judged; for the other profiles there is nothing to say.
+    """
+    if a["mode"] != "rollout":
+        return None, []
+    ours, theirs = a.get("quality"), b.get("quality")
+    if ours is None or theirs is None:
+        lacking = ", ".join(name for name, found in zip(names, (ours, theirs), strict=True) if found is None)
+        return None, [QUALITY_UNKNOWN.fill(why=f"{lacking} was measured by a version that did not record them")]
+    alike = all(ours[key] == theirs[key] for key in ("positions", "decisions"))
+    if not alike or len(ours["legal"]) != len(theirs["legal"]):
+        return None, [QUALITY_UNKNOWN.fill(why="the two were judged on different positions")]
+
+    def both(key: str) -> tuple[Array, Array]:
+        return np.array(ours[key], dtype=float), np.array(theirs[key], dtype=float)
+
+    found = {
+        "legal_share": compare_shares(LEGAL, *both("legal"), level),
+        "reward_mean": compare_means(REWARD, *both("reward"), level),
+    }
+    return found, [_fall(each) for each in found.values() if each.falls]
+
+
+def _fall(change: QualityChange) -> dict[str, str]:
+    return LOWER_QUALITY.fill(
+        what=change.name, a=f"{change.a:.3g}", b=f"{change.b:.3g}", change=shown_change(change), n=change.n
+    )
+
+
+def shown_change(change: QualityChange) -> str:
+    """The difference with its interval, where there are enough positions for one."""
+    interval = "" if change.low is None or change.high is None else f" [{change.low:+.3g}, {change.high:+.3g}]"
+    return f"{change.difference:+.3g}{interval}"
+
+
+def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:
+    """The snapshot that was named, and before it all others of that name with the same settings and work."""
+    named = read_profile(find_profile(place, word), PROFILE_SCHEMA)
+    if word not in profile_names(place):
+        return [named]
+    found = [read_profile(path, PROFILE_SCHEMA) for path in profile_snapshots(place, word)]
+    alike = [each for each in found if all(each[key] == named[key] for key in ("mode", "configuration", "seed"))]
+    return [*alike[:-1], named]
+
+
+def _cautions(
+    a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequence[Any]]
+) -> list[Mapping[str, str]]:  # fmt: skip
+    found = [] if min(map(len, lots)) >= ENOUGH else [APART.fill(spread=f"{100 * PROCESS_SPREAD:.0f}")]
+    strange = [
+        key for key in ("cpu", "python", "versions", "platform") if a["hardware"].get(key) != b["hardware"].get(key)
+    ]
+    if a["code"].get("git_commit") != b["code"].get("git_commit"):
+        strange.append("commit")
+    return [*found, *([OTHER_SURROUNDINGS.fill(what=", ".join(strange))] if strange else [])]
+
+
+def check_profile(word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None) -> list[Outcome]:
+    """Whether these hold for a snapshot, one by one."""
+    document = load_profile(word, store)[1]
+    return [check(expression, document) for expression in expressions]
+
+
+def _same_work(a: Mapping[str, Any], b: Mapping[str, Any], names: tuple[str, str]) -> int:
+    """How many steps of both decided about the same positions; an error where that is none."""
+    if a["mode"] != b["mode"]:
+        raise UserError(f"{names[0]} is a profile of {a['mode']}, {names[1]} one of {b['mode']}")
+    pairs = list(zip(a["work"], b["work"], strict=False))
+    same = [one["positions"] == other["positions"] for one, other in pairs]
+    if not all(same) or not pairs:
+        raise UserError(
+            f"{names[0]} and {names[1]} did not do the same work: step {1 + same.index(False) if pairs else 1} differs",
+            hint="Take the same game, --seed, --groups, --samples and --horizon. Rollouts see the same "
+            "positions whatever the prompts are; what is trained plays its own way.",
+        )
+    return len(pairs)
+
+
+def _mean(document: Mapping[str, Any], name: str, steps: int) -> float:
+    return float(np.mean([document["work"][step][name] for step in range(steps)]))
+
+
+def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (a.get(name), b.get(name)) for name in {**a, **b} if a.get(name) != b.get(name)}

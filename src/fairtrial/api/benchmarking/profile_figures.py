@@ -1,0 +1,314 @@
+"""What a profile says: phases by lane, throughput under three names, lag, buffer, caches, answers by kind of decision.
+
+The same tokens have three rates, which are never mixed up: `generated` counts tokens that were written, `trained` those
+that had an alternative and were learned from, `forwarded` those that the trainer read, prompts and padding included.
+Each is given by the wall, and by the time in which the lane that does it was busy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fairtrial.core.schema import PROFILE_SCHEMA
+from fairtrial.probe.gpu import Gpus
+from fairtrial.probe.phases import RESIDUAL, StepTimes
+from fairtrial.probe.resources import peak_process_bytes
+from fairtrial.probe.timeline import Interval, Lane, merged, not_negative, overlap_s, total, within
+from fairtrial.record.environment import git_state, machine
+from fairtrial.stats.timing import Times
+
+if TYPE_CHECKING:
+    from fairtrial.recipes.grpo import PlayOptions
+    from fairtrial.recipes.lm.learner import Counters
+    from fairtrial.recipes.lm.rollouts import Judged
+    from fairtrial.recipes.lm.types import Decision, Rollout
+
+TRAINER = ("loss_forward", "backward", "optimizer")
+ADDED = "_ms"
+"""Documents spell the phases of the trainer, and the residual, with their unit."""
+BUSY = ("generation", "training")
+QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+LEAST_FOR_QUANTILES = 20
+NOTICEABLE_WAIT = 0.01
+"""Training that waits for a larger share of the time is held up by rollouts."""
+CACHES = (
+    "adapter_hits", "adapter_misses", "prefix_hits", "prefix_misses", "shared_prefills", "state_hits", "state_misses",
+    "state_expired",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Played:
+    """A step: its rollout, how many versions that was behind (None: nothing is learned), and what was waited."""
+
+    step: int
+    rollout: Rollout
+    lag: int | None = None
+    waited_s: float = 0.0
+    ready: int = 0
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that was noted in the steps that count."""
+
+    mode: str
+    played: Sequence[Played]
+    notes: Sequence[Any]
+    steps: Sequence[StepTimes]
+    before: Counters
+    after: Counters
+    depth_seconds: Mapping[int, float] | None = None
+    judged: Sequence[Judged] | None = None
+
+    @property
+    def decisions(self) -> list[Decision]:
+        return [decision for each in self.played for decision in each.rollout.decisions]
+
+    @property
+    def windows(self) -> list[Interval]:
+        """When the clock ran: what lies between steps, such as playing for a trainer, was not measured."""
+        return merged((step.begun, step.ended) for step in self.steps)
+
+    @property
+    def plays(self) -> bool:
+        """Whether playing is part of what is measured."""
+        return self.mode != "trainer"
+
+
+def document_of(
+    measured: Measured, lanes: Sequence[Lane], options: PlayOptions, facts: Mapping[str, Any],
+    cautions: Sequence[Mapping[str, str]],
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "schema": PROFILE_SCHEMA,
+        "kind": "profile",
+        **facts,
+        "configuration": options.to_dict(),
+        "hardware": _hardware(),
+        "code": git_state(Path.cwd()),
+        "steps": len(measured.steps),
+        "step_ms": _step_times(measured),
+        "phases_ms": _phases(measured, lanes),
+        "lanes": {lane.name: _lane(lane, measured) for lane in lanes},
+        "bubbles": _bubbles(lanes, measured),
+        "tokens": _tokens(measured),
+        "tokens_per_second": _rates(measured, dict.fromkeys(BUSY, total(measured.windows))),
+        "tokens_per_busy_second": _rates(measured, {lane: total(each) for lane, each in _busy(lanes).items()}),
+        "inference": _inference(measured.decisions) if measured.plays else None,
+        "policy_lag_steps": _lags(measured),
+        "max_policy_lag_steps": options.policy_lag,
+        "buffer_depth": _buffer(measured, options),
+        "buffer_limit": buffer_limit(measured, options),
+        "quality": _quality(measured.judged, options),
+        "cache": _caches(measured) if measured.plays else None,
+        "memory": {"peak_process_bytes": peak_process_bytes(), "peak_player_bytes": _players_peak(measured)},
+        "work": _work(measured),
+        "cautions": list(cautions),
+    }
+
+
+def _hardware() -> dict[str, Any]:
+    gpus = Gpus()
+    cards = {"unavailable": gpus.unavailable} if gpus.unavailable else [asdict(each) for each in gpus.read()]
+    return {**machine(), "gpu": cards}
+
+
+def _step_times(measured: Measured) -> dict[str, Any]:
+    """Mean with its interval, and quantiles; null where there are too few steps to tell."""
+    seconds = [step.seconds for step in measured.steps]
+    times = Times.of(seconds)
+    mean = times.mean()
+    enough = len(seconds) >= LEAST_FOR_QUANTILES
+    quantiles = {name: _ms(times.quantile(share).value) if enough else None for name, share in QUANTILES.items()}
+    return {"mean": _ms(mean.value), "low": _ms(mean.low), "high": _ms(mean.high), **quantiles, "each": _each(seconds)}
+
+
+def _each(seconds: Iterable[float]) -> list[float]:
+    return [1000 * each for each in seconds]
+
+
+def _ms(seconds: float | None) -> float | None:
+    return None if seconds is None else 1000 * seconds
+
+
+def _phases(measured: Measured, lanes: Sequence[Lane]) -> dict[str, float]:
+    """Milliseconds per step of every phase, on whatever lane it is."""
+    found: dict[str, float] = {}
+    for lane in lanes:
+        for span in lane.spans:
+            found[span.phase] = found.get(span.phase, 0.0) + 1000 * span.seconds / len(measured.steps)
+    residual = found.pop(RESIDUAL, 0.0)
+    return {**{_spelled(name): value for name, value in found.items()}, _spelled(RESIDUAL): residual}
+
+
+def _spelled(phase: str) -> str:
+    return phase + ADDED if phase in (*TRAINER, RESIDUAL) else phase
+
+
+def _lane(lane: Lane, measured: Measured) -> dict[str, Any]:
+    """A lane over the whole window: phases, residual and idle time add up to it."""
+    phases = lane.phases(measured.windows)
+    shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
+    return {
+        "window_ms": 1000 * total(measured.windows), "busy_ms": 1000 * total(within(lane.busy, measured.windows)),
+        "phases_ms": shown, "idle_ms": 1000 * phases["idle"],
+    }  # fmt: skip
+
+
+def _busy(lanes: Sequence[Lane]) -> dict[str, list[Interval]]:
+    """When anybody played, and when the trainer worked."""
+    return {
+        "generation": merged(each for lane in lanes if lane.name.startswith("generation") for each in lane.busy),
+        "training": merged(each for lane in lanes if lane.name == "training" for each in lane.busy),
+    }
+
+
+def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
+    """How much of the window each side was busy, both were, and who waited for whom."""
+    playing, learning = (within(each, measured.windows) for each in _busy(lanes).values())
+    window, both = total(measured.windows), overlap_s(playing, learning)
+    neither = window - total(playing) - total(learning) + both
+    return {
+        "window_ms": 1000 * window,
+        "overlap_ms": 1000 * both,
+        "only_generation_ms": 1000 * (total(playing) - both),
+        "only_training_ms": 1000 * (total(learning) - both),
+        "neither_ms": 1000 * not_negative(neither),
+        "training_waited_ms": 1000 * sum(each.waited_s for each in measured.played),
+    }
+
+
+def _tokens(measured: Measured) -> dict[str, int]:
+    before, after = measured.before, measured.after
+    learns = measured.mode != "rollout"
+    return {
+        "generated": sum(each.rollout.generated_tokens for each in measured.played),
+        "trained": after.trained_tokens - before.trained_tokens if learns else 0,
+        "forwarded": after.forwarded_tokens - before.forwarded_tokens if learns else 0,
+        "prompt": sum(each.rollout.prompt_tokens for each in measured.played),
+    }
+
+
+def _rates(measured: Measured, seconds: Mapping[str, float]) -> dict[str, float | None]:
+    """By the seconds of the lane that does it. Null where the mode does not do it."""
+    counted = _tokens(measured)
+    lanes = {"generated": "generation", "trained": "training", "forwarded": "training"}
+    done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(lanes))
+    return {
+        name: counted[name] / seconds[lane] if name in done and seconds[lane] else None for name, lane in lanes.items()
+    }
+
+
+def _inference(decisions: Sequence[Decision]) -> dict[str, Any]:
+    """Answers by kind of decision, and all together."""
+    kinds = sorted({each.phase for each in decisions})
+    return {kind: _answers([each for each in decisions if each.phase == kind]) for kind in kinds} | {
+        "all": _answers(decisions)
+    }
+
+
+def _answers(decisions: Sequence[Decision]) -> dict[str, Any]:
+    timings = [each.completion.timing for each in decisions]
+    latency = np.array([each.queue_s + each.prefill_s + each.decode_s for each in timings])
+    enough = len(latency) >= LEAST_FOR_QUANTILES
+    return {
+        "requests": len(decisions),
+        "prompt_tokens": sum(len(each.prompt) for each in decisions),
+        "completion_tokens": sum(len(each.completion.tokens) for each in decisions),
+        "queue_ms": 1000 * float(np.mean([each.queue_s for each in timings])),
+        "prefill_ms": 1000 * float(np.mean([each.prefill_s for each in timings])),
+        "decode_ms": 1000 * float(np.mean([each.decode_s for each in timings])),
+        "latency_ms": {
+            name: 1000 * float(np.quantile(latency, share)) if enough else None for name, share in QUANTILES.items()
+        },
+    }
+
+
+def _lags(measured: Measured) -> dict[str, float | None]:
+    lags = [each.lag for each in measured.played if each.lag is not None]
+    return {"max": max(lags), "mean": sum(lags) / len(lags)} if lags else {"max": None, "mean": None}
+
+
+def _buffer(measured: Measured, options: PlayOptions) -> dict[str, float | None]:
+    """How many finished rollouts waited beyond the step that the trainer was at: over time, not only when one is taken.
+
+    Right after a version is published the next rollout has only been asked for, so a full buffer goes back and forth
+    between what the lag allows and one less.
+    """
+    limits: dict[str, float | None] = {"configured": options.buffer_depth, "allowed": _allowed(options)}
+    if measured.mode != "e2e":
+        return {**limits, "mean": None, "min": None, "max": None}
+    seconds = {depth: spent for depth, spent in (measured.depth_seconds or {0: 1.0}).items() if spent > 0}
+    mean = sum(depth * spent for depth, spent in seconds.items()) / sum(seconds.values())
+    return {**limits, "mean": mean, "min": min(seconds), "max": max(seconds)}
+
+
+def _allowed(options: PlayOptions) -> int:
+    return min(options.buffer_depth, options.policy_lag)
+
+
+def buffer_limit(measured: Measured, options: PlayOptions) -> dict[str, str] | None:
+    """What keeps the buffer from holding more rollouts than it does."""
+    if measured.mode != "e2e":
+        return None
+    allowed, deepest = _allowed(options), max((measured.depth_seconds or {0: 1.0}).keys())
+    waited = sum(each.waited_s for each in measured.played) / total(measured.windows)
+    if options.buffer_depth == 0:
+        by, why = "no_buffer", "there is no buffer: playing and learning take turns"
+    elif allowed and waited > NOTICEABLE_WAIT:
+        rollout = 1000 * float(np.mean([each.rollout.seconds for each in measured.played]))
+        by = "rollouts"
+        why = (
+            f"rollouts come more slowly than training takes them: one is played in {rollout:,.0f} ms, and training "
+            f"waited {100 * waited:.1f} % of the time; more --workers or less to play fill the buffer"
+        )
+    elif deepest < allowed:
+        by, why = "short_run", "the profile ended before the buffer was full; take more --steps"
+    elif options.policy_lag < options.buffer_depth:
+        by = "policy_lag"
+        why = f"--policy-lag {options.policy_lag} allows no more: a rollout that waits longer would be too old"
+    else:
+        by, why = "buffer_depth", f"--buffer-depth {options.buffer_depth} is reached"
+    return {"by": by, "reason": why}
+
+
+def _quality(judged: Sequence[Judged] | None, options: PlayOptions) -> dict[str, Any] | None:
+    """How well the model plays, on positions that two profiles of one seed share whatever their prompts are."""
+    if judged is None:
+        return None
+    positions = hashlib.sha256("\n".join(each.position for each in judged).encode()).hexdigest()[:16]
+    legal, reward = [int(each.legal) for each in judged], [each.reward for each in judged]
+    return {
+        "positions": positions, "decisions": options.horizon, "legal": legal, "legal_share": sum(legal) / len(legal),
+        "reward": reward, "reward_mean": sum(reward) / len(reward),
+    }  # fmt: skip
+
+
+def _caches(measured: Measured) -> dict[str, int]:
+    parts = [part for each in measured.played for part in each.rollout.parts]
+    return {name: int(sum(part.counters[name] for part in parts)) for name in CACHES}
+
+
+def _players_peak(measured: Measured) -> int | None:
+    """Of the largest process that played; null where none did but this one."""
+    peaks = [part.peak_bytes for each in measured.played for part in each.rollout.parts if part.peak_bytes]
+    return max(peaks, default=None)
+
+
+def _work(measured: Measured) -> list[dict[str, Any]]:
+    """What each step had to do, so that two profiles can be held against each other step by step."""
+    return [
+        {
+            "step": each.step, "ms": 1000 * times.seconds, "decisions": len(each.rollout.decisions),
+            "positions": each.rollout.positions_hash, "prompt_tokens": each.rollout.prompt_tokens,
+            "completion_tokens": each.rollout.generated_tokens,
+        }
+        for each, times in zip(measured.played, measured.steps, strict=True)
+    ]  # fmt: skip

@@ -1,0 +1,44 @@
+"""doctor --aa: equal work against itself, which shows this machine's noise and what it can see."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from fairtrial.core.training import Clock
+from fairtrial.probe.interleaving import abba
+from fairtrial.stats.aa_noise import NoiseFloor, noise_floor
+
+AA_ROUNDS = 40
+AA_BLOCK_S = 0.05
+NUMBERS = 2000
+
+
+def self_check(
+    *, clock: Clock = time.perf_counter, work: Callable[[], object] | None = None, rounds: int = AA_ROUNDS,
+    told: Callable[[int], None] = lambda _: None,
+) -> NoiseFloor:  # fmt: skip
+    """Time one and the same work against itself, in turns, and see by how much it differs."""
+    work = work or _arithmetic()
+    start = clock()
+    work()
+    work()
+    count = max(1, round(AA_BLOCK_S / max(1e-9, (clock() - start) / 2)))
+
+    def block() -> float:
+        begun = clock()
+        for _ in range(count):
+            work()
+        return clock() - begun
+
+    block()
+    first, second = (np.array(times) for times in abba([block, block], rounds, told))
+    return noise_floor(first, second)
+
+
+def _arithmetic() -> Callable[[], object]:
+    """Work that fits into a core's own memory and has no threads: what differs then is the machine."""
+    values = np.random.default_rng(0).standard_normal(NUMBERS)
+    return lambda: [np.tanh(values).sum() for _ in range(20)]

@@ -1,0 +1,194 @@
+"""sync: do two programs still agree?"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.formatting import counted
+from fairtrial.core.untrusted import read_file
+from fairtrial.plan.study import read_mapping
+from fairtrial.sync.categories import HINT as CATEGORIES_HINT
+from fairtrial.sync.categories import Categories, built_in_categories, parse_categories
+from fairtrial.sync.comparison import Agreement, compare_parameters
+from fairtrial.sync.exclusions import Exclusion, make_exclusions
+from fairtrial.sync.functions import Accepted, NotAccepted, not_accepted, read_function
+from fairtrial.sync.pages import Undocumented, undocumented
+from fairtrial.sync.parameters import read_parameters
+from fairtrial.sync.programs import Program, as_command, load_command, load_object, subcommand
+from fairtrial.sync.trials import Trial, run_trial, split_command
+
+FilePath = str | os.PathLike[str]
+
+
+@dataclass(frozen=True)
+class Sync:
+    """What two programs take, and what keeps them from agreeing. What was not asked for is None.
+
+    `train` and `bench` are what was asked for; `names` is what the two commands call themselves.
+    """
+
+    train: str
+    bench: str
+    names: tuple[str, str]
+    options: Agreement
+    interface: Accepted | None = None
+    not_accepted: tuple[NotAccepted, ...] | None = None
+    undocumented: tuple[Undocumented, ...] | None = None
+    test: Trial | None = None
+
+    @property
+    def gaps(self) -> list[str]:
+        """What has to be mended, counted by kind; nothing where the two agree."""
+        found = self.options
+        kinds = (
+            (found.missing, "option", "MISSING"),
+            (found.differing, "difference", ""),
+            (found.stale, "stale exclusion", ""),
+            (found.forbidden, "option", "that BENCH must not have"),
+            (self.not_accepted or (), "parameter", "that the interface function lacks"),
+            (self.undocumented or (), "option", "absent from the docs"),
+            ([self.test] if self.test and not self.test.passed else (), "test command", "failed"),
+        )
+        return [f"{counted(len(each), noun)} {what}".strip() for each, noun, what in kinds if each]
+
+    @property
+    def agrees(self) -> bool:
+        return not self.gaps
+
+    @property
+    def status(self) -> str:
+        return "PASS" if self.agrees else "FAIL"
+
+    @property
+    def test_result(self) -> str:
+        return "not run" if self.test is None else self.test.result
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many options there are of each kind, under the lines of the report."""
+        train, bench = self.names
+        found = self.options
+        return {
+            "Common options": len(found.common),
+            f"{train} only (excluded)": len(found.excluded),
+            f"{train} only (MISSING - action required)": len(found.missing),
+            f"{bench} only": len(found.bench_only),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        keys = ("common", "excluded", "missing", "bench_only")
+        return {
+            "status": self.status,
+            "gaps": self.gaps,
+            "train": self.train,
+            "bench": self.bench,
+            "train_name": self.names[0],
+            "bench_name": self.names[1],
+            "counts": dict(zip(keys, self.counts.values(), strict=True)),
+            **self.options.to_dict(),
+            "interface": self.interface and self.interface.to_dict(),
+            "not_accepted": _dicts(self.not_accepted),
+            "undocumented": _dicts(self.undocumented),
+            "test_result": self.test_result,
+            "test": self.test and self.test.to_dict(),
+        }
+
+
+def _dicts(found: tuple[Any, ...] | None) -> list[dict[str, Any]] | None:
+    return None if found is None else [each.to_dict() for each in found]
+
+
+def sync(
+    train: Any,
+    bench: Any,
+    *,
+    interface: Any = None,
+    exclude: Mapping[str, str] | None = None,
+    exclude_file: FilePath | None = None,
+    forbid: Mapping[str, str] | None = None,
+    categories: FilePath | None = None,
+    docs: FilePath | None = None,
+    run_test: str | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Sync:
+    """Hold the options of one Click or Typer command against those of another.
+
+    Both are named as `module:attribute`, with subcommands after it where they are needed, or are the commands
+    themselves. `exclude` maps patterns of options that `bench` leaves out on purpose to reasons, and wins over those of
+    `exclude_file`. `forbid` maps patterns of options that `bench` must not have to reasons. `categories` is a file that
+    replaces the built-in list of which options may be excluded, and why. `interface` is the function that `bench`
+    calls.
+    """
+    ours, theirs, exclusions, forbidden, kinds, function, page, words = all_at_once(
+        lambda: _program(train),
+        lambda: _program(bench),
+        lambda: _exclusions(exclude or {}, exclude_file),
+        lambda: make_exclusions(forbid or {}, noun="--forbid rule"),
+        lambda: built_in_categories() if categories is None else _read_categories(Path(categories)),
+        lambda: None if interface is None else _function(interface),
+        lambda: None if docs is None else _read_page(Path(docs)),
+        lambda: None if run_test is None else split_command(run_test),
+    )
+    taken = read_parameters(theirs.command)
+    found = compare_parameters(
+        read_parameters(ours.command), taken, exclusions, forbidden=forbidden, categories=kinds
+    )  # fmt: skip
+    if run_test is not None:
+        tell(f"Running: {run_test}")
+    return Sync(
+        train=_named(train),
+        bench=_named(bench),
+        names=_told_apart((ours.name, theirs.name), (_named(train), _named(bench))),
+        options=found,
+        interface=function,
+        not_accepted=None if function is None else tuple(not_accepted(function, taken)),
+        undocumented=None if page is None else tuple(undocumented(taken, page)),
+        test=None if run_test is None else run_trial(run_test, words),
+    )
+
+
+def _program(program: Any) -> Program:
+    if isinstance(program, str):
+        return load_command(program)
+    name = _named(program)
+    return Program(subcommand(as_command(program, name), [], name), name)
+
+
+def _told_apart(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:
+    """What the commands call themselves; where that is the same word, what the person typed."""
+    return names if all(names) and names[0] != names[1] else words
+
+
+def _named(program: Any) -> str:
+    """As it was typed, or as the object calls itself."""
+    return program if isinstance(program, str) else str(getattr(program, "name", None) or type(program).__name__)
+
+
+def _function(interface: Any) -> Accepted:
+    if isinstance(interface, str):
+        return read_function(load_object(interface), interface)
+    return read_function(interface, getattr(interface, "__name__", repr(interface)))
+
+
+def _exclusions(given: Mapping[str, str], file: FilePath | None) -> list[Exclusion]:
+    hint = "It maps patterns to reasons, a line each: tensorboard-*: nothing is logged"
+    in_file = {} if file is None else read_mapping(Path(file), hint=hint)
+    return make_exclusions({**in_file, **given})
+
+
+def _read_categories(path: Path) -> Categories:
+    return parse_categories(read_mapping(path, hint=CATEGORIES_HINT), where=str(path))
+
+
+def _read_page(path: Path) -> str:
+    try:
+        return read_file(path).decode("utf-8")
+    except FileNotFoundError:
+        raise UserError(f"cannot read the docs file {path}: No such file or directory") from None
+    except UnicodeDecodeError:
+        raise UserError(f"cannot read the docs file {path}: it is not text") from None

@@ -1,0 +1,1 @@
+"""Verbs that compare arms: analyze, variance, power."""

@@ -1,0 +1,232 @@
+"""analyze --adjust: differences adjusted for a covariate from before the change.
+
+A planned covariate (`adjust:` in the study file, or registered) makes the headline. One that is asked for afterwards is
+shown next to the headline, as exploratory: whoever may choose among covariates finds one that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Question
+from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.api.comparing.numbers import Numbers, label, number_runs
+from fairtrial.core.cautions import COVARIATE_DIFFERS, COVARIATE_NOT_USED, COVARIATE_UNDATED
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.findings import Comparison, CovariateAdjustment, FilledCaution
+from fairtrial.core.formatting import shown_p
+from fairtrial.core.specs import baseline_variant
+from fairtrial.core.traces import Trace
+from fairtrial.stats.compare import Terms, outlook
+from fairtrial.stats.covariate import (
+    FEWEST_PAIRS,
+    Adjusted,
+    CannotAdjust,
+    Covariate,
+    adjust_differences,
+    differs_between_arms,
+    from_baseline,
+    from_both_arms,
+    refuse_few,
+)
+from fairtrial.stats.holm import HolmVerdict, judge_by_holm
+from fairtrial.stats.reliability import with_reliability
+from fairtrial.stats.samples import Array
+from fairtrial.stats.summaries import SummaryRule, tidy
+from fairtrial.stats.verdicts import Decision
+
+FIRST_STEP = 1.0
+"""A value that was logged later is from after the change."""
+SUSPICIOUS = 0.01
+
+
+def with_planned_covariate(question: Question, planned: str | None) -> Question:
+    """What the study file plans. Another covariate, asked for now, would put an unplanned headline in its place."""
+    if planned and question.adjust not in (None, planned):
+        raise UserError(
+            f"the study plans to adjust for {planned}, not for {question.adjust}",
+            hint="Leave --adjust out: the planned covariate is used.",
+        )
+    return replace(question, planned_adjust=planned or question.planned_adjust)
+
+
+def check_planned(adjust: str, terms: Terms, variants: Sequence[str], compared: Sequence[str], seeds: int) -> None:
+    """A plan that could never be carried out is refused when it is made."""
+    baseline = baseline_variant(adjust)
+    if not terms.paired or terms.method != "t":
+        raise UserError("adjusting for a covariate is for paired runs and the t method")
+    if seeds < FEWEST_PAIRS:
+        raise UserError(f"adjusting for {adjust} needs {FEWEST_PAIRS} pairs, and {seeds} seeds are planned")
+    if baseline is not None and baseline not in variants:
+        raise UserError(f"adjust: {unknown('variant', baseline, variants)}")
+    if baseline in compared:
+        raise UserError(_COMPARED.format(name=baseline))
+
+
+_COMPARED = "'{name}' is compared itself, so differences cannot be adjusted for it"
+
+
+def refuse_over_tasks(question: Question) -> None:
+    if question.adjust is not None:
+        raise UserError("--adjust does not apply over tasks", hint="Leave it out, or compare one task.")
+
+
+def _asked(question: Question) -> str | None:
+    return question.adjust or question.planned_adjust
+
+
+def set_baseline_apart(gathered: Gathered, question: Question, named: Sequence[str | None] = ()) -> Gathered:
+    """An arm that differences are adjusted for is not compared itself; `named` are those that are to be."""
+    name = baseline_variant(_asked(question))
+    if name is None:
+        return gathered
+    if name in named:
+        raise UserError(_COMPARED.format(name=name))
+    if name not in gathered.arms:
+        raise UserError(f"--adjust: {unknown('variant', name, list(gathered.arms))}")
+    arms = {arm: traces for arm, traces in gathered.arms.items() if arm != name}
+    return replace(gathered, arms=arms, baseline={name: gathered.arms[name]})
+
+
+def adjust_comparisons_for(
+    found: Sequence[Comparison], gathered: Gathered, numbers: Numbers, terms: Terms, question: Question
+) -> list[Comparison]:
+    """Every comparison with its covariate adjustment, where one is planned or asked for."""
+    name = _asked(question)
+    if name is None:
+        return list(found)
+    planned = name == question.planned_adjust
+    try:
+        _refuse_other_designs(found, terms)
+        rule = question.summary or SummaryRule()
+        made = [_adjusted_pair(each, gathered, numbers, terms, rule, name) for each in found]
+    except CannotAdjust as error:
+        if not planned:
+            raise
+        caution = COVARIATE_NOT_USED.fill(covariate=name, reason=error.message)
+        return [replace(each, cautions=(*each.cautions, caution)) for each in found]
+    judged = judge_by_holm([each.adjusted.inference for each in made], terms)
+    return [_with_adjustment(*each, terms, planned=planned) for each in zip(found, made, judged, strict=True)]
+
+
+def _refuse_other_designs(found: Sequence[Comparison], terms: Terms) -> None:
+    if not terms.paired:
+        raise CannotAdjust("the runs are not paired by seed")
+    if terms.method != "t" or any("horizon" in each.tests for each in found):
+        raise CannotAdjust("adjusting for a covariate is a regression, which judges means by t")
+
+
+@dataclass(frozen=True)
+class _Made:
+    covariate: Covariate
+    adjusted: Adjusted
+    pairs: int
+    cautions: tuple[FilledCaution, ...]
+
+
+def _adjusted_pair(
+    found: Comparison, gathered: Gathered, numbers: Numbers, terms: Terms, rule: SummaryRule, name: str
+) -> _Made:
+    lost = terms.failure_value
+    control, candidate = ({seed: lost if n.value is None else n.value for seed, n in numbers[arm].items()}
+                          for arm in (found.control, found.candidate))  # fmt: skip
+    seeds = sorted(s for s in control if control[s] is not None and candidate.get(s) is not None)
+    refuse_few(name, len(seeds))
+    differences = _array(candidate, seeds) - _array(control, seeds)
+    baseline = baseline_variant(name)
+    if baseline is not None:
+        covariate = _baseline_covariate(baseline, seeds, gathered, rule)
+        cautions: list[FilledCaution] = []
+    else:
+        covariate, cautions = _first_values(name, found, seeds, gathered)
+    return _Made(covariate, adjust_differences(differences, covariate), len(seeds), tuple(cautions))
+
+
+def _array(values: Mapping[str, float | None], seeds: Sequence[str]) -> Array:
+    return np.array([values[seed] for seed in seeds], dtype=float)
+
+
+def _baseline_covariate(name: str, seeds: Sequence[str], gathered: Gathered, rule: SummaryRule) -> Covariate:
+    """The baseline's number per seed, by the same rule as those that are compared."""
+    alone = replace(gathered, arms=gathered.baseline)
+    own, _ = number_runs(alone, gathered.metric, gathered.direction, rule)
+    values = {seed: number.value for seed, number in own[name].items() if number.value is not None}
+    missing = [seed for seed in seeds if seed not in values]
+    if missing:
+        raise CannotAdjust(f"{name} has no number for seed {missing[0]}, which is one of the pairs")
+    return from_baseline(name, _array(values, seeds), np.array(list(values.values()), dtype=float))
+
+
+def _first_values(
+    name: str, found: Comparison, seeds: Sequence[str], gathered: Gathered
+) -> tuple[Covariate, list[FilledCaution]]:
+    """The first value of a metric in both runs of every pair."""
+    dated = "step" not in gathered.lacking
+    sides = [
+        {label(trace): trace for trace in gathered.arms[arm] if is_scored(trace)}
+        for arm in (found.control, found.candidate)
+    ]
+    control, candidate = (
+        np.array([_first_value(side[seed], name, gathered, dated=dated) for seed in seeds], dtype=float)
+        for side in sides
+    )
+    covariate = from_both_arms(name, control, candidate)
+    p = differs_between_arms(covariate)
+    cautions: list[FilledCaution] = [] if dated else [COVARIATE_UNDATED.fill(covariate=name)]
+    if p is not None and p < SUSPICIOUS:
+        cautions.append(COVARIATE_DIFFERS.fill(covariate=name, p=shown_p(p)))
+    return covariate, cautions
+
+
+def _first_value(trace: Trace, name: str, gathered: Gathered, *, dated: bool) -> float:
+    steps, values = tidy(*trace.curves.get(name, ((), ())))
+    if not len(steps) or not np.isfinite(values[0]):
+        raise CannotAdjust(f"{trace.run} has no first value of {name}")
+    if name == gathered.metric and len(steps) == 1:
+        raise CannotAdjust(f"{name} has one value per run, the one that is judged")
+    if dated and steps[0] > FIRST_STEP:
+        raise CannotAdjust(
+            f"{name} was first logged at step {steps[0]:g} ({trace.run}), after the change had begun to act",
+            hint="Log it once before the first training step, at step 0.",
+        )
+    return float(values[0])
+
+
+def _with_adjustment(
+    found: Comparison, made: _Made, judged: HolmVerdict, terms: Terms, *, planned: bool
+) -> Comparison:  # fmt: skip
+    inference, n, side = made.adjusted.inference, made.pairs, terms.on_difference()
+    effect = replace(inference.estimate(judged.alpha, side, n), samples=found.effect.samples)
+    equivalence = replace(inference.estimate(2 * judged.share, "two-sided", n), samples=found.effect.samples)
+    decision = _with_losses(judged.decision, found)
+    record = CovariateAdjustment(
+        covariate=made.covariate.name, planned=planned, n=n, slope=made.adjusted.slope,
+        correlation=made.adjusted.correlation, centre=made.covariate.centre, effect=replace(effect, samples=None),
+        equivalence=replace(equivalence, samples=None), p_value=inference.p_value(side), verdict=decision.verdict,
+        plain=replace(found.effect, samples=None), plain_p_value=found.p_value, plain_verdict=found.verdict,
+    )  # fmt: skip
+    cautions = (*found.cautions, *made.cautions)
+    if not planned:
+        return replace(found, covariate=record, cautions=cautions)
+    family = found.adjustment is not None
+    changed = replace(
+        found, method=inference.method, effect=effect, equivalence=equivalence, p_value=inference.p_value(side),
+        adjusted_p=judged.adjusted_p if family else None, adjustment="holm" if family else None,
+        verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
+        equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
+        tests=dict(inference.detail), covariate=record, cautions=cautions,
+    )  # fmt: skip
+    # The slope takes a degree of freedom, too: the outlook is that of the adjusted difference's own standard error.
+    error = inference.detail["standard_error"], inference.detail["df"]
+    own = replace(terms, alpha=judged.alpha)
+    return replace(changed, **outlook(changed, made.adjusted.residual_sd, n, own, error[1], error))
+
+
+def _with_losses(decision: Decision, found: Comparison) -> Decision:
+    """Losses of the candidate decide about the adjusted verdict as they do about the plain one."""
+    if found.reliability is None or found.failure_value is not None:
+        return decision
+    return with_reliability(decision, found.reliability)

@@ -1,0 +1,188 @@
+"""What is asked of runs, what an analysis gives back, and whether that meets what was required."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fairtrial.api.comparing.gather import Wanted
+from fairtrial.core.errors import CheckFailed, InvalidOptions
+from fairtrial.core.findings import Comparison, FilledCaution, Verdict
+from fairtrial.core.formatting import counted
+from fairtrial.core.specs import covariate_metric
+from fairtrial.core.traces import Trace
+from fairtrial.core.verdict_text import family_sentence
+from fairtrial.record.interim_looks import Asked
+from fairtrial.research.deviations import Deviation
+from fairtrial.stats.certificate import Certificate
+from fairtrial.stats.fairness import Fairness
+from fairtrial.stats.summaries import SummaryRule
+
+REQUIREMENTS = ("better", "not-worse", "equivalent")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the runs. None: as the study says, or the default."""
+
+    metrics: Sequence[str] = ()
+    direction: str | None = None
+    summary: SummaryRule | None = None
+    alpha: float | None = None
+    side: str = "two-sided"
+    sesoi: float | None = None
+    method: str | None = None
+    resamples: int | None = None
+    unpaired: bool = False
+    family: str | None = None
+    certify: bool = False
+    tasks: bool = False
+    statistic: str | None = None
+    gamma: float | None = None
+    """The score that counts as reached, for an optimality gap. None: 1, or 100 for normalized scores."""
+    power: bool = False
+    ttest: bool = False
+    since: str | None = None
+    seed: int = 0
+    failure_value: float | None = None
+    """The number of a run that was lost. None: it has none, and reliability is judged."""
+    target: float | None = None
+    """A fixed value that each arm is held against, in the place of a control."""
+    known_sd: float | None = None
+    """With a target: the standard deviation of runs, known from elsewhere."""
+    adjust: str | None = None
+    """A covariate from before the change: a metric, whose first value counts, or `variant:NAME`, a baseline arm."""
+    planned_adjust: str | None = None
+    """The covariate that the study file or the registration names; only that one enters the verdict."""
+
+    @property
+    def wanted(self) -> Wanted:
+        return Wanted(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
+
+    def asked(self, metric: str, summary: str) -> Asked:
+        """What a look at a difference records of the question: what was asked for, not what the runs made of it."""
+        method = (self.method or "t") + (", unpaired" if self.unpaired else "")
+        return Asked(metric, method, self.side, summary)
+
+
+@dataclass(frozen=True)
+class ArmAccount:
+    """One arm: how many runs were planned, started, completed and used, and why the others were not."""
+
+    variant: str
+    planned: int
+    started: int
+    completed: int
+    used: int
+    mean: float | None
+    sd: float | None
+    values: Mapping[str, float | None]
+    left_out: Sequence[Mapping[str, str | None]]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "values": dict(self.values), "left_out": list(self.left_out)}
+
+
+@dataclass(frozen=True)
+class Followed:
+    """The registration that an analysis followed, where what was done differs from it, and what nobody checked."""
+
+    registration: str
+    path: str
+    late: bool
+    deviations: Sequence[Deviation]
+    unchecked: Sequence[str] = ()
+
+    @property
+    def sentence(self) -> str:
+        if self.late:
+            return f"exploratory: its registration {self.registration[:12]} came after runs had begun"
+        count = len(self.deviations)
+        told = f", with {counted(count, 'deviation')}" if count else ""
+        return f"as registered in {self.registration[:12]}{told}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "registration": self.registration, "path": self.path, "late": self.late, "sentence": self.sentence,
+            "deviations": [each.to_dict() for each in self.deviations], "unchecked": list(self.unchecked),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """Verdicts first; then what they rest on."""
+
+    source: str
+    metric: str
+    direction: str
+    """`max` or `min`; `direction_source` is how that was decided: stated, recorded, recipe or name."""
+    summary: Mapping[str, Any]
+    control: str
+    arms: Sequence[ArmAccount]
+    comparisons: Sequence[Comparison]
+    fairness: Mapping[str, Fairness] = field(default_factory=dict)
+    secondary: Sequence[Comparison] = ()
+    certificate: Certificate | None = None
+    tasks: Mapping[str, Any] | None = None
+    power: Mapping[str, Any] | None = None
+    cautions: Sequence[FilledCaution] = ()
+    plan: Followed | None = None
+    exploratory: Analysis | None = None
+    """What was asked beyond the plan, where one was followed."""
+    direction_source: str | None = None
+    curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
+    resampling_seed: int = 0
+
+    def __str__(self) -> str:
+        return self.headline
+
+    @property
+    def headline(self) -> str:
+        """The verdict in one sentence, also for a family."""
+        return str(self.comparisons[0]) if len(self.comparisons) == 1 else family_sentence(self.comparisons)
+
+    def to_dict(self) -> dict[str, Any]:
+        first = self.comparisons[0]
+        return {
+            "source": self.source,
+            "verdict": first.verdict.value if len(self.comparisons) == 1 else None,
+            "sentence": self.headline,
+            "sentences": [str(comparison) for comparison in self.comparisons],
+            "metric": self.metric,
+            "direction": self.direction,
+            "direction_source": self.direction_source,
+            "summary": dict(self.summary),
+            "control": self.control,
+            "arms": [arm.to_dict() for arm in self.arms],
+            "comparisons": [comparison.to_dict() for comparison in self.comparisons],
+            "secondary": [comparison.to_dict() for comparison in self.secondary],
+            "fairness": {name: each.to_dict() for name, each in self.fairness.items()},
+            "certificate": self.certificate.to_dict() if self.certificate else None,
+            "tasks": self.tasks,
+            "power": self.power,
+            "cautions": list(self.cautions),
+            "plan": self.plan.to_dict() if self.plan else None,
+            "exploratory": self.exploratory.to_dict() if self.exploratory else None,
+        }
+
+
+def unmet(analysis: Analysis, wanted: str) -> str | None:
+    """Why a required verdict was not met, in one sentence; None where it was."""
+    if wanted not in REQUIREMENTS:
+        raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{wanted}'")
+    accepted: Mapping[str, Callable[[Comparison], bool]] = {
+        "better": lambda found: found.verdict is Verdict.BETTER,
+        "not-worse": lambda found: bool(found.not_worse) or found.verdict in (Verdict.BETTER, Verdict.EQUIVALENT),
+        "equivalent": lambda found: found.verdict is Verdict.EQUIVALENT,
+    }
+    failed = [found for found in analysis.comparisons if not accepted[wanted](found)]
+    told = ", ".join(f"{found.candidate} is {found.verdict}" for found in failed)
+    return f"required '{wanted}', but {told}" if failed else None
+
+
+def require(analysis: Analysis, wanted: str) -> None:
+    """Raise unless every comparison has the verdict that is required."""
+    missed = unmet(analysis, wanted)
+    if missed:
+        raise CheckFailed(missed)

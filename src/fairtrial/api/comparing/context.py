@@ -1,0 +1,187 @@
+"""What only the source of the runs knows: who is missing, was it fair, what was shared?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import ArmAccount
+from fairtrial.api.comparing.gather import Gathered, damage_cautions, is_scored
+from fairtrial.api.comparing.numbers import Numbers, label
+from fairtrial.core.cautions import (
+    DIFFERENT_ENDS,
+    DIRTY_TREE,
+    DUPLICATE_SEEDS,
+    FAMILY_SEEDS,
+    MISSING_RUNS,
+    STILL_MOVING,
+    UNKNOWN_COMMIT,
+)
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import Comparison, FilledCaution
+from fairtrial.core.options import describe_options
+from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
+from fairtrial.stats.fairness import Fairness, judge_fairness, mixed_commits
+from fairtrial.stats.seed_effect import seed_effect_cautions
+from fairtrial.stats.summaries import Summarised, Window, end_slope, tidy
+
+ENOUGH_CURVES = 30
+MOVING = 0.1
+"""An average run that still changes by a tenth of its range in its last tenth has not settled."""
+
+
+def fairness_of(gathered: Gathered, control: str, candidate: str) -> Fairness:
+    sides = [
+        [t.facts for t in gathered.arms[name] if t.facts and t.status is not Status.DAMAGED]
+        for name in (control, candidate)
+    ]
+    recipe = _recipe(sides[0] or sides[1])
+    variants = (gathered.plan or {}).get("variants", {})
+    declared = None
+    if control in variants and candidate in variants:
+        free = recipe.options.free_values if recipe else None  # holds the keys that are no options of the recipe
+        declared = {*variants[control], *variants[candidate], *([free] if free else [])}
+    roles = {info.name: info.role.value for info in describe_options(recipe.options)} if recipe else {}
+    return judge_fairness(sides[0], sides[1], names=(control, candidate), declared=declared, roles=roles)
+
+
+def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
+    """The recipe of recorded runs, where it is at hand: it knows the role of each option.
+
+    Jobs record the full path of a recipe file. Any other comes with runs from elsewhere, whose code is not run here.
+    """
+    if not facts or (facts[0]["recipe_file"] and not Path(facts[0]["recipe_file"]).is_absolute()):
+        return None
+    if facts[0]["recipe_file"] is None and str(facts[0]["recipe"]).endswith(".py"):  # never written by a job
+        return None
+    try:
+        return load_recipe(facts[0]["recipe"], file=facts[0]["recipe_file"])
+    except UserError:
+        return None
+
+
+def in_context(found: Comparison, gathered: Gathered, fairness: Fairness) -> Comparison:
+    """Add what only the source knows: shared streams and unfairness."""
+    cautions = (*found.cautions, *fairness.cautions)
+    return replace(found, streams=_streams(gathered, found), cautions=cautions)
+
+
+def _streams(gathered: Gathered, found: Comparison) -> str:
+    """The random streams that paired runs shared: asked for by both, from the same seed."""
+    if found.pairing != "paired":
+        return "none"
+    sides = [
+        {t.seed: t for t in gathered.arms[name] if t.status is Status.COMPLETED}  # others may not have come to draw
+        for name in (found.control, found.candidate)
+    ]
+    pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
+    if not pairs or any(a.streams is None or b.streams is None for a, b in pairs):
+        return "unknown"
+    asked = frozenset.intersection(*(each.streams for pair in pairs for each in pair if each.streams is not None))
+    shared = [name for name in sorted(asked) if all(a.stream_seed(name) == b.stream_seed(name) for a, b in pairs)]
+    return ", ".join(shared) or "none"
+
+
+def account_of(gathered: Gathered, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
+    traces = gathered.arms[name]
+    seeds = gathered.planned_seeds(name)
+    present = {trace.seed for trace in traces}
+    values = np.sort(np.array([n.value for n in numbers.values() if n.value is not None], dtype=float))
+    known = not any(n.censored for n in numbers.values())  # the mean of those that arrived would flatter
+    left_out: list[Mapping[str, str | None]] = [
+        {"run": trace.run, "seed": trace.seed, "reason": _why_left_out(trace, numbers)}
+        for trace in traces
+        if not is_scored(trace) or not numbers[label(trace)].is_used
+    ]
+    missing = [seed for seed in seeds if seed not in present]
+    left_out += [{"run": f"{name}, seed {seed}", "seed": seed, "reason": "not started; not scored"} for seed in missing]
+    return ArmAccount(
+        name, max(len(seeds), len(traces)), len(traces),
+        sum(trace.status is Status.COMPLETED for trace in traces), sum(n.is_used for n in numbers.values()),
+        float(values.mean()) if known and len(values) else None,
+        float(values.std(ddof=1)) if known and len(values) > 1 else None,
+        {seed: number.value for seed, number in sorted(numbers.items())}, left_out,
+    )  # fmt: skip
+
+
+def _why_left_out(trace: Trace, numbers: Mapping[str, Summarised]) -> str:
+    if not is_scored(trace):
+        return f"{trace.status}; not scored" + (f" ({trace.reason})" if trace.reason else "")
+    why = numbers[label(trace)].reason or "no number"
+    return why if trace.status is Status.COMPLETED else f"{trace.status}: {why}"
+
+
+def shared_cautions(
+    gathered: Gathered, numbers: Numbers, windows: Mapping[str, Window | None], *, paired: bool
+) -> list[FilledCaution]:
+    """What all comparisons of an analysis rest on."""
+    found: dict[str, FilledCaution] = {caution["text"]: caution for caution in gathered.direction_cautions}
+    ends = {name: window[1] for name, window in windows.items() if window is not None}
+    if len(set(ends.values())) > 1:
+        told = ", ".join(f"{name} at {end:g}" for name, end in ends.items())
+        found["ends"] = DIFFERENT_ENDS.fill(ends=told)
+    traces = [trace for each in gathered.arms.values() for trace in each]
+    for trace in traces:
+        found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
+    found.update({caution["text"]: caution for caution in _about_code(gathered)})
+    seeds = {name: gathered.planned_seeds(name) for name in gathered.arms}
+    unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
+    absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in gathered.arms.items() if seeds[name])
+    if unscored + absent:
+        found["missing"] = MISSING_RUNS.fill(count=unscored + absent)
+    found.update({caution["text"]: caution for caution in damage_cautions(gathered)})
+    if gathered.repeated:
+        found["repeated"] = DUPLICATE_SEEDS.fill(count=gathered.repeated)
+    if paired and len(numbers) > 2:
+        shared = set.intersection(*(set(arm) for arm in numbers.values()))
+        left = sum(len(set(arm) - shared) for arm in numbers.values())
+        if left:
+            found["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
+    found.update({caution["text"]: caution for caution in constant_metrics(gathered, numbers)})
+    for name in gathered.arms:
+        if (slope := _still_moving(gathered.arms[name], gathered.metric)) is not None and abs(slope) > MOVING:
+            found[f"moving {name}"] = STILL_MOVING.fill(variant=name)
+    return list(found.values())
+
+
+def _about_code(gathered: Gathered) -> list[FilledCaution]:
+    """What keeps others from making these runs again: code that is in no commit, in several, or in an unknown one.
+
+    Numbers from a file say nothing about code, and so give no reason for a caution.
+    """
+    recorded = {
+        name: [trace.facts for trace in traces if "commit" in trace.facts] for name, traces in gathered.arms.items()
+    }
+    runs = [facts for each in recorded.values() for facts in each]
+    found = [caution for name, facts in recorded.items() for caution in mixed_commits(name, facts)]
+    if any(facts["changes"] not in (None, "none") for facts in runs):
+        found.append(DIRTY_TREE.fill())
+    unknown = sum(facts["commit"] is None for facts in runs)
+    if unknown:
+        found.append(UNKNOWN_COMMIT.fill(count=unknown, all=len(runs)))
+    return found
+
+
+def constant_metrics(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+    """Arms whose runs all have the same number although their seeds differ."""
+    found: list[FilledCaution] = []
+    for name, arm in numbers.items():
+        completed = [trace for trace in gathered.arms[name] if trace.status is Status.COMPLETED]
+        values = [number.value for number in arm.values() if number.value is not None]
+        curves = [tidy(*trace.curves[gathered.metric])[1] for trace in completed if gathered.metric in trace.curves]
+        finals = [trace.facts.get("final", {}) for trace in completed]
+        found += seed_effect_cautions(name, gathered.metric, values, finals=finals, curves=curves)
+    return found
+
+
+def _still_moving(traces: Sequence[Trace], metric: str) -> float | None:
+    some = [trace for trace in traces if metric in trace.curves and is_scored(trace)][:ENOUGH_CURVES]
+    slopes = [end_slope(tidy(*trace.curves[metric])) for trace in some]
+    known = [slope for slope in slopes if slope is not None]
+    return float(np.mean(known)) if known else None

@@ -1,0 +1,109 @@
+"""Charts of what a comparison rests on: resampled mean differences, and whether the numbers look normal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.core.errors import NothingToDraw
+from fairtrial.core.findings import Comparison
+from fairtrial.report import charts
+from fairtrial.stats.compare import RESAMPLES, Terms, keep_finite
+from fairtrial.stats.distribution import normal_quantiles, resample_difference
+from fairtrial.stats.samples import Array
+
+MOST_PANELS = 12
+"""Of one chart: more would be too small to read or too long to print."""
+METHODS = {"BCa bootstrap": "bca", "percentile bootstrap": "percentile", "studentized bootstrap": "studentized"}
+
+
+def bootstrap_chart(analysis: Analysis) -> Any:
+    """The bootstrap distribution of every difference, with its interval and that of the verdict."""
+    judged = [found for found in analysis.comparisons if found.p_value is not None]
+    if not judged:
+        raise NothingToDraw("no difference was resampled")
+    shown = [_resampled(analysis, found) for found in judged[:MOST_PANELS]]
+    first = judged[0]
+    levels = {found.effect.level for found in judged}
+    title = (
+        f"Bootstrap of the difference {first.candidate} − {first.control}" if len(judged) == 1
+        else f"Bootstrap of the differences from {analysis.control}{_first_of(judged)}"
+    )  # fmt: skip
+    return charts.bootstrap_distribution(
+        shown, metric=first.metric or analysis.metric, level=levels.pop() if len(levels) == 1 else None,
+        sesoi=first.sesoi, title=title,
+    )  # fmt: skip
+
+
+def _first_of(judged: Sequence[Comparison]) -> str:
+    return f", the first {MOST_PANELS} of {len(judged)}" if len(judged) > MOST_PANELS else ""
+
+
+def _resampled(analysis: Analysis, found: Comparison) -> charts.Resamples:
+    asked = found.bootstrap.method if found.bootstrap else found.method
+    detail = found.tests.get("bootstrap", found.tests)
+    terms = Terms(
+        paired=found.pairing == "paired", alpha=1 - found.effect.level, side=found.side, direction=found.direction,
+        method=METHODS.get(asked, "bca"), resamples=int(detail.get("resamples", RESAMPLES)),
+    )  # fmt: skip
+    drawn = resample_difference(*_samples(analysis, found), terms, analysis.resampling_seed)
+    interval = found.bootstrap or drawn.estimate
+    intervals = [(interval.method, interval.low, interval.high)]
+    if found.method not in METHODS:
+        intervals.append((found.method, found.effect.low, found.effect.high))
+    return charts.Resamples(found.candidate, drawn.draws.tolist(), float(drawn.estimate.value or 0.0), intervals)
+
+
+def _samples(analysis: Analysis, found: Comparison) -> tuple[Array, Array]:
+    """The numbers of both arms as the comparison used them."""
+    values = {arm.variant: arm.values for arm in analysis.arms}
+    sides = values[found.control], values[found.candidate]
+    paired = found.pairing == "paired"
+    if paired:
+        seeds = [seed for seed in sides[0] if seed in sides[1]]
+        sides = tuple({seed: side[seed] for seed in seeds} for side in sides)  # type: ignore[assignment]
+    control, candidate = (_numbers(side, found.failure_value) for side in sides)
+    return keep_finite(control, candidate, paired=paired)
+
+
+def _numbers(side: Mapping[str, float | None], failure_value: float | None) -> Array:
+    lost = np.nan if failure_value is None else failure_value
+    return np.array([lost if value is None else value for value in side.values()], dtype=np.float64)
+
+
+def normality_chart(analysis: Analysis) -> Any:
+    """A normal Q–Q plot of what the test assumes to be normal: the differences of pairs, or each arm."""
+    judged = [found for found in analysis.comparisons if found.diagnostics]
+    paired = all(found.pairing == "paired" for found in judged)
+    panels = _of_differences(analysis, judged) if paired else _of_arms(analysis, judged)
+    title = f"The first {MOST_PANELS} of {len(panels)} samples" if len(panels) > MOST_PANELS else None
+    alone = len(judged) == 1
+    what = ("differences" if alone else f"differences from {analysis.control}") if paired else "values"
+    metric = judged[0].metric if judged else None
+    return charts.normality(panels[:MOST_PANELS], what=what, metric=metric or analysis.metric, title=title)
+
+
+def _of_differences(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
+    panels = []
+    for found in judged:
+        control, candidate = _samples(analysis, found)
+        p = found.diagnostics["shapiro_wilk_p"]["differences"]
+        name = f"{found.candidate} − {found.control}" if len(judged) == 1 else found.candidate
+        panels.append(_quantiles(name, candidate - control, p))
+    return panels
+
+
+def _of_arms(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
+    panels: dict[str, charts.Quantiles] = {}
+    for found in judged:
+        p_values = found.diagnostics["shapiro_wilk_p"]
+        sides = zip((found.control, found.candidate), _samples(analysis, found), p_values.values(), strict=True)
+        panels |= {name: _quantiles(name, values, p) for name, values, p in sides}
+    return list(panels.values())
+
+
+def _quantiles(name: str, values: Array, p_value: float | None) -> charts.Quantiles:
+    return charts.Quantiles(name, np.sort(values).tolist(), normal_quantiles(len(values)).tolist(), p_value)

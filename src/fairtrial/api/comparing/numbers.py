@@ -1,0 +1,191 @@
+"""One number per run: arms of traces become arms of numbers, aligned by seed where they are paired."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.core.cautions import UNEVEN_LOGGING
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.formatting import counted
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
+from fairtrial.stats.logged_steps import SharedSteps, share_steps
+from fairtrial.stats.reliability import Losses
+from fairtrial.stats.samples import Array, Mask
+from fairtrial.stats.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
+
+Numbers = dict[str, dict[str, Summarised]]
+"""Arm → run (its seed, or its name where it has none) → its number or why it has none."""
+
+
+Series = dict[str, list[tuple[Trace, Curve]]]
+"""Arm → its runs that are outcomes, each with what it logged of a metric."""
+
+
+def number_runs(
+    gathered: Gathered, metric: str, direction: str, rule: SummaryRule, task: str | None = None
+) -> tuple[Numbers, dict[str, Window | None]]:
+    """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
+    series = _series(gathered, metric, task)
+    completed = _completed(series)
+    _refuse_without_steps(gathered, rule)
+    _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
+    windows = windows_of(completed, rule)
+    shared = share_steps(completed, windows) if rule.depends_on_density else None
+    if shared is not None and _has_too_few(shared, rule):
+        _refuse_few_steps(metric, shared, rule)
+    found: Numbers = {}
+    for name, each in series.items():
+        _refuse_repeated_seeds(name, [trace for trace, _ in each])
+        comparable = iter(completed[name] if shared is None else shared.curves[name])
+        found[name] = {
+            label(trace): summarise(next(comparable), rule, windows[name], direction)
+            if trace.status is Status.COMPLETED
+            else Summarised(None, trace.reason or trace.status.value)
+            for trace, _ in each
+        }
+    return found, windows
+
+
+def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCaution]:
+    """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
+    if not rule.depends_on_density:
+        return []
+    found = {}
+    tasks = dict.fromkeys(trace.task for traces in gathered.arms.values() for trace in traces)
+    for metric in gathered.directions:
+        for task in tasks:
+            completed = _completed(_series(gathered, metric, task))
+            thinned = share_steps(completed, windows_of(completed, rule))
+            if thinned.thinned:
+                found[metric] = UNEVEN_LOGGING.fill(
+                    metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.short
+                )
+    return list(found.values())
+
+
+def _series(gathered: Gathered, metric: str, task: str | None) -> Series:
+    return {
+        name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
+        for name, traces in gathered.arms.items()
+    }
+
+
+def _completed(series: Series) -> dict[str, list[Curve]]:
+    return {name: [curve for trace, curve in each if trace.status is Status.COMPLETED] for name, each in series.items()}
+
+
+def _has_too_few(shared: SharedSteps, rule: SummaryRule) -> bool:
+    """Of a handful of values there is hardly a best one, and a time only to the next of them; a mean needs points."""
+    return shared.intervals < min(rule.points, shared.densest) if rule.type == "last" else shared.too_few
+
+
+def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> None:
+    raise UserError(
+        f"the runs logged {metric} at different steps and have only {counted(shared.intervals, 'step')} in common, "
+        f"where some logged {shared.densest:,}: {rule.short} would depend on how often a run was logged",
+        hint="Log all runs at the same steps, or compare the last value or --summary.type auc.",
+    )
+
+
+def _refuse_without_steps(gathered: Gathered, rule: SummaryRule) -> None:
+    """A time, an area, a slope or a window of steps means nothing where no column counts them."""
+    windowed = rule.window is not None or rule.percent is not None
+    if "step" in gathered.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
+        what = f"no {rule.type}" if rule.type != "last" else "no window of steps"
+        raise UserError(
+            f"{gathered.source} has no column that counts steps, so there is {what}",
+            hint="Name it with --step-column, or leave out --summary.",
+        )
+
+
+def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
+    """An area or a slope of one point is not a lost run but a wrong question."""
+    if rule.type in ("auc", "slope") and curves and all(len(steps) < 2 for steps, _ in curves):
+        raise UserError(
+            f"{metric} has one value per run, so there is no {rule.type}",
+            hint="Choose a metric that is logged along the way with --metric, or --summary.type last.",
+        )
+
+
+def label(trace: Trace) -> str:
+    return trace.run if trace.seed is None else trace.seed
+
+
+def _refuse_repeated_seeds(name: str, traces: Sequence[Trace]) -> None:
+    seeds = [label(trace) for trace in traces]
+    twice = sorted(seed for seed, count in Counter(seeds).items() if count > 1)
+    if twice:
+        raise UserError(
+            f"{name} has seed {twice[0]} more than once: the same seed twice is not another run",
+            hint="Choose one run per seed; for a file, name the column that tells runs apart with --run-column.",
+        )
+
+
+@dataclass(frozen=True)
+class SeedLayout:
+    """Arms over all of their seeds, in one order: NaN where a run has no number.
+
+    `ended` tells runs that were lost from cells that were never run, which are no outcomes.
+    """
+
+    arms: Mapping[str, Array]
+    ended: Mapping[str, Mask]
+
+    def complete(self) -> dict[str, Array]:
+        """The seeds of which every arm has a run that ended."""
+        kept = np.all(list(self.ended.values()), axis=0)
+        return {name: sample[kept] for name, sample in self.arms.items()}
+
+
+def lay_out_seeds(numbers: Numbers) -> SeedLayout:
+    seeds = sorted({seed for arm in numbers.values() for seed in arm})
+    arms = {
+        name: np.array([arm[seed].number if seed in arm else math.nan for seed in seeds], dtype=float)
+        for name, arm in numbers.items()
+    }
+    return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in numbers.items()})
+
+
+def unpaired_samples(numbers: Numbers) -> dict[str, Array]:
+    return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+
+
+def align(numbers: Numbers) -> dict[str, Array]:
+    """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
+
+    A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
+    at the mean of its arm.
+    """
+    shared = set.intersection(*(set(arm) for arm in numbers.values()))
+    lost = {seed for arm in numbers.values() for seed, number in arm.items() if number.value is None}
+    seeds = sorted(shared | lost)
+    means = {name: _mean(arm) for name, arm in numbers.items()}
+    return {
+        name: np.array([arm[seed].number if seed in arm else means[name] for seed in seeds], dtype=float)
+        for name, arm in numbers.items()
+    }
+
+
+def _mean(arm: Mapping[str, Summarised]) -> float:
+    values = [number.value for number in arm.values() if number.value is not None]
+    return sum(values) / len(values) if values else float("nan")
+
+
+def losses_of(gathered: Gathered, numbers: Numbers, control: str, candidate: str) -> Losses:
+    """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
+    lost = {name: [seed for seed, n in numbers[name].items() if n.value is None] for name in (control, candidate)}
+    statuses = {
+        trace.status
+        for name, seeds in lost.items() for trace in gathered.arms[name] if label(trace) in seeds
+    }  # fmt: skip
+    how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"
+    return Losses(len(lost[control]), len(numbers[control]), len(lost[candidate]), len(numbers[candidate]), how)

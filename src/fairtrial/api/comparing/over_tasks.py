@@ -1,0 +1,269 @@
+"""analyze --tasks: runs × tasks per arm, and each candidate's aggregate against the control's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Question
+from fairtrial.api.comparing.context import fairness_of, in_context, shared_cautions
+from fairtrial.api.comparing.gather import Gathered
+from fairtrial.api.comparing.numbers import Numbers, logging_cautions, number_runs
+from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.core.cautions import INCOMPLETE_GRID, RAW_SCORES, SHARED_LUCK, TASKS_LEFT_OUT
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import Comparison, FilledCaution
+from fairtrial.core.formatting import counted
+from fairtrial.core.scores import NORMALIZED, SCALE
+from fairtrial.core.specs import split_and_quantity
+from fairtrial.record.store import Store
+from fairtrial.stats.aggregate import aggregate_tables
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.families import POOLED, adjust_comparisons, stepwise
+from fairtrial.stats.improvement import improvement
+from fairtrial.stats.ranking import rank_arms
+from fairtrial.stats.reliability import Losses, with_losses
+from fairtrial.stats.samples import Array
+from fairtrial.stats.seed_effect import seed_effect_cautions
+from fairtrial.stats.stratified import RESAMPLES as TASK_RESAMPLES
+from fairtrial.stats.stratified import share_luck
+from fairtrial.stats.summaries import SummaryRule, describe
+from fairtrial.stats.task_grid import TaskGrid, lay_out
+from fairtrial.stats.task_statistics import default_statistic
+from fairtrial.stats.tasks import PER_RUN, TaskTerms, compare_tasks, stratified_difference
+
+STRATIFIED = "percentile"
+"""The method that asks for the stratified bootstrap in addition to the verdict."""
+MOST_NAMED = 5
+
+
+def over_tasks(
+    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store, *,
+    registered: bool = False,
+) -> Analysis:  # fmt: skip
+    """Runs × tasks per arm; each candidate's aggregate against the control's."""
+    by_task = _by_task(gathered, rule)
+    grid = _grid(by_task, list(gathered.arms), paired=terms.paired)
+    _refuse_what_tasks_cannot(question, len(grid.tasks), shared=grid.shared)
+    stratified = terms.method == STRATIFIED or (question.resamples is not None and question.method is None)
+    terms = replace(terms, method="t") if stratified else terms
+    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, gathered.metric))
+    others = [arm for arm in gathered.arms if arm != control]
+    fairness = {arm: fairness_of(gathered, control, arm) for arm in others}
+
+    def again(index: int, alpha: float) -> Comparison:
+        return _quality(grid, (control, others[index]), replace(terms, alpha=alpha), how, question.seed)
+
+    metric = f"{how.named(len(grid.tasks))} of {rule.label(gathered.metric)}"
+    judged = adjust_comparisons(again, len(others), stepwise(question.family), terms.alpha)
+    found = [
+        replace(in_context(_with_losses(each, grid, terms, len(others)), gathered, fairness[each.candidate]),
+                metric=metric)
+        for each in judged
+    ]  # fmt: skip
+    asked = question.asked(gathered.metric, f"{rule}, {how.named(len(grid.tasks))} over tasks")
+    found = with_looks(found, gathered, asked, store, registered=registered)
+    tasks = _task_findings(grid, control, terms, how)
+    if stratified:
+        tasks["stratified_bootstrap"] = {
+            arm: stratified_difference(grid.tables(control), grid.tables(arm), terms, how, question.seed).to_dict()
+            for arm in others
+        }
+    cautions = [
+        *shared_cautions(gathered, {}, {}, paired=terms.paired), *_raw_scores(gathered),
+        *logging_cautions(gathered, rule), *_constant_scores(grid, gathered.metric),
+    ]  # fmt: skip
+    return Analysis(
+        source=gathered.source, metric=gathered.metric, direction=gathered.direction,
+        direction_source=gathered.direction_source,
+        summary=describe(rule, {}), control=control,
+        arms=[_task_account(arm, grid, by_task, gathered) for arm in gathered.arms],
+        comparisons=found, fairness=fairness, tasks=tasks,
+        cautions=[*cautions, *_grid_cautions(grid, stratified=stratified)],
+        curves=gathered.arms,
+    )  # fmt: skip
+
+
+def _by_task(gathered: Gathered, rule: SummaryRule) -> dict[str, Numbers]:
+    """Task → numbers of its runs. A run without a seed goes by its own name, which it may have on several tasks."""
+    tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
+    found = {}
+    for task in tasks:
+        own = {arm: [t for t in traces if str(t.task) == task] for arm, traces in gathered.arms.items()}
+        numbers, _ = number_runs(replace(gathered, arms=own), gathered.metric, gathered.direction, rule, task)
+        found[task] = {
+            arm: {name.removeprefix(f"{arm}/{task}/"): number for name, number in each.items()}
+            for arm, each in numbers.items()
+        }
+    if any(n.censored for numbers in found.values() for arm in numbers.values() for n in arm.values()):
+        raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
+    return found
+
+
+def _grid(by_task: Mapping[str, Numbers], arms: Sequence[str], *, paired: bool) -> TaskGrid:
+    cells = {
+        arm: {task: {seed: n.number for seed, n in numbers.get(arm, {}).items()} for task, numbers in by_task.items()}
+        for arm in arms
+    }
+    grid = lay_out(cells, paired=paired)
+    if not grid.tasks:
+        raise UserError("there is no task that every variant was run on", hint="Choose variants with --candidate.")
+    return grid
+
+
+def _quality(grid: TaskGrid, names: tuple[str, str], terms: Terms, how: TaskTerms, seed: int) -> Comparison:
+    """The aggregates of two arms over the runs that lost no task; losses are weighed in afterwards."""
+    none_lost = Losses(0, grid.losses(names[0])[1], 0, grid.losses(names[1])[1])
+    tables = grid.tables(names[0]), grid.tables(names[1])
+    return compare_tasks(*tables, terms, how, names=names, seed=seed, losses=none_lost)
+
+
+def _with_losses(found: Comparison, grid: TaskGrid, terms: Terms, comparisons: int) -> Comparison:
+    losses = Losses(*grid.losses(found.control), *grid.losses(found.candidate))
+    return with_losses(found, losses, terms.alpha / comparisons)
+
+
+def _gamma(question: Question, metric: str) -> float:
+    return question.gamma if question.gamma is not None else SCALE if metric.endswith(NORMALIZED) else 1.0
+
+
+def _constant_scores(grid: TaskGrid, metric: str) -> list[FilledCaution]:
+    """Arms whose runs have the same scores on every task. One task without any score is nothing strange."""
+    found: list[FilledCaution] = []
+    for arm in grid.cells:
+        tasks = [scores for table in grid.tables(arm) for scores in table.T]
+        if all(seed_effect_cautions(arm, metric, scores) for scores in tasks):
+            found += seed_effect_cautions(arm, metric, tasks[0])
+    return found
+
+
+def _raw_scores(gathered: Gathered) -> list[FilledCaution]:
+    """Scores of different tasks mean different things, and here there are some that do not."""
+    split, _ = split_and_quantity(gathered.metric)
+    better = f"{split}_{NORMALIZED}"
+    curves = [trace.curves for traces in gathered.arms.values() for trace in traces]
+    raw = gathered.metric != better and bool(curves) and all(better in each for each in curves)
+    return [RAW_SCORES.fill(metric=gathered.metric, better=better)] if raw else []
+
+
+def _grid_cautions(grid: TaskGrid, *, stratified: bool) -> list[FilledCaution]:
+    found: list[FilledCaution] = []
+    if grid.left_out:
+        more = f" and {len(grid.left_out) - MOST_NAMED} more" if len(grid.left_out) > MOST_NAMED else ""
+        found.append(TASKS_LEFT_OUT.fill(count=len(grid.left_out), tasks=", ".join(grid.left_out[:MOST_NAMED]) + more))
+    absent = sum(len(grid.incomplete(arm)) for arm in grid.cells)
+    if absent:
+        found.append(INCOMPLETE_GRID.fill(count=absent))
+    whole = [_whole(table) for arm in grid.cells for table in grid.tables(arm)]
+    if stratified and grid.shared and any(len(table) > 1 and share_luck(table) for table in whole):
+        found.append(SHARED_LUCK.fill())
+    return found
+
+
+def _whole(table: Array) -> Array:
+    return np.asarray(table[np.isfinite(table).all(axis=1)])
+
+
+def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -> None:
+    """Tests of one number per run need such numbers: means over tasks, of runs that were on all of them."""
+    per_run = shared and (question.statistic or default_statistic(tasks)) in PER_RUN
+    method = question.method not in (None, "t", STRATIFIED) and (not per_run or question.method == "bca")
+    asked = {
+        "--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest,
+        "a second --metric": len(question.metrics) > 1, f"--family {question.family}": question.family in POOLED,
+        f"--method {question.method}": method,
+    }  # fmt: skip
+    given = [option for option, is_given in asked.items() if is_given]
+    if given:
+        raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
+
+
+def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, Numbers], gathered: Gathered) -> ArmAccount:
+    """Counts are of cells, that is of one run on one task."""
+    numbers = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
+    left_out: list[Mapping[str, str | None]] = [
+        {"run": f"{arm}, {task}, seed {seed}", "seed": seed, "reason": n.reason}
+        for task, seed, n in numbers if n.value is None
+    ]  # fmt: skip
+    left_out += [
+        {"run": f"{arm}, seed {seed}", "seed": seed, "reason": f"not run on {counted(count, 'task')}; not scored"}
+        for seed, count in grid.incomplete(arm).items()
+    ]
+    whole = [_whole(table) for table in grid.tables(arm)]
+    means, values = _means_of_runs(arm, grid)
+    started = len(gathered.arms[arm])
+    planned = started + sum(grid.incomplete(arm).values())
+    return ArmAccount(
+        arm, planned, started, sum(n.value is not None for _, _, n in numbers),
+        sum(table.size for table in whole),
+        float(np.mean(means)) if len(means) else None, float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        values, left_out,
+    )  # fmt: skip
+
+
+def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | None]]:
+    """The mean over tasks of every run, where runs were on all tasks; null for one that lost a task."""
+    if not grid.shared:
+        return np.empty(0), {}
+    table = grid.tables(arm)[0]
+    means = table.mean(axis=1) if len(table) else np.empty(0)
+    values = {
+        seed: float(value) if np.isfinite(value) else None for seed, value in zip(grid.rows[arm][0], means, strict=True)
+    }
+    return np.sort(means[np.isfinite(means)]), values
+
+
+def _task_findings(grid: TaskGrid, control: str, terms: Terms, how: TaskTerms) -> dict[str, Any]:
+    """Aggregates of each arm and the probability of improvement, over the runs that lost no task."""
+    level, statistic = 1 - terms.alpha, how.named(len(grid.tasks))
+    tables = {arm: grid.tables(arm) for arm in grid.cells}
+    whole = {arm: [_whole(table) for table in each] for arm, each in tables.items()}
+    known = {arm: each for arm, each in whole.items() if min(map(len, each))}
+    names = dict.fromkeys(["iqm", "mean", "median", statistic])
+    return {
+        "tasks": grid.tasks,
+        "statistic": statistic,
+        "layout": "runs on all tasks" if grid.shared else "seeds by task",
+        "runs": {arm: [len(table) for table in each] for arm, each in whole.items()},
+        "aggregates": {
+            arm: {name: aggregate_tables(each, name, level, how.gamma).to_dict() for name in names}
+            for arm, each in known.items()
+        },
+        "probability_of_improvement": {
+            arm: found for arm in known
+            if arm != control and (found := _improvement(tables[control], tables[arm], terms, level)) is not None
+        },
+        "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, terms.direction, how.gamma)],
+        "scores": _scores(tables) if grid.shared else None,
+        "scores_by_task": None if grid.shared else {arm: _scores_by_task(grid, arm) for arm in grid.cells},
+    }  # fmt: skip
+
+
+def _scores(tables: Mapping[str, Sequence[Array]]) -> dict[str, Any]:
+    return {arm: each[0].tolist() for arm, each in tables.items()}
+
+
+def _scores_by_task(grid: TaskGrid, arm: str) -> dict[str, list[float]]:
+    return {
+        task: [grid.cells[arm][task][seed] for seed in seeds]
+        for group, seeds in zip(grid.groups, grid.rows[arm], strict=True)
+        for task in group
+    }
+
+
+def _improvement(
+    control: Sequence[Array], candidate: Sequence[Array], terms: Terms, level: float
+) -> dict[str, Any] | None:
+    sign = 1.0 if terms.direction == "max" else -1.0
+    sides: tuple[list[Array], list[Array]] = ([], [])
+    for pair in zip(control, candidate, strict=True):
+        whole = [np.isfinite(table).all(axis=1) for table in pair]
+        whole = [whole[0] & whole[1]] * 2 if terms.paired else whole
+        for side, table, complete in zip(sides, pair, whole, strict=True):
+            side.append(sign * table[complete])
+    if not min(len(table) for side in sides for table in side):
+        return None
+    return improvement(*sides, paired=terms.paired, level=level).to_dict()

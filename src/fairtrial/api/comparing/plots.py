@@ -1,0 +1,261 @@
+"""Charts of an analysis: picks the numbers that each chart needs and writes the files."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.api.comparing.distribution_plots import bootstrap_chart, normality_chart
+from fairtrial.api.comparing.gather import is_scored
+from fairtrial.api.comparing.variance import Variance
+from fairtrial.core.cautions import SYNTHETIC
+from fairtrial.core.errors import NothingToDraw, UserError
+from fairtrial.core.findings import Comparison
+from fairtrial.core.formatting import shown_value
+from fairtrial.core.traces import Trace, curve_metric
+from fairtrial.report import charts
+from fairtrial.stats.aggregate import mean_curve, profile_of_tables
+from fairtrial.stats.summaries import tidy
+
+POINTS = 200
+MOST_TAU = 0.95
+"""Profiles end where all but a few scores lie below: the largest would squeeze the rest into a corner."""
+SCALING = (
+    "Each metric as a share of the best variant's; further out is better. Places between 0 and 1 where signs differ."
+)
+LEARNING_CURVES = "learning_curves"
+SUFFIX = ".png"
+MOST_SINGLE = 4
+"""Comparisons of a family that get charts of their own."""
+PANELS = {"auc": "AUC", "derivative": "derivative", "last": "value"}
+
+
+def main_chart(analysis: Analysis, path: Path) -> None:
+    """The one picture of an analysis: the differences of a pair, or a forest of several."""
+    first, *others = analysis.comparisons
+    chart = _forest(analysis) if others or not first.effect.samples else _differences(first)
+    charts.save(charts.with_note(chart, _note(analysis)), path)
+
+
+def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
+    """Every chart that the analysis has numbers for, as PNG."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"cannot write charts to {folder}: {error.strerror}", hint="Choose another --plots.") from None
+    written: list[Path] = []
+    curves = _drawn_metric(analysis)
+    for name, draw in _all(analysis, curves):
+        path = _free(folder, name, written)
+        note = _note(analysis, curves if name == LEARNING_CURVES else None)
+        with contextlib.suppress(NothingToDraw):
+            charts.save(charts.with_note(draw(), note), path)
+            written.append(path)
+    return written
+
+
+def _note(analysis: Analysis, drawn: str | None = None) -> str:
+    """What every chart says: which way is good, and that numbers are made up where they are.
+
+    `drawn` is the metric of learning curves that stand for another one.
+    """
+    metric, better = analysis.comparisons[0].metric or analysis.metric, analysis.comparisons[0].direction
+    better = "lower" if better == "min" else "higher"
+    told = f"{better.capitalize()} {metric} is better."
+    if drawn not in (None, analysis.metric):
+        told = f"The verdict is about {metric}, which has one value per run ({better} is better)."
+    carried = [*analysis.cautions, *(caution for found in analysis.comparisons for caution in found.cautions)]
+    made_up = any(caution["code"] == SYNTHETIC.code for caution in carried)
+    return told + (" Synthetic: the recipe makes its numbers up." if made_up else "")
+
+
+def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
+    """Names of variants may become the same file name; then they are numbered."""
+    candidates = (folder / f"{name}{'' if n == 1 else f'-{n}'}{SUFFIX}" for n in itertools.count(1))
+    return next(path for path in candidates if path not in taken)
+
+
+def _all(analysis: Analysis, metric: str | None) -> Iterator[tuple[str, Callable[[], Any]]]:
+    if metric is not None:
+        yield LEARNING_CURVES, partial(_learning_curves, analysis, metric)
+    if not analysis.tasks and not any(_without_numbers(found) for found in analysis.comparisons):
+        yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
+        yield "normality", partial(normality_chart, analysis)
+    for found in _most_settled(analysis.comparisons):
+        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
+        if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
+            yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
+        if found.effect.samples:
+            yield f"difference_distribution{suffix}", partial(_differences, found)
+    if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
+        yield "forest", partial(_forest, analysis)
+    if len({found.metric for found in [*analysis.comparisons, *analysis.secondary]}) >= 3:
+        yield "radial_profile", lambda: charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
+    if analysis.tasks:
+        score = analysis.metric
+        yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
+
+
+def _without_numbers(found: Comparison) -> bool:
+    """Whether a comparison is by ranks of times, or with a fixed value: there are no two arms to resample."""
+    return "horizon" in found.tests or found.target is not None
+
+
+def _most_settled(found: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons that get charts of their own: all of a few, else those with the smallest p, in their order."""
+    known = [each for each in found if each.p_value is not None]
+    first = {id(each) for each in sorted(known, key=lambda each: each.p_value or 0.0)[:MOST_SINGLE]}
+    return [each for each in found if len(found) <= MOST_SINGLE or id(each) in first]
+
+
+def _drawn_metric(analysis: Analysis) -> str | None:
+    """The metric of the learning curves: the judged one, or what stands for it where that has one value per run."""
+    points: Counter[str] = Counter()
+    for trace in (trace for traces in analysis.curves.values() for trace in traces):
+        for name, (steps, _) in trace.curves.items():
+            points[name] = max(points[name], len(steps))
+    return None if analysis.tasks else curve_metric(analysis.metric, points)
+
+
+def _learning_curves(analysis: Analysis, metric: str) -> Any:
+    bands = [_band(name, traces, metric, analysis) for name, traces in analysis.curves.items()]
+    judged = metric == analysis.metric
+    window = analysis.summary["window"] if judged and analysis.summary["type"] in ("auc", "slope") else None
+    level = analysis.comparisons[0].effect.level
+    return charts.learning_curves(
+        [band for band in bands if band is not None], metric=metric, level=level,
+        window=tuple(window) if window else None,
+    )  # fmt: skip
+
+
+def _band(name: str, traces: Sequence[Trace], metric: str, analysis: Analysis) -> charts.Band | None:
+    """The mean of whole runs on common steps, as far as every run goes."""
+    level = analysis.comparisons[0].effect.level
+    curves = [tidy(*t.curves[metric]) for t in traces if metric in t.curves and is_scored(t)]
+    curves = [(s[np.isfinite(v)], v[np.isfinite(v)]) for s, v in curves]
+    curves = [(s, v) for s, v in curves if len(s) > 1]
+    if not curves:
+        return None
+    first, last = max(s[0] for s, _ in curves), min(s[-1] for s, _ in curves)
+    steps = np.unique(np.concatenate([s for s, _ in curves]))
+    steps = steps[(steps >= first) & (steps <= last)]
+    steps = steps if len(steps) <= POINTS else np.linspace(first, last, POINTS)
+    table = np.array([np.interp(steps, s, v) for s, v in curves])
+    middle, low, high = mean_curve(table, level=level)
+    runs = [(s.tolist(), v.tolist()) for s, v in curves]
+    return charts.Band(name, steps.tolist(), middle.tolist(), low.tolist(), high.tolist(), runs)
+
+
+def _pairs(analysis: Analysis, found: Comparison) -> Any:
+    arms = {arm.variant: arm.values for arm in analysis.arms}
+    sides = arms[found.control], arms[found.candidate]
+    seeds = [s for s in sides[0] if sides[0][s] is not None and sides[1].get(s) is not None]
+    values = [[float(side[seed] or 0.0) for seed in seeds] for side in sides]
+    return charts.paired_differences(
+        seeds, values[0], values[1], names=(found.control, found.candidate), metric=found.metric or analysis.metric,
+        title=_title(found), direction=found.direction,
+    )  # fmt: skip
+
+
+def _differences(found: Comparison) -> Any:
+    return charts.difference_distribution(
+        list(found.effect.samples or ()), value=found.effect.value, low=found.effect.low, high=found.effect.high,
+        level=found.effect.level, sesoi=found.sesoi, metric=found.metric or "", title=_title(found),
+    )  # fmt: skip
+
+
+def _title(found: Comparison) -> str:
+    if found.verdict != "inconclusive":
+        return str(found).partition(":")[0]
+    why = f" ({found.reason})" if found.reason in ("attrition", "reliability") else ""
+    return f"Inconclusive{why}: {found.candidate} against {found.control}"
+
+
+def _forest(analysis: Analysis) -> Any:
+    first = analysis.comparisons[0]
+    rows = [
+        {"name": c.candidate, "value": c.effect.value, "low": c.effect.low, "high": c.effect.high,
+         "verdict": c.verdict.value}
+        for c in analysis.comparisons
+    ]  # fmt: skip
+    settled = sum(c.verdict != "inconclusive" for c in analysis.comparisons)
+    title = f"{settled} of {len(rows)} differences from {analysis.control} are settled"
+    return charts.forest(rows, metric=first.metric or "", level=first.effect.level, sesoi=first.sesoi, title=title)
+
+
+def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    """Means per variant and metric, scaled by the best variant of each metric."""
+    means: dict[str, dict[str, float]] = {}
+    directions: dict[str, str] = {}
+    for found in [*analysis.comparisons, *analysis.secondary]:
+        metric = found.metric or ""
+        directions[metric] = found.direction
+        for name, value in ((found.control, found.mean_control), (found.candidate, found.mean_candidate)):
+            if value is not None:
+                means.setdefault(metric, {})[name] = value
+    return [
+        {"variant": variant, "metric": metric, "score": _scaled(value, values, directions[metric]),
+         "text": shown_value(value)}
+        for metric, values in means.items() for variant, value in values.items()
+    ]  # fmt: skip
+
+
+def _scaled(value: float, among: Mapping[str, float], direction: str) -> float:
+    """As a share of the best variant; where signs forbid that, as a place between the worst and the best."""
+    low, high = min(among.values()), max(among.values())
+    if low > 0:
+        return value / high if direction == "max" else low / value
+    share = 1.0 if high == low else (value - low) / (high - low)
+    return share if direction == "max" or high == low else 1 - share
+
+
+def _profile_rows(analysis: Analysis) -> list[dict[str, Any]]:
+    assert analysis.tasks is not None
+    tables = _whole_tables(analysis.tasks)
+    every = np.concatenate([table.ravel() for each in tables.values() for table in each])
+    taus = np.unique(np.quantile(every, np.linspace(0, MOST_TAU, 101)))
+    level = analysis.comparisons[0].effect.level
+    rows = []
+    for name, each in tables.items():
+        for tau, value, low, high in zip(taus, *profile_of_tables(each, taus, level=level), strict=True):
+            rows.append(
+                {"variant": name, "tau": float(tau), "value": float(value), "low": float(low), "high": float(high)}
+            )
+    return rows
+
+
+def _whole_tables(tasks: Mapping[str, Any]) -> dict[str, list[np.ndarray[Any, np.dtype[np.float64]]]]:
+    """Per arm the scores of runs that lost no task; a table per task where tasks have seeds of their own."""
+    if tasks["scores"] is not None:
+        given = {name: [np.array(scores, dtype=float)] for name, scores in tasks["scores"].items()}
+    else:
+        given = {
+            name: [np.array(scores, dtype=float)[:, None] for scores in each.values()]
+            for name, each in tasks["scores_by_task"].items()
+        }
+    whole = {name: [table[np.isfinite(table).all(axis=1)] for table in each] for name, each in given.items()}
+    return {name: each for name, each in whole.items() if min(map(len, each))}
+
+
+def variance_chart(found: Variance, path: Path) -> None:
+    """Half-width over the number of seeds, a panel per summary."""
+    panels = {PANELS[name]: [vars(point) for point in each.curve] for name, each in found.spreads.items() if each.curve}
+    if not panels:
+        reason = next(iter(found.spreads.values())).reason
+        raise UserError(f"there is no curve to draw: {reason}")
+    charts.save(
+        charts.variance_panels(
+            panels, threshold=found.threshold, relative=found.relative, metric=found.metric, n=found.n,
+            n_min={PANELS[name]: each.n_min for name, each in found.spreads.items()},
+        ),
+        path,
+    )  # fmt: skip

@@ -1,0 +1,351 @@
+"""power: how many seeds, hours and money a question needs, before anything is started."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.gather import (
+    Gathered,
+    Wanted,
+    damage_cautions,
+    files_of,
+    from_file,
+    from_runs,
+    only_variants,
+)
+from fairtrial.api.comparing.numbers import Numbers, lay_out_seeds, number_runs, unpaired_samples
+from fairtrial.api.comparing.variance import by_variant
+from fairtrial.api.running.devices import measured_on
+from fairtrial.api.running.prices import load_prices
+from fairtrial.core.errors import InvalidOptions, UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
+from fairtrial.costs.cost import CostModel
+from fairtrial.costs.points import CostPoint
+from fairtrial.costs.prices import PriceTable
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.tables import Columns
+from fairtrial.stats.power import (
+    Design,
+    detectable,
+    paired_sd,
+    pooled_freedom,
+    power_of,
+    sd_upper,
+    seeds_for,
+    seeds_for_superiority,
+)  # fmt: skip
+from fairtrial.stats.samples import is_still
+from fairtrial.stats.summaries import SummaryRule
+
+
+@dataclass(frozen=True)
+class Noise:
+    """A standard deviation, and how well it is known: its degrees of freedom, or None where it was simply given."""
+
+    sd: float
+    freedom: float | None = None
+
+    def times(self, factor: float) -> Noise:
+        return replace(self, sd=self.sd * factor)
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """What earlier runs say about the noise of single runs, and of the differences where two arms share seeds."""
+
+    n: int
+    of_runs: Noise
+    of_pairs: Noise | None
+    hours_per_run: float | None
+    facts: Sequence[Mapping[str, Any]] = ()
+    """Of the runs whose hours these are."""
+    cautions: Sequence[FilledCaution] = ()
+
+    def noise(self, paired: bool, correlation: float | None) -> Noise:
+        """The noise that the test will meet."""
+        if paired and correlation is None and self.of_pairs is not None:
+            return self.of_pairs
+        return self.of_runs.times(paired_sd(1.0, correlation or 0.0)) if paired else self.of_runs
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How many runs per arm: `seeds` is the plan, `seeds_at_sd` what would do if the noise were exactly `sd`.
+
+    `freedom` says how well a pilot knows the noise; the plan then has the power that was asked for on average over
+    what the true noise may be. With an `assurance` it is made for `sd_upper` instead.
+    """
+
+    design: str
+    alpha: float
+    power: float
+    side: str
+    sesoi: float | None
+    probability: float | None
+    sd: float | None
+    freedom: float | None
+    sd_upper: float | None
+    assurance: float | None
+    correlation: float | None
+    pilot_n: int | None
+    seeds_at_sd: int | None
+    seeds: int | None
+    arms: int
+    hours_per_run: float | None
+    price_per_hour: float | None
+    curve: Sequence[dict[str, float | int | None]]
+    cautions: Sequence[FilledCaution] = ()
+    """What the pilot rests on."""
+    hours_basis: str | None = None
+    """How hours were converted to those on the card; None where they were not."""
+
+    @property
+    def runs(self) -> int | None:
+        return None if self.seeds is None else self.seeds * self.arms
+
+    @property
+    def hours(self) -> float | None:
+        return None if self.runs is None or self.hours_per_run is None else self.runs * self.hours_per_run
+
+    @property
+    def cost(self) -> float | None:
+        return None if self.hours is None or self.price_per_hour is None else self.hours * self.price_per_hour
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "runs": self.runs, "hours": self.hours, "cost": self.cost, "curve": list(self.curve),
+                "cautions": list(self.cautions)}  # fmt: skip
+
+
+def power(
+    *,
+    sesoi: float | None = None,
+    sd: float | None = None,
+    pilot: Sequence[str] = (),
+    design: str | None = None,
+    correlation: float | None = None,
+    superiority: float | None = None,
+    alpha: float = 0.05,
+    power: float = 0.8,
+    side: str | None = None,
+    assurance: float | None = None,
+    gpu: str | None = None,
+    hours_per_run: float | None = None,
+    price_per_hour: float | None = None,
+    prices: str | os.PathLike[str] | None = None,
+    metric: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    columns: Columns | None = None,
+    variant: str | Sequence[str] = (),
+) -> Plan:
+    """Seeds per arm that detect a difference of `sesoi`, or P(candidate > control) ≥ `superiority`.
+
+    The noise is `sd`, or that of earlier runs: `pilot` names runs of a store, `source` files of results, of which
+    `variant` chooses one variant or two. A pilot's effect is never planned on.
+    """
+    pilot = [pilot] if isinstance(pilot, str) else list(pilot)
+    variants = [variant] if isinstance(variant, str) else list(variant)
+    noises = [name for name, given in (("--sd", sd is not None), ("--pilot", pilot), ("--from", source)) if given]
+    _check(sesoi, sd, noises, design, correlation, superiority, alpha, power, assurance, hours_per_run, price_per_hour)
+    _refuse_inert(noises, superiority, design, correlation, assurance, metric, variants, gpu, price_per_hour, prices)
+    table = load_prices(prices)
+    price_per_hour = table.card(gpu).usd_per_hour if gpu else price_per_hour
+    if superiority is not None:
+        return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
+    assert sesoi is not None
+    wanted = Wanted([metric] if metric else [])
+    found = None
+    if source:
+        found = _pilot(_from_files(source, columns or Columns(), variants, wanted))
+    elif pilot:
+        found = _pilot(_from_store(pilot, wanted, open_store(store)))
+    paired = _is_paired(design, found, correlation)
+    asked = Design(paired, alpha, power, side or "two-sided")
+    noise = _noise(sd, found, paired, correlation)
+    upper = None
+    planned = noise
+    if assurance is not None and noise.freedom is not None:
+        upper = sd_upper(noise.sd, noise.freedom, assurance)
+        planned = Noise(upper)
+    hours, basis = hours_per_run, None
+    if hours is None and found and found.hours_per_run is not None:
+        hours, basis = _hours_on(gpu, table, found, open_store(store))
+    seeds = seeds_for(sesoi / planned.sd, asked, planned.freedom)
+    return Plan(
+        design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
+        sd=noise.sd, freedom=noise.freedom, sd_upper=upper, assurance=assurance, correlation=correlation,
+        pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise.sd, asked), seeds=seeds, arms=2,
+        hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, planned, seeds, asked),
+        cautions=found.cautions if found else (), hours_basis=basis,
+    )  # fmt: skip
+
+
+def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) -> tuple[float | None, str | None]:
+    """The pilot's hours per run: as measured, or those that the named card would take."""
+    if gpu is None or pilot.hours_per_run is None:
+        return pilot.hours_per_run, None
+    device, local = measured_on(store, pilot.facts, "Give the hours on that card with --hours-per-run.")
+    priced = CostModel.of(gpu, table, local).price(CostPoint("pilot", pilot.hours_per_run, 0.0, device=device))
+    return priced.hours.value, priced.basis
+
+
+def _check(
+    sesoi: float | None, sd: float | None, noises: Sequence[str], design: str | None, correlation: float | None,
+    superiority: float | None, alpha: float, power: float, assurance: float | None, hours: float | None,
+    price: float | None,
+) -> None:  # fmt: skip
+    rules = [
+        (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
+        (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
+        (superiority is not None or noises,
+         "the noise is not known: give --sd, earlier runs with --pilot, or a file of results with --from"),
+        (superiority is not None or len(noises) < 2, f"{' and '.join(noises)} both give the noise; give one"),
+        (superiority is None or not noises, f"--superiority needs no noise: leave out {' and '.join(noises)}"),
+        (sesoi is None or sesoi > 0, f"--sesoi must be positive, not {sesoi}"),
+        (sd is None or sd > 0, f"--sd must be positive, not {sd}"),
+        (superiority is None or 0.5 < superiority < 1, f"--superiority must lie between 0.5 and 1, not {superiority}"),
+        (design in (None, "paired", "unpaired"), f"--design is paired or unpaired, not {design}"),
+        (correlation is None or -1 < correlation < 1, f"--correlation must lie between -1 and 1, not {correlation}"),
+        (correlation is None or design != "unpaired", "--correlation is for the paired design"),
+        (0 < alpha < 0.5, f"--alpha must lie between 0 and 0.5, not {alpha}"),
+        (0 < power < 1, f"--power must lie between 0 and 1, not {power}"),
+        (assurance is None or 0.5 <= assurance < 1, f"--assurance must lie between 0.5 and 1, not {assurance}"),
+        (hours is None or hours > 0, f"--hours-per-run must be positive, not {hours}"),
+        (price is None or price > 0, f"--price-per-hour must be positive, not {price}"),
+    ]  # fmt: skip
+    problems = [told for holds, told in rules if not holds]
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+def _refuse_inert(
+    noises: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
+    assurance: float | None, metric: str | None, variants: Sequence[str], gpu: str | None, price: float | None,
+    prices: str | os.PathLike[str] | None,
+) -> None:  # fmt: skip
+    """Options that would do nothing here are mistakes."""
+    pilot = {"--pilot", "--from"} & set(noises)
+    rules = [
+        (superiority is not None and design == "paired", "--superiority is about unpaired runs"),
+        (superiority is not None and correlation is not None, "--superiority takes no --correlation"),
+        (assurance is not None and not pilot, "--assurance is about the noise of a pilot: give --pilot or --from"),
+        (metric is not None and not pilot, "--metric is that of a pilot: give --pilot or --from"),
+        (variants and "--from" not in noises, "--variant is for --from; a variant of a study is named STUDY:VARIANT"),
+        (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
+        (prices is not None and gpu is None, "--prices is about the card of --gpu"),
+    ]
+    problems = [told for holds, told in rules if holds]
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])
+
+
+def _is_paired(design: str | None, pilot: Pilot | None, correlation: float | None) -> bool:
+    """A pilot of one arm says nothing about pairs: without a correlation it is planned as unpaired."""
+    if design == "paired" and pilot and pilot.of_pairs is None and correlation is None:
+        raise UserError(
+            "this pilot does not say how well pairs match",
+            hint="Give --correlation, a pilot of two variants, or --design unpaired.",
+        )
+    if design is not None:
+        return design == "paired"
+    return correlation is not None or (pilot is not None and pilot.of_pairs is not None)
+
+
+def _noise(sd: float | None, pilot: Pilot | None, paired: bool, correlation: float | None) -> Noise:
+    """The noise that the test will meet."""
+    if pilot is not None:
+        return pilot.noise(paired, correlation)
+    assert sd is not None
+    # With a correlation --sd is that of runs; without one, of whatever the design compares.
+    return Noise(paired_sd(sd, correlation) if paired and correlation is not None else sd)
+
+
+def _from_store(references: Sequence[str], wanted: Wanted, store: Store) -> Gathered:
+    """Earlier runs of a store, by variant."""
+    gathered = from_runs(store, {"pilot": references}, wanted)
+    return replace(gathered, arms=by_variant(gathered.arms["pilot"]))
+
+
+def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: Wanted) -> Gathered:
+    """The same from files of results."""
+    gathered = only_variants(from_file(files_of(source), columns, wanted), variants)
+    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
+    if len(tasks) > 1:
+        raise UserError(f"{gathered.source} has {len(tasks)} tasks; noise is that of one")
+    return gathered
+
+
+def _pilot(gathered: Gathered) -> Pilot:
+    """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
+    if len(gathered.arms) > 2:
+        hint = None if gathered.studies else "Choose one or two with --variant."
+        raise UserError(f"the pilot has {len(gathered.arms)} variants; it takes one or two", hint=hint)
+    [task] = {trace.task for traces in gathered.arms.values() for trace in traces}
+    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for("last"), SummaryRule(), task)
+    alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(numbers).values()]
+    n = min(len(sample) for sample in alone)
+    if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
+        told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
+        hint = None if n < 2 else "Does the seed reach your program?"
+        raise UserError(f"a pilot of {told} says nothing about noise", hint=hint)
+    variances = [float(sample.var(ddof=1)) for sample in alone]
+    freedom = pooled_freedom(variances, [len(sample) - 1 for sample in alone])
+    runs = Noise(math.sqrt(sum(variances) / len(variances)), freedom)
+    pairs = _pairs(numbers) if len(numbers) == 2 else None
+    traces = [trace for arm in gathered.arms.values() for trace in arm]
+    return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(gathered))
+
+
+def _pairs(numbers: Numbers) -> Noise | None:
+    """The noise of differences where two variants share seeds; None where they share fewer than two."""
+    first, second = lay_out_seeds(numbers).complete().values()
+    differences = (second - first)[np.isfinite(second - first)]
+    if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
+        return None
+    return Noise(float(differences.std(ddof=1)), len(differences) - 1)
+
+
+def _hours(traces: Sequence[Trace]) -> float | None:
+    """Mean measured time of the pilot's completed runs."""
+    known = [float(facts["wall_s"]) for facts in _timed(traces)]
+    return sum(known) / len(known) / 3600 if known else None
+
+
+def _timed(traces: Sequence[Trace]) -> list[Mapping[str, Any]]:
+    """The facts of completed runs that know their time."""
+    completed = [trace.facts for trace in traces if trace.status is Status.COMPLETED]
+    return [facts for facts in completed if facts.get("wall_s") is not None]
+
+
+def _for_superiority(
+    probability: float, alpha: float, power: float, side: str, hours: float | None, price: float | None
+) -> Plan:
+    asked = Design(False, alpha, power, side)
+    seeds = seeds_for_superiority(probability, asked)
+    return Plan(
+        design="unpaired", alpha=alpha, power=power, side=side, sesoi=None, probability=probability, sd=None,
+        freedom=None, sd_upper=None, assurance=None, correlation=None, pilot_n=None, seeds_at_sd=None, seeds=seeds,
+        arms=2, hours_per_run=hours, price_per_hour=price, curve=(),
+    )  # fmt: skip
+
+
+def _curve(sesoi: float, noise: Noise, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:
+    """Power and detectable difference for some numbers of seeds around the answer."""
+    last = min(seeds or 100, 100_000)
+    counts = sorted({3, 5, 10, 15, *(max(2, round(last * share)) for share in (0.5, 0.75, 1, 1.5))})
+    return [
+        {
+            "seeds": n,
+            "power": power_of(sesoi / noise.sd, n, design, noise.freedom),
+            "detectable": detectable(n, noise.sd, design, noise.freedom),
+        }
+        for n in counts
+    ]

@@ -1,0 +1,76 @@
+"""analyze --target: each arm against a fixed value."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Analysis, Question
+from fairtrial.api.comparing.context import account_of, in_context, shared_cautions
+from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.api.comparing.numbers import number_runs
+from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.record.store import Store
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.fairness import Fairness
+from fairtrial.stats.summaries import SummaryRule, describe
+from fairtrial.stats.target import compare_arms_to_target, target_name
+
+
+def refuse_without_effect(question: Question, control: str | None, *, paired_by_hand: bool) -> None:
+    """A target takes the place of the control and of everything that needs one."""
+    asked = {
+        "--control": control is not None, "--pairs": paired_by_hand, "--unpaired": question.unpaired,
+        "--tasks": question.tasks, "--method": question.method not in (None, "t"),
+        "--family": question.family not in (None, "holm"), "--certify": question.certify,
+        "--ttest.enabled": question.ttest, "--power.enabled": question.power, "--adjust": question.adjust is not None,
+        "a second --metric": len(question.metrics) > 1, "--bootstrap.n_resamples": question.resamples is not None,
+    }  # fmt: skip
+    given = [option for option, is_given in asked.items() if is_given]
+    if given:
+        raise UserError(
+            f"{given[0]} does not apply with --target: one arm is held against a fixed value", hint="Leave it out."
+        )
+
+
+def choose_candidates(gathered: Gathered, candidates: Sequence[str]) -> Gathered:
+    """The named arms, or all that have an outcome."""
+    names = list(gathered.arms)
+    problems = [unknown("variant", name, names) for name in candidates if name not in names]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+    scored = [name for name in names if any(is_scored(trace) for trace in gathered.arms[name])]
+    return replace(gathered, arms={name: gathered.arms[name] for name in list(candidates) or scored or names})
+
+
+def against_target(gathered: Gathered, question: Question, store: Store, *, registered: bool) -> Analysis:
+    """The number of every run against the target; several arms are a family by Holm."""
+    assert question.target is not None
+    rule = (question.summary or SummaryRule()).check()
+    terms = Terms(
+        paired=True, alpha=0.05 if question.alpha is None else question.alpha, side=question.side, sesoi=question.sesoi,
+        direction=rule.direction(gathered.direction),
+    ).check()  # fmt: skip
+    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
+    if any(number.censored for arm in numbers.values() for number in arm.values()):
+        raise UserError("some runs never reached the threshold, so there is no mean to hold against --target")
+    arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+    found = compare_arms_to_target(
+        arms, question.target, terms, known_sd=question.known_sd,
+        failure_value=question.failure_value,
+    )  # fmt: skip
+    label, nothing = rule.label(gathered.metric), Fairness((), {}, ())
+    shown = [in_context(each, gathered, nothing) for each in found]
+    asked = question.asked(gathered.metric, f"{rule}, against {target_name(question.target)}")
+    shown = with_looks(shown, gathered, asked, store, registered=registered)
+    return Analysis(
+        source=gathered.source, metric=gathered.metric, direction=gathered.direction,
+        direction_source=gathered.direction_source, summary=describe(rule, windows),
+        control=target_name(question.target),
+        arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
+        comparisons=[replace(each, metric=label) for each in shown],
+        cautions=shared_cautions(gathered, numbers, windows, paired=False), curves=gathered.arms,
+    )  # fmt: skip

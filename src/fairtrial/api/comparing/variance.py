@@ -1,0 +1,298 @@
+"""variance: how noisy is one variant, where does that noise come from, and how many seeds are enough?"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.context import constant_metrics
+from fairtrial.api.comparing.gather import (
+    Gathered,
+    Wanted,
+    damage_cautions,
+    files_of,
+    from_file,
+    from_runs,
+    is_scored,
+    only_variants,
+)
+from fairtrial.api.comparing.numbers import Numbers, number_runs
+from fairtrial.core.cautions import LOOKED_AT
+from fairtrial.core.directions import Direction
+from fairtrial.core.errors import StoreError, UserError
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.runs import Status
+from fairtrial.core.specs import confirmation_seeds
+from fairtrial.core.traces import Trace
+from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.studies import load_plan
+from fairtrial.record.tables import Columns
+from fairtrial.stats.components import Repeats, same_seed_noise
+from fairtrial.stats.summaries import SummaryRule
+from fairtrial.stats.variance import Spread, spread
+
+THRESHOLD = 0.05
+MOST_LISTED = 50
+"""Seeds that a command lists one by one."""
+
+
+@dataclass(frozen=True)
+class Variance:
+    """The noise of one variant in its area and in its slope. `last` where runs have a single value each."""
+
+    metric: str
+    variant: str
+    threshold: float
+    relative: bool
+    spreads: Mapping[str, Spread]
+    left_out: Sequence[Mapping[str, str | None]]
+    cautions: Sequence[FilledCaution] = ()
+    command: str | None = None
+    direction: Direction | None = None
+    """Which way is good, as far as anything says it: noise has no direction, so nothing is refused here."""
+    same_seed: Mapping[str, Repeats] | None = None
+    """By summary: what repeats with the same seed vary by, and what seeds do. None where no seed was repeated."""
+    looked_at: bool = False
+    """More seeds are needed, and differences of the study were looked at: the command is for a study of fresh seeds."""
+
+    @property
+    def n(self) -> int:
+        return max(each.n for each in self.spreads.values())
+
+    @property
+    def n_min(self) -> int | None:
+        """What the main summary needs: the area under the curve, or the values themselves."""
+        return next(iter(self.spreads.values())).n_min
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "metric": self.metric,
+            "direction": self.direction.better if self.direction else None,
+            "direction_source": self.direction.source if self.direction else None,
+            "variant": self.variant,
+            "threshold": self.threshold,
+            "relative": self.relative,
+            "n": self.n,
+            **{name: each.to_dict() for name, each in self.spreads.items()},
+            "same_seed": {name: each.to_dict() for name, each in self.same_seed.items()} if self.same_seed else None,
+            "left_out": list(self.left_out),
+            "cautions": list(self.cautions),
+            "command": self.command,
+            "looked_at": self.looked_at,
+        }
+
+
+def variance(
+    runs: str | Sequence[str] = (),
+    *,
+    metric: str | None = None,
+    threshold: float | None = None,
+    threshold_abs: float | None = None,
+    level: float = 0.95,
+    window: SummaryRule | None = None,
+    source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None = None,
+    columns: Columns | None = None,
+    variant: str | None = None,
+    seed: int = 0,
+    store: str | os.PathLike[str] | None = None,
+) -> Variance:
+    """How many seeds bring the half-width of a mean to the threshold, for the area and the slope of a metric."""
+    if threshold is not None and threshold_abs is not None:
+        raise UserError("--threshold and --threshold-abs are two ways to say it; give one")
+    relative = threshold_abs is None
+    limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
+    references = [runs] if isinstance(runs, str) else list(runs)
+    wanted = Wanted([metric] if metric else [], curve=True, repeats=True)
+    place = open_store(store)
+    every = _gather(references, source, columns or Columns(), variant, wanted, place)
+    [name] = every.arms
+    gathered = replace(every, arms={name: _first_attempts(every.arms[name])})
+    [task] = {trace.task for trace in gathered.arms[name]}
+    spreads, repeats, main_numbers = {}, {}, Numbers()
+    left_out: list[Mapping[str, str | None]] = [
+        {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
+        for trace in gathered.arms[name] if not is_scored(trace)
+    ]  # fmt: skip
+    for kind, rule in summary_rules(gathered, window).items():
+        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check(), task)
+        main_numbers = main_numbers or numbers
+        values = [n.value for n in numbers[name].values() if n.value is not None]
+        left_out += [
+            {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
+            for label, n in numbers[name].items() if n.value is None
+        ]  # fmt: skip
+        found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
+        spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
+        if parts := _repeats(every, name, rule, level):
+            repeats[kind] = parts
+    main = next(iter(spreads.values()))
+    plan = plan_of(place, gathered.studies)
+    direction = gathered.directions[gathered.metric]
+    cautions = [*damage_cautions(gathered), *constant_metrics(gathered, main_numbers)]
+    looked_at = bool(main.missing) and _is_looked_at(place, gathered.studies, name)
+    if looked_at:
+        cautions.append(LOOKED_AT.fill(study=gathered.studies[0]))
+    command = None
+    if plan and main.n_min is not None and main.missing:
+        command = _fresh_command(plan, main.n_min) if looked_at else launch_command(plan, main.n_min)
+    return Variance(
+        gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None,
+        looked_at,
+    )  # fmt: skip
+
+
+def summary_rules(gathered: Gathered, window: SummaryRule | None) -> dict[str, SummaryRule]:
+    """Area and slope of a curve; the value itself where every run has one."""
+    base = window or SummaryRule()
+    if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for arm in gathered.arms.values() for t in arm):
+        return {"last": replace(base, type="last")}
+    return {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
+
+
+def _first_attempts(traces: Sequence[Trace]) -> list[Trace]:
+    """One run per seed: repeats with the same seed are not further seeds."""
+    first: dict[str, Trace] = {}
+    for trace in sorted(traces, key=lambda trace: trace.attempt):
+        first.setdefault(trace.run if trace.seed is None else trace.seed, trace)
+    kept = {id(trace) for trace in first.values()}
+    return [trace for trace in traces if trace.attempt == 1 or id(trace) in kept]
+
+
+def _repeats(every: Gathered, name: str, rule: SummaryRule, level: float) -> Repeats | None:
+    """The noise of repeats by one summary; None where no seed has two runs with a result."""
+    traces = [trace for trace in every.arms[name] if trace.status is Status.COMPLETED]
+    if all(trace.attempt == 1 for trace in traces):
+        return None
+    # Without their seeds, runs are told apart by their names.
+    unseeded = replace(every, arms={name: [replace(trace, seed=None) for trace in traces]})
+    numbers, _ = number_runs(unseeded, every.metric, every.direction_for(rule.type), rule)
+    groups: dict[str | None, list[Trace]] = {}
+    for trace in traces:
+        if numbers[name][trace.run].value is not None:
+            groups.setdefault(trace.seed, []).append(trace)
+    found = same_seed_noise([[numbers[name][trace.run].number for trace in group] for group in groups.values()], level)
+    if found is None or not found.identical:
+        return found
+    curves = [[trace.curves[every.metric] for trace in group] for group in groups.values()]
+    alike = all(
+        np.array_equal(a, b) for group in curves for each in group[1:] for a, b in zip(group[0], each, strict=True)
+    )
+    return replace(found, identical=alike)
+
+
+def plan_of(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
+    """What the study was launched as, for the command that adds seeds; a damaged plan is no reason to say nothing."""
+    with contextlib.suppress(StoreError):
+        return load_plan(store, studies[0]) if len(studies) == 1 else None
+    return None
+
+
+def _because(trace: Trace) -> str:
+    return f" ({trace.reason})" if trace.status is Status.DAMAGED and trace.reason else ""
+
+
+def _without_answer(found: Spread) -> Spread:
+    """A threshold in the metric's unit says nothing about its change per step."""
+    reason = "an absolute threshold has the unit of the metric, not of its slope"
+    return replace(found, n_min=None, n_range=(None, None), curve=(), reason=reason)
+
+
+def _is_looked_at(store: Store, studies: Sequence[str], variant: str) -> bool:
+    """Whether a difference between this variant of a study and another one was on view."""
+    return len(studies) == 1 and any(variant in row["seeds"] for row in read_looks(store, studies[0]))
+
+
+def _fresh_command(plan: Mapping[str, Any], seeds: int) -> str | None:
+    """The launch of a study like this one on seeds that it does not have; None where they are too many to list."""
+    if seeds > MOST_LISTED:
+        return None
+    used = {int(seed) for seed in plan["seeds"]}
+    fresh = ",".join(map(str, confirmation_seeds(seeds, used)))
+    return launch_command({**plan, "study": f"{plan['study']}-fresh"}, fresh)
+
+
+def launch_command(plan: Mapping[str, Any], seeds: int | str | None) -> str:
+    """The launch that brings a study to this many seeds, or to these; finished cells are kept."""
+    words = ["fairtrial", "launch", str(plan["recipe"]), "--base-run-name", str(plan["study"])]
+    for name, values in plan["variants"].items():
+        words += ["--variant", f"{name}:" + ",".join(f"{key}={_word(value)}" for key, value in values.items())]
+    for key, value in plan["options"].items():
+        flag = "--" + key.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        elif isinstance(value, Mapping):
+            words += [word for name, each in value.items() for word in (flag, f"{name}={each}")]
+        else:
+            words += [flag, str(value)]
+    return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _word(value: Any) -> str:
+    """An option's value as a variant on the command line spells it."""
+    return "+".join(f"{name}={each}" for name, each in value.items()) if isinstance(value, Mapping) else str(value)
+
+
+def _gather(
+    references: Sequence[str], source: Any, columns: Columns, variant: str | None, wanted: Wanted, store: Store
+) -> Gathered:
+    if source is not None:
+        if references:
+            raise UserError("runs and --from cannot be combined")
+        gathered = only_variants(from_file(files_of(source), columns, wanted), [variant] if variant else [])
+        return _one_variant(gathered, hint="Choose one with --variant.")
+    if variant is not None:
+        raise UserError("--variant is for --from; a variant of a study is named STUDY:VARIANT")
+    if not references:
+        raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
+    gathered = from_runs(store, {"runs": references}, wanted)
+    traces = gathered.arms["runs"]
+    names = list(by_variant(traces))
+    if len(names) > 1:
+        _refuse_unlike(traces, names)
+    variants = list(dict.fromkeys(name.partition("/")[2] for name in names))
+    label = variants[0] if len(variants) == 1 else f"{variants[0]} … {variants[-1]}"
+    return replace(gathered, arms={label: traces})
+
+
+def _refuse_unlike(traces: Sequence[Trace], names: Sequence[str]) -> None:
+    """Scripts may name every run differently; runs of several names are one sample where only the seed differs."""
+    shown = f"{', '.join(names[:4])}{' …' if len(names) > 4 else ''}"
+    settings = [{key: trace.facts.get(key) for key in ("recipe", "recipe_file", "options")} for trace in traces]
+    if any(each != settings[0] for each in settings):
+        raise UserError(
+            f"these runs belong to {len(names)} variants with different settings ({shown}); noise is that of one",
+            hint=f"For example: fairtrial variance '{names[0].replace('/', ':', 1)}'",
+        )
+    first = [trace.seed for trace in traces if trace.attempt == 1]
+    repeated = [seed for seed, count in Counter(first).items() if count > 1]
+    if repeated:
+        raise UserError(
+            f"these runs have {len(names)} names ({shown}), but several of them have seed {repeated[0]}; noise is that "
+            "of different seeds",
+            hint="Name the runs of one variant, or give each run its own seed.",
+        )
+
+
+def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
+    """Chosen runs by STUDY/VARIANT, in the order in which they come."""
+    found: dict[str, list[Trace]] = {}
+    for trace in traces:
+        found.setdefault(trace.run.rpartition(".seed")[0], []).append(trace)
+    return found
+
+
+def _one_variant(gathered: Gathered, hint: str) -> Gathered:
+    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
+    if len(gathered.arms) > 1 or len(tasks) > 1:
+        what = f"variants ({', '.join(gathered.arms)})" if len(gathered.arms) > 1 else "tasks"
+        count = len(gathered.arms) if len(gathered.arms) > 1 else len(tasks)
+        raise UserError(f"{gathered.source} has {count} {what}; noise is that of one", hint=hint)
+    return gathered

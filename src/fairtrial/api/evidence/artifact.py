@@ -1,0 +1,144 @@
+"""research init, add, cite: what an artifact is, which files belong to it, and how it is cited."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.paths import ARTIFACT, ProjectPaths, is_url
+from fairtrial.core.project_root import find_artifact
+from fairtrial.plan.study import read_mapping
+from fairtrial.record.environment import git_output
+from fairtrial.record.store_location import STORE_VARIABLE, project_store
+from fairtrial.research.artifact import UNKNOWN, Artifact, artifact_text, name_parts, parse_artifact
+from fairtrial.research.citation import STYLES, cff
+from fairtrial.research.citation import cite as cited
+from fairtrial.research.command_log import added_files, note_file, read_journal
+
+HINT = "Describe it with: fairtrial research init"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project: its artifact, and where its files are."""
+
+    artifact: Artifact
+    paths: ProjectPaths
+    authors_from: str = "artifact.yaml"
+    """Where the authors are from: `given` to `research init`, `git`, or `unknown`; else the file."""
+
+    @property
+    def store(self) -> str:
+        """The store that its commands write to, wherever one stands."""
+        return os.environ.get(STORE_VARIABLE) or project_store(self.paths.artifact)
+
+
+def init_artifact(folder: Path, values: Mapping[str, Any]) -> Project:
+    """Write artifact.yaml and CITATION.cff into a folder that has neither.
+
+    Without authors, the one of git's configuration is taken, else `unknown`. Without a license, none is chosen.
+    """
+    paths = ProjectPaths(folder)
+    today = datetime.now(UTC).date().isoformat()
+    authors, source = (values["authors"], "given") if values.get("authors") else _default_authors(folder)
+    artifact = parse_artifact({"date": today, **values, "authors": authors}, where=ARTIFACT)
+    there = [path.name for path in (paths.artifact, paths.citation) if path.exists()]
+    if there:
+        raise UserError(
+            f"{folder} has {' and '.join(there)} already", hint="Change it with an editor, or choose another --output."
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in ((paths.artifact, artifact_text(artifact)), (paths.citation, cff(artifact))):
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise UserError(f"cannot write into {folder}: {error.strerror}", hint="Choose another --output.") from None
+    return Project(artifact, paths, source)
+
+
+def _default_authors(folder: Path) -> tuple[list[dict[str, str]], str]:
+    """The person that git knows here, and from where; an address is published only by whoever gives it."""
+    near = next(each for each in (folder.absolute(), *folder.absolute().parents) if each.is_dir())
+    name = (git_output(near, "config", "--get", "user.name") or "").strip()
+    if not name or not name.isprintable():
+        return [{"family": UNKNOWN}], "unknown"
+    return [name_parts(name)], "git"
+
+
+def load_project(given: str | os.PathLike[str] | None = None) -> Project:
+    """The project of an artifact.yaml, of a folder, or of the folder that one is in."""
+    path = find_artifact() if given is None else Path(given)
+    if path is None:
+        raise UserError("neither this folder nor one above it has an artifact.yaml", hint=HINT)
+    if path.is_dir():
+        path = path / ARTIFACT
+    if path.name != ARTIFACT:
+        raise UserError(f"{path} is no {ARTIFACT}", hint=HINT)
+    artifact = parse_artifact(read_mapping(path, hint=HINT), where=path.name)
+    return Project(artifact, ProjectPaths(path.absolute().parent))
+
+
+def store_of_registration(path: Path) -> str | None:
+    """The store of the project that a registration lies in; None where it lies alone."""
+    artifact = ProjectPaths(path.absolute().parent.parent).artifact
+    return load_project(artifact).store if artifact.is_file() else None
+
+
+def add_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
+    """Let a file, such as redirected output, belong to the project; returns its name there."""
+    project = load_project(artifact)
+    path = Path(file).absolute()
+    name = file_in(project, path)
+    if not path.is_file():
+        raise UserError(f"no file {file}")
+    if name in _own_files(project):
+        raise UserError(f"{name} belongs to the project anyway")
+    note_file(project.paths, name, file_hash(path))
+    return name
+
+
+def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] | None = None) -> str:
+    """Let a file that was added no longer belong to the project; the file itself stays. Returns its name there."""
+    project = load_project(artifact)
+    name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
+    known = added_files(read_journal(project.paths.journal))
+    if name not in known:
+        told = unknown("added file", name, known) if known else f"{name} was not added: no file was"
+        raise UserError(told)
+    note_file(project.paths, name, None)
+    return name
+
+
+def _own_files(project: Project) -> set[str]:
+    """What a bundle holds of every project."""
+    paths = project.paths
+    own = [paths.artifact, paths.citation, paths.journal]
+    own += paths.registrations.root.iterdir() if paths.registrations.root.is_dir() else []
+    return {path.relative_to(paths.root).as_posix() for path in own}
+
+
+def file_in(project: Project, path: Path) -> str:
+    """The name of a file within its project; refuses what lies elsewhere, by a link too."""
+    root, real = project.paths.root.resolve(), path.resolve()
+    if not real.is_relative_to(root):
+        raise UserError(f"{path} lies outside of {root}", hint="Copy it into the project first.")
+    if not is_url(project.store) and real.is_relative_to(Path(project.store).resolve()):
+        raise UserError(f"{path} lies in the store, whose runs belong to the project anyway")
+    name = real.relative_to(root).as_posix()
+    if any(part.startswith(".") for part in real.relative_to(root).parts):
+        raise UserError(f"{name} is hidden, and hidden files are not bundled", hint="Rename it first.")
+    return name
+
+
+def cite(style: str = "bibtex", artifact: str | os.PathLike[str] | None = None) -> str:
+    """How to cite the artifact: bibtex, cff or apa."""
+    if style not in STYLES:
+        raise UserError(unknown("style", style, STYLES))
+    return cited(load_project(artifact).artifact, style)

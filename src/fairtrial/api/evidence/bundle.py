@@ -1,0 +1,499 @@
+"""research bundle: everything that somebody needs to check a project, as an RO-Crate that verifies itself.
+
+choose runs → stage what is published of them → compute the headlines from that very copy → describe → pack
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import orjson
+
+from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.comparing.plots import main_chart, write_plots
+from fairtrial.api.evidence.artifact import Project, file_in, load_project
+from fairtrial.api.evidence.bundle_report import report_text
+from fairtrial.api.evidence.claims import BY_THE_AUTHOR, TOLERANCE, plan_headlines, recorded_headlines, study_headlines
+from fairtrial.api.evidence.preregistered_analysis import deviations_beside
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknown
+from fairtrial.core.formatting import counted
+from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
+from fairtrial.core.regular_files import read_regular
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
+from fairtrial.record.metadata import SEALED
+from fairtrial.record.recorded import with_series
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.store_location import Place
+from fairtrial.record.studies import without_checksum
+from fairtrial.report.documents import as_json
+from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
+from fairtrial.research.artifact import not_stated
+from fairtrial.research.citation import cff, with_gaps
+from fairtrial.research.command_log import COMMAND, added_files, read_journal
+from fairtrial.research.crate import CratedRun, crate_document
+from fairtrial.research.credentials import refuse_credentials
+from fairtrial.research.keys import load_signer
+from fairtrial.research.manifest import Excluded, Manifest
+from fairtrial.research.notebook import notebook
+from fairtrial.research.registration import read_registration
+from fairtrial.research.scrub import RULES, Scrubber, absolute_paths
+from fairtrial.research.signature import sign_manifest
+from fairtrial.version import __version__
+
+INSIDE = BundlePaths(PurePosixPath())
+NOT_OF_A_PLACE = ("hostname", "executable", "command_line")
+"""What runs record of their environment that says more than which kind of machine and code it was."""
+CHECKPOINTS, COLUMNS, LOGS, ARCHIVED, CHARTS = "checkpoints", "columnar copies", "logs", "archived runs", "charts"
+WHY = {
+    CHECKPOINTS: "large; --checkpoints includes best.pt of every run",
+    COLUMNS: "made from metrics.jsonl, which is included",
+    LOGS: "what jobs printed was not written to be published",
+    ARCHIVED: "replaced by other runs",
+    CHARTS: "need fairtrial[charts], which is not installed, or were not wanted",
+}
+FEW_COMPARISONS = 2
+"""With more of them one picture shows all; pictures of each would be dozens."""
+
+
+@dataclass(frozen=True)
+class BundleTerms:
+    """What goes into a bundle. Without names of studies, all of the store."""
+
+    studies: Sequence[str] = ()
+    checkpoints: bool = False
+    charts: bool = True
+    store: Place = None
+    force: bool = False
+    allow: Sequence[str] = ()
+    """Files of the bundle, or `kind:KIND`, that may hold what looks like a credential."""
+    tell: Callable[[str], None] = lambda _: None
+    watch: Watch = quiet
+
+
+@dataclass(frozen=True)
+class Bundled:
+    """A bundle that was written, or would be. `path` is None for the latter."""
+
+    path: Path | None
+    studies: Sequence[str]
+    runs: int
+    files: int
+    bytes: int
+    packed_bytes: int | None
+    excluded: Sequence[Mapping[str, Any]]
+    signer: str | None
+    sha256: str
+    stale: Sequence[str] = ()
+    paths_told: Sequence[str] = ()
+    not_stated: Sequence[str] = ()
+    """What artifact.yaml leaves open, one sentence each."""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {**vars(self), "path": None if self.path is None else str(self.path)}
+
+
+@dataclass
+class Stage:
+    """A bundle in the making: its files by name, copied and scrubbed, or left where they are if they are large."""
+
+    folder: Path
+    files: dict[str, tuple[int, str]] = field(default_factory=dict)
+    sources: dict[str, Path] = field(default_factory=dict)
+    left_out: dict[str, tuple[list[str], int]] = field(default_factory=dict)
+    paths_told: set[str] = field(default_factory=set)
+
+    def put(self, name: PurePosixPath | str, content: bytes) -> None:
+        target = path_inside(self.folder, str(name), what="bundle")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(content)
+        self.files[str(name)] = len(content), hashlib.sha256(content).hexdigest()
+        self.sources[str(name)] = target
+
+    def tell(self, name: PurePosixPath | str, content: bytes) -> None:
+        """Put a file that a person may want to look at first, because of the paths in it."""
+        self.paths_told |= absolute_paths(content)
+        self.put(name, content)
+
+    def link(self, name: PurePosixPath | str, path: Path) -> None:
+        self.files[str(name)] = path.stat().st_size, file_hash(path)
+        self.sources[str(name)] = path
+
+    def leave(self, what: str, name: str, size: int) -> None:
+        names, total = self.left_out.get(what, ([], 0))
+        names.append(name)
+        self.left_out[what] = names, total + size
+
+    @property
+    def excluded(self) -> list[Mapping[str, Any]]:
+        return [
+            Excluded(what, WHY[what], names, size).to_dict() for what, (names, size) in sorted(self.left_out.items())
+        ]
+
+
+def bundle(
+    artifact: str | os.PathLike[str] | None = None, *, zipped: bool = True,
+    output: str | os.PathLike[str] | None = None, dry_run: bool = False, terms: BundleTerms | None = None,
+) -> Bundled:  # fmt: skip
+    """Make the bundle of a project: a zip, or a folder of the same content. The same state gives the same bytes."""
+    terms = terms or BundleTerms()
+    project = load_project(artifact)
+    target = _target(project, output, zipped=zipped)
+    if not dry_run:
+        _refuse_existing(target, zipped=zipped, force=terms.force)
+    store = open_store(terms.store or project.store)
+    runs = _chosen(store, terms.studies)
+    with tempfile.TemporaryDirectory(prefix="fairtrial-bundle-") as folder:
+        stage = Stage(Path(folder))
+        stale = _fill(stage, project, store, runs, terms)
+        found = _summary(stage, runs, _describe(stage, project, runs), stale)
+        found = replace(found, not_stated=not_stated(project.artifact))
+        _refuse_unpackable(stage)
+        refuse_credentials(stage.sources, terms.allow, terms.tell)
+        _tell(found, terms)
+        if dry_run:
+            return found
+        if zipped:
+            write_zip(target, stage.sources, terms.watch)
+        else:
+            _write_folder(target, stage.sources, terms.watch)
+    packed = target.stat().st_size if zipped else found.bytes
+    return Bundled(**{**vars(found), "path": target, "packed_bytes": packed})
+
+
+def _target(project: Project, output: str | os.PathLike[str] | None, *, zipped: bool) -> Path:
+    usual = f"{project.artifact.id}-{project.artifact.version}".replace("/", "-").replace(" ", "-")
+    return Path(output).absolute() if output else project.paths.root / (f"{usual}.zip" if zipped else usual)
+
+
+def _refuse_existing(target: Path, *, zipped: bool, force: bool) -> None:
+    if not target.parent.is_dir():
+        raise UserError(f"cannot write {target}: no such folder", hint="Choose another --output.")
+    if target.exists() and not (force and zipped and target.is_file()):
+        hint = "Overwrite it with --force, or choose another --output." if zipped else "Choose another --output."
+        raise UserError(f"{target} is there already", hint=hint)
+
+
+def _refuse_unpackable(stage: Stage) -> None:
+    """Names that others could not unpack, such as two that differ in capitals alone."""
+    names = sorted(stage.files)
+    problems = [f"{name!r} {why}" for name in names if (why := why_unsafe(name))]
+    problems += [f"{name!r} and another name differ in capitals alone" for name in collisions(names)]
+    if problems:
+        problems = [f"{each}, so that it cannot be bundled" for each in problems]
+        raise UserError(problems[0], problems=problems[1:], hint="Rename it, or leave its study out with --study.")
+
+
+def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
+    """The runs of these studies, or of all; none of them may still be going on."""
+    known = store.studies()
+    problems = [unknown("study", name, known) for name in studies if name not in known]
+    if problems:
+        raise UserError(problems[0], problems=problems[1:], hint=f"Store: {store.address}")
+    found = [
+        run for study in studies or known
+        for _, entry in sorted(store.directories(study), key=lambda each: each[1].name)
+        if (run := store.look_at(study, entry.name))
+    ]  # fmt: skip
+    if not found:
+        raise UserError(f"there are no runs to bundle in {store.address}", hint="Launch a study first.")
+    _refuse_damaged(found)
+    going_on = [run.name for run in found if run.status is Status.RUNNING]
+    if going_on:
+        raise UserError(
+            f"{going_on[0]} is still being made"
+            + (f", and so are {len(going_on) - 1} more" if len(going_on) > 1 else ""),
+            hint="Wait for it, or name the studies to bundle with --study.",
+        )
+    return found
+
+
+def _refuse_damaged(runs: Sequence[Run]) -> None:
+    """A bundle says that its numbers follow from its runs: with a damaged one, others could not check that."""
+    damaged = [run for each in runs if (run := with_series(each)[0]).status is Status.DAMAGED]
+    if damaged:
+        told = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
+        raise CheckFailed(
+            told[0], problems=told[1:],
+            hint="Repair it: fairtrial doctor --damage --repair. Or take it out of the store with 'fairtrial runs rm', "
+            "which a registered analysis then reports, or bundle other studies with --study.",
+        )  # fmt: skip
+
+
+def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
+    """Everything but the description of it all; returns the recorded results that no longer hold."""
+    hosts = {str(run.metadata["environment"].get("hostname") or "") for run in runs}
+    names = {str(name) for run in runs for name in (run.study, run.variant, run.metadata["recipe"])}
+    stage.paths_told |= hosts & names
+    scrubber = Scrubber.of(project=project.paths.root, store=store.root, home=Path.home(), hosts=hosts - names)
+    studies = sorted({run.study for run in runs})
+    for run in runs:
+        _stage_run(stage, store, run, scrubber, terms)
+    for study in studies:
+        _stage_study(stage, store, study, scrubber)
+    journal = _stage_project(stage, project, runs, scrubber)
+    stage.put(INSIDE.environment, _environments(runs))
+    copy = Store(stage.folder / INSIDE.store)
+    with _kept_as_staged(stage), contextlib.chdir(project.paths.root):  # an analysis asks which project it is in
+        found = {study: study_headlines(copy, study) for study in studies}
+        recorded, stale = recorded_headlines(copy, journal, studies)
+        planned = _planned(project, store, copy, studies)
+        analyses = {study: _analysis(copy, study) for study in studies}
+    headlines = {"studies": found, "registered": planned, "results": recorded}
+    stage.put(INSIDE.headlines, as_json(headlines).encode())
+    for study, analysis in analyses.items():
+        if analysis is not None:
+            stage.put(INSIDE.analysis(study), scrubber.text(as_json(analysis.to_dict()).encode()))
+            _stage_charts(stage, study, analysis, terms)
+    stage.put(INSIDE.notebook, notebook(project.artifact, headlines, runs=str(INSIDE.store), tolerance=TOLERANCE))
+    text = report_text(project.artifact, headlines, analyses)
+    stage.put(INSIDE.report, scrubber.text(text.encode()))
+    return stale
+
+
+def _planned(project: Project, store: Store, copy: Store, studies: Sequence[str]) -> dict[str, Any]:
+    """The registered analysis of every registration that fixes one and whose runs are here, and every deviation.
+
+    Numbers and what runs show come from the copy; what only this machine knows is told by its author.
+    """
+    found = {}
+    for path in sorted(project.paths.registrations.root.glob("*.json")):
+        with contextlib.suppress(FairtrialError):
+            registration = read_registration(path)
+            if registration.study in studies:
+                staged = RegistrationPaths(copy.root.parent / INSIDE.registrations).registration(registration.sha256)
+                told = [each.to_dict() for each in deviations_beside(registration, store)]
+                found[registration.sha256] = {**plan_headlines(copy, staged), BY_THE_AUTHOR: told}
+    return found
+
+
+@contextlib.contextmanager
+def _kept_as_staged(stage: Stage) -> Iterator[None]:
+    """An analysis notes that somebody looked. What is packed is how it was before this one."""
+    looks = {name: read_regular(path) for name, path in stage.sources.items() if name.endswith("/looks.jsonl")}
+    yield
+    for name, content in looks.items():
+        stage.sources[name].write_bytes(content)
+
+
+def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
+    """Raw series as they are, metadata and events without what tells of the machine; the rest is named as left out."""
+    if terms.checkpoints:
+        store.fetch(run.study, run.id, steps=False)
+    paths, place = run.paths, INSIDE.store / run.study / run.id
+    stage.tell(place / paths.metadata.name, scrubber.metadata(_as_bundled(run)))
+    for path in (paths.metrics, paths.events):
+        if path.is_file():
+            content = read_regular(path)
+            stage.put(place / path.name, content if path == paths.metrics else scrubber.text(content))
+    for path in _others(paths):
+        name = place / path.relative_to(paths.root).as_posix()
+        if terms.checkpoints and path == paths.best:
+            stage.link(name, path)
+        else:
+            stage.leave(_kind(paths, path), str(name), path.stat().st_size)
+
+
+def _as_bundled(run: Run) -> dict[str, Any]:
+    """Metadata as they are true of the bundled files: events are scrubbed, so that they are not those of the seal."""
+    return {key: value for key, value in run.metadata.items() if key != SEALED}
+
+
+def _others(paths: RunPaths) -> list[Path]:
+    """The files of a run that are not bundled as a matter of course. Hidden ones are no part of it."""
+    own = {paths.metadata, paths.metrics, paths.events, paths.delivered}
+    every = (
+        Path(folder) / name for folder, _, names in os.walk(paths.root) for name in names if not name.startswith(".")
+    )
+    return sorted(path for path in every if path not in own and not path.is_symlink())
+
+
+def _kind(paths: RunPaths, path: Path) -> str:
+    return COLUMNS if path == paths.columns else LOGS if path == paths.log else CHECKPOINTS
+
+
+def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> None:
+    for path in (store.paths.study_plan(study), store.paths.looks(study)):
+        if path.is_file():
+            content = read_regular(path) if path.suffix == ".jsonl" else without_checksum(read_regular(path))
+            stage.tell(INSIDE.store / study / path.name, scrubber.text(content))
+    for path in _others_of_study(store, study):
+        stage.leave(LOGS, f"{INSIDE.store}/{study}/{path.name}", path.stat().st_size)
+    archive = store.paths.archive(study)
+    for folder in sorted(archive.iterdir()) if archive.is_dir() else ():
+        stage.leave(ARCHIVED, f"{INSIDE.store}/{study}/{archive.name}/{folder.name}", _size_of(folder))
+
+
+def _others_of_study(store: Store, study: str) -> list[Path]:
+    """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
+    own = {store.paths.study_plan(study), store.paths.looks(study)}
+    beside = (path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith("."))
+    return sorted(path for path in beside if path not in own)
+
+
+def _size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _stage_project(
+    stage: Stage, project: Project, runs: Sequence[Run], scrubber: Scrubber
+) -> list[dict[str, Any]]:  # fmt: skip
+    """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
+    paths = project.paths
+    stage.put(paths.artifact.name, read_regular(paths.artifact))
+    written = read_regular(paths.citation) if paths.citation.is_file() else b""
+    if written.decode(errors="replace") in ("", *with_gaps(project.artifact)):
+        written = cff(project.artifact).encode()
+    stage.put(paths.citation.name, written)
+    journal = read_journal(paths.journal)
+    if journal:
+        lines = b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in journal)
+        stage.tell(paths.journal.name, scrubber.text(lines))
+    folder = paths.registrations.root
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if path.is_file() and not path.name.startswith("."):
+            stage.tell(INSIDE.registrations / path.name, read_regular(path))
+    _stage_added(stage, project, journal)
+    for path in _named(project, journal, runs):
+        name = INSIDE.files / file_in(project, path)
+        if str(name) not in stage.files:
+            stage.tell(name, read_regular(path))
+    return journal
+
+
+def _stage_added(stage: Stage, project: Project, journal: Sequence[Mapping[str, Any]]) -> None:
+    problems = []
+    for name, sha256 in sorted(added_files(journal).items()):
+        path = path_inside(project.paths.root, name, what=project.paths.journal.name)
+        if not path.is_file():
+            problems.append(f"{name} was added to the artifact and is gone")
+        elif file_hash(path) != sha256:
+            problems.append(f"{name} was changed since it was added to the artifact")
+        else:
+            stage.link(INSIDE.files / file_in(project, path), path)
+    if problems:
+        raise UserError(
+            problems[0],
+            problems=problems[1:],
+            hint="Add it again: fairtrial research add FILE. Or let it go: fairtrial research remove FILE.",
+        )
+
+
+def _named(project: Project, journal: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> list[Path]:
+    """Study files and recipes that lie in the project: what commands named, and what runs were made of."""
+    words = {
+        (entry.get("folder", "."), word) for entry in journal if entry["kind"] == COMMAND for word in entry["command"]
+    }
+    given = [project.paths.root / folder / word for folder, word in words if word.endswith((".yaml", ".yml"))]
+    given += [Path(file) for file in {run.metadata["recipe_file"] for run in runs} if file]
+    found = []
+    for path in given:
+        with contextlib.suppress(UserError, OSError):
+            if path.is_file() and path.resolve() != project.paths.artifact.resolve() and file_in(project, path):
+                found.append(path)
+    return sorted(set(found))
+
+
+def _environments(runs: Sequence[Run]) -> bytes:
+    """Where the runs were made, each kind of place once. Machines are counted, not named."""
+    facts = [
+        {key: value for key, value in run.metadata["environment"].items() if key not in NOT_OF_A_PLACE} for run in runs
+    ]
+    counts = Counter(orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in facts)
+    machines = {run.metadata["environment"].get("hostname") for run in runs}
+    places = [{"runs": count, **orjson.loads(each)} for each, count in sorted(counts.items())]
+    return as_json({"machines": len(machines), "environments": places}).encode()
+
+
+def _analysis(store: Store, study: str) -> Analysis | None:
+    """The whole analysis, where the study has something to compare."""
+    try:
+        return analyze(study, store=store.root)
+    except UserError:
+        return None
+
+
+def _stage_charts(stage: Stage, study: str, analysis: Analysis, terms: BundleTerms) -> None:
+    folder = stage.folder / INSIDE.charts(study)
+    if terms.charts:
+        with contextlib.suppress(FairtrialError):  # nothing to draw, or nothing to draw with
+            folder.mkdir(parents=True)
+            if len(analysis.comparisons) <= FEW_COMPARISONS:
+                written = write_plots(analysis, folder)
+            else:
+                written = [folder / "forest.png"]
+                main_chart(analysis, written[0])
+            for path in written:
+                stage.link(INSIDE.charts(study) / path.name, path)
+            return
+    stage.leave(CHARTS, str(INSIDE.charts(study)), 0)
+
+
+def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> Manifest:
+    """The crate over all files, the manifest over those and the crate, and the signature over the manifest."""
+    crated = [
+        CratedRun(
+            run.study, run.id, run.status.value, run.metadata["timings"]["created"], run.metadata["timings"]["ended"]
+        )
+        for run in runs
+    ]
+    stage.put(INSIDE.crate, crate_document(project.artifact, stage.files, crated, version=__version__))
+    about = {"id": project.artifact.id, "version": project.artifact.version, "runs": len(runs),
+             "studies": sorted({run.study for run in runs})}  # fmt: skip
+    signer = load_signer() if signing_key().exists() else None
+    key = signer.public if signer else None
+    manifest = Manifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about, key)
+    stage.put(INSIDE.manifest, manifest.render())
+    if signer:
+        stage.put(INSIDE.signature, sign_manifest(manifest.sha256, signer))
+    return manifest
+
+
+def _summary(stage: Stage, runs: Sequence[Run], manifest: Manifest, stale: Sequence[str]) -> Bundled:
+    size = sum(each for each, _ in stage.files.values())
+    studies = sorted({run.study for run in runs})
+    return Bundled(
+        None, studies, len(runs), len(stage.files), size, None, stage.excluded, manifest.signer,
+        manifest.sha256, list(stale), sorted(stage.paths_told, key=lambda told: (told.startswith("/"), told)),
+    )  # fmt: skip
+
+
+def _tell(found: Bundled, terms: BundleTerms) -> None:
+    """The size and what is not in it, before anything is written."""
+    terms.tell(
+        f"{counted(found.runs, 'run')} of {counted(len(found.studies), 'study')}: "
+        f"{counted(found.files, 'file')}, {found.bytes / 1e6:,.1f} MB before packing."
+    )
+    for each in found.excluded:
+        first = each["names"][0] + (f" and {each['files'] - 1:,} more" if each["files"] > 1 else "")
+        size = f", {each['bytes'] / 1e6:,.1f} MB" if each["bytes"] else ""
+        terms.tell(f"Left out: {each['what']} ({first}{size}): {each['why']}.")
+    for told in found.stale:
+        terms.tell(f"Not a headline: {told} was recorded on another state of its runs.")
+    for gap in found.not_stated:
+        terms.tell(gap)
+    if found.paths_told:
+        shown = ", ".join(found.paths_told[:3]) + (" …" if len(found.paths_told) > 3 else "")
+        terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")
+
+
+def _write_folder(target: Path, sources: Mapping[str, Path], watch: Watch) -> None:
+    total, done = sum(path.stat().st_size for path in sources.values()), 0
+    with under_another_name(target) as unfinished:
+        for name, path in sorted(sources.items()):
+            place = path_inside(unfinished, name, what="bundle")
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, place)
+            done += path.stat().st_size
+            watch(done, total)

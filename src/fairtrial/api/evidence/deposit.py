@@ -1,0 +1,73 @@
+"""research deposit: prepare the upload of a bundle to Zenodo, and do it only with a token and when told to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.evidence.verify_bundle import verify_bundle
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import CheckFailed, UserError
+from fairtrial.core.paths import ARTIFACT
+from fairtrial.plan.study import parse_mapping
+from fairtrial.research.archive import opened
+from fairtrial.research.artifact import Artifact, not_stated, parse_artifact
+from fairtrial.research.zenodo import API, API_VARIABLE, TOKEN_VARIABLE, check_api, commands_for, metadata_for, upload
+
+
+@dataclass(frozen=True)
+class Deposit:
+    """What would be uploaded, and what was. `draft` is None where nothing was."""
+
+    api: str
+    bundle: Path
+    metadata_file: Path
+    metadata: Mapping[str, Any]
+    files: Sequence[Mapping[str, Any]]
+    commands: Sequence[str]
+    draft: Mapping[str, Any] | None = None
+    why_not: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "deposited": self.draft is not None, "published": False, "why_not": self.why_not, "api": self.api,
+            "draft": self.draft, "metadata_file": str(self.metadata_file), "metadata": dict(self.metadata),
+            "files": list(self.files), "commands": list(self.commands),
+        }  # fmt: skip
+
+
+def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool = False) -> Deposit:
+    """Write the metadata beside the bundle and say how it is uploaded; with a token and `yes`, upload it as a draft."""
+    path = Path(bundle)
+    if not path.is_file():
+        raise UserError(f"no bundle {path}", hint="Make one with: fairtrial research bundle --zip")
+    place = check_api(api or os.environ.get(API_VARIABLE) or API)
+    found = verify_bundle(path)
+    if not found.intact:
+        raise CheckFailed(f"{path.name} is {found.sentence}", hint="Make it anew before it is uploaded.")
+    artifact = _artifact_in(path)
+    if gaps := not_stated(artifact):
+        raise UserError(
+            gaps[0],
+            problems=gaps[1:],
+            hint="Zenodo asks for an author and a license. Add them, then make the bundle again.",
+        )
+    metadata = metadata_for(artifact)
+    beside = path.with_suffix(".zenodo.json")
+    beside.write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    files = [{"name": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path)}]
+    commands = commands_for(place, beside, path)
+    token = os.environ.get(TOKEN_VARIABLE)
+    if not token or not yes:
+        why = f"${TOKEN_VARIABLE} is not set" if not token else "--yes was not given"
+        return Deposit(place, path, beside, metadata, files, commands, why_not=why)
+    return Deposit(place, path, beside, metadata, files, commands, upload(place, token, metadata, path))
+
+
+def _artifact_in(path: Path) -> Artifact:
+    with opened(path) as archive:
+        return parse_artifact(parse_mapping(archive.read(ARTIFACT).decode(), Path(ARTIFACT)), where=ARTIFACT)

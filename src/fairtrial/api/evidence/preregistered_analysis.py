@@ -1,0 +1,252 @@
+"""analyze --plan: what was registered, exactly that, and every way in which what was done differs from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Followed, Question
+from fairtrial.api.comparing.analyze import analyze_gathered
+from fairtrial.api.comparing.gather import Gathered, from_study
+from fairtrial.api.evidence.artifact import store_of_registration
+from fairtrial.api.evidence.preregister import archived_runs, excludable, registered_question
+from fairtrial.api.running.registered import with_label
+from fairtrial.core.errors import CheckFailed, UserError
+from fairtrial.core.expressions import check
+from fairtrial.core.paths import ProjectPaths, RegistrationPaths
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.traces import Trace
+from fairtrial.record.environment import changed_files
+from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.series import unspell
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.study_cache import read_study
+from fairtrial.research.archive import is_bundle
+from fairtrial.research.command_log import read_journal, removed_runs
+from fairtrial.research.deviations import (
+    Beside,
+    Deviation,
+    Done,
+    SeenRun,
+    find_beside,
+    find_deviations,
+    unchecked,
+)
+from fairtrial.research.ledger import read_ledger
+from fairtrial.research.registration import Registration
+from fairtrial.research.verify import verify_registration
+
+BESIDE = frozenset({"certify", "power", "ttest"})
+"""What may be shown beside a registered analysis without changing anything in it."""
+EXPLORATORY = "exploratory: beyond the plan"
+
+
+def analyze_by_plan(
+    plan: str | os.PathLike[str],
+    *,
+    asked: Mapping[str, Any] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    by_runs_alone: bool = False,
+) -> Analysis:
+    """The registered analysis of the registered runs. `asked` holds what a person wants otherwise, by the names of
+    `Question`, `control` and `candidates`: that is analysed too, apart, and labelled exploratory.
+
+    `by_runs_alone`: only deviations that the runs themselves show, as whoever has a bundle can find them.
+    """
+    registration = _intact(Path(plan))
+    study = str(registration.study)
+    place = open_store(store or store_of_registration(registration.path), study)
+    looks = read_looks(place, study)
+    wanted = registration.plan["analysis"]
+    beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
+    question = replace(registered_question(wanted), **beside)
+    everything = from_study(place, study, question.wanted)
+    every = [each.run for each in read_study(place, study)]
+    runs = {run.name: run for run in every if run.attempt == 1}
+    used, excluded = _registered_runs(registration, everything, runs)
+    found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place, registered=True)
+    other = _other(wanted, asked or {})
+    deviations = find_deviations(registration, _done(registration, found, every, looks))
+    deviations += _damaged(every)
+    deviations += [] if by_runs_alone else deviations_beside(registration, place)
+    deviations += _asked(wanted, other)
+    followed = Followed(
+        registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
+    )
+    return replace(
+        found, plan=followed, arms=[_with_reasons(arm, excluded, runs) for arm in found.arms],
+        comparisons=[with_label(each, followed.sentence) for each in found.comparisons],
+        exploratory=_beyond(wanted, other, everything, question, study, place) if other else None,
+    )  # fmt: skip
+
+
+def _damaged(runs: Sequence[Run]) -> list[Deviation]:
+    """Runs that were made, and of which nothing can be believed any more."""
+    return [
+        Deviation("damaged run", f"{run.name} is damaged and not used: {run.reason}")
+        for run in runs if run.status is Status.DAMAGED
+    ]  # fmt: skip
+
+
+def _intact(path: Path) -> Registration:
+    if is_bundle(path):
+        raise UserError(
+            f"{path} is a bundle, not a registration", hint="Registrations are in its folder registrations/."
+        )
+    checked = verify_registration(path)
+    if not checked.intact or checked.registration is None:
+        raise CheckFailed(
+            f"the registration is {checked.sentence}", hint=f"See: fairtrial research verify {path}"
+        )  # fmt: skip
+    if checked.registration.is_text_only:
+        raise UserError(
+            f"{path.name} is text only: it registers no study and no analysis that could be run",
+            hint="Analyse the study by its name; what comes out is exploratory.",
+        )
+    return checked.registration
+
+
+def _registered_runs(
+    registration: Registration, gathered: Gathered, runs: Mapping[str, Run]
+) -> tuple[Gathered, dict[str, str]]:
+    """Only registered arms and seeds, without the runs that registered rules exclude; says which those are, and why.
+
+    An excluded run stays planned: its pair is incomplete, and is counted as such.
+    """
+    seeds = [str(seed) for seed in registration.seeds]
+    names, registered = list(registration.plan["study"]["arms"]), set(seeds)
+    arms = {name: [t for t in gathered.arms.get(name, ()) if t.seed in registered] for name in names}
+    rules = registration.plan["exclusions"]
+    out = _excluded([trace for traces in arms.values() for trace in traces], runs, rules)
+    kept = {name: [trace for trace in traces if trace.run not in out] for name, traces in arms.items()}
+    return replace(gathered, arms=kept, planned=dict.fromkeys(names, seeds)), out
+
+
+def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[str, Run]) -> ArmAccount:
+    """Runs that a registered rule excluded were started; say so."""
+    own = {str(runs[name].seed): name for name in excluded if runs[name].variant == arm.variant}
+    told = [
+        {**each, "run": own[seed], "reason": f"excluded by the registered rule '{excluded[own[seed]]}'"}
+        if (seed := str(each["seed"])) in own else each
+        for each in arm.left_out
+    ]  # fmt: skip
+    return replace(arm, left_out=told)
+
+
+def _excluded(traces: Sequence[Trace], runs: Mapping[str, Run], rules: Sequence[str]) -> dict[str, str]:
+    """Run → the rule that excludes it. A rule that no run can answer is an error, not an answer."""
+    found: dict[str, str] = {}
+    for rule in rules:
+        errors = []
+        for trace in traces:
+            try:
+                if check(rule, _facts(runs[trace.run])).holds:
+                    found.setdefault(trace.run, rule)
+            except UserError as error:  # this run never logged what the rule asks for
+                errors.append(error)
+        if errors and len(errors) == len(traces):
+            raise UserError(f"the registered rule '{rule}' cannot be applied: {errors[0].message}")
+    return found
+
+
+def _facts(run: Run) -> dict[str, Any]:
+    metadata = run.metadata
+    return excludable(
+        {
+            **metadata, "status": run.status.value, "wall_s": metadata["timings"]["wall_s"],
+            "parameters": metadata["resources"].get("parameters"),
+            "final": {name: float(unspell(value)) for name, value in run.final.items()},
+        }
+    )  # fmt: skip
+
+
+def deviations_beside(registration: Registration, store: Store) -> list[Deviation]:
+    """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
+    study, root = str(registration.study), registration.path.absolute().parent.parent
+    beside = Beside(
+        replaced=[name for name, _ in archived_runs(store, study)],
+        removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
+        changed_files=lambda before, after: changed_files(root, before, after),
+    )
+    recorded = [each.run for each in read_study(store, study)]
+    runs = [_seen(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
+    return find_beside(registration, runs, beside)
+
+
+def _done(registration: Registration, found: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]) -> Done:
+    left_out = {str(each["run"]): str(each["reason"]) for arm in found.arms for each in arm.left_out}
+    amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
+    return Done(
+        runs=[
+            _seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1 and run.status is not Status.DAMAGED
+        ],
+        looks=looks,
+        repeated=[run.name for run in runs if run.attempt > 1],
+        amended_by=amendment.registration if amendment else None,
+    )
+
+
+def _seen(run: Run, left_out: str | None) -> SeenRun:
+    metadata, environment = run.metadata, run.metadata["environment"]
+    return SeenRun(
+        run=run.name, variant=run.variant, seed=run.seed, identity=metadata["identity"],
+        data=(metadata["data"] or {}).get("sha256"), commit=environment.get("git_commit"),
+        changes=environment.get("git_dirty_hash"), versions=environment.get("versions") or {},
+        began=float(metadata["timings"]["created"]), ended=metadata["timings"]["ended"],
+        recipe_file=environment.get("recipe_file_sha256"), left_out=left_out,
+    )  # fmt: skip
+
+
+def _other(wanted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for now that was not registered."""
+    registered = {**vars(Question()), **vars(registered_question(wanted)), **wanted}
+    registered["summary"] = registered_question(wanted).summary
+    return {
+        name: value for name, value in asked.items()
+        if name not in BESIDE and _plain(value) != _plain(registered.get(name))
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _asked(wanted: Mapping[str, Any], other: Mapping[str, Any]) -> list[Deviation]:
+    registered = {**wanted, "summary": str(registered_question(wanted).summary)}
+    return [
+        Deviation(
+            "other metric" if name == "metrics" else "other analysis",
+            f"asked for {name} {_shown(value)}, registered is {_shown(registered.get(name))}; shown as exploratory",
+        )
+        for name, value in other.items()
+    ]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else str(value)
+
+
+def _beyond(
+    wanted: Mapping[str, Any], other: Mapping[str, Any], everything: Gathered, question: Question, study: str,
+    store: Store,
+) -> Analysis:  # fmt: skip
+    """What was asked for, on all runs that there are."""
+    arms = {"control": wanted["control"], "candidates": wanted["candidates"]}
+    chosen = {**arms, **{name: value for name, value in other.items() if name in arms}}
+    own = {name: value for name, value in other.items() if name not in arms}
+    question = replace(question, **own)
+    if "metrics" in own and "direction" not in own:
+        question = replace(question, direction=None)
+    if {"metrics", "direction", "adjust"} & own.keys():
+        everything = from_study(store, study, question.wanted)
+    candidates = [name for name in chosen["candidates"] if name != chosen["control"]]
+    found = analyze_gathered(everything, chosen["control"], candidates, question, store)
+    return replace(
+        found, comparisons=[with_label(each, EXPLORATORY) for each in found.comparisons],
+        secondary=[with_label(each, EXPLORATORY) for each in found.secondary],
+    )  # fmt: skip

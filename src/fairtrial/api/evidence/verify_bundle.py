@@ -1,0 +1,331 @@
+"""research verify BUNDLE: is every file what the manifest says, and do the runs give the numbers that are claimed?
+
+look at the archive → unpack it → hash every file → check registrations and order → compute the headlines again
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from fairtrial.api.evidence.claims import (
+    BY_THE_AUTHOR,
+    SWEEPS,
+    TOLERANCE,
+    count_numbers,
+    differences,
+    plan_headlines,
+    result_headlines,
+    study_headlines,
+)
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import FairtrialError, UserError
+from fairtrial.core.formatting import counted
+from fairtrial.core.paths import BundlePaths, RegistrationPaths
+from fairtrial.core.runs import Run
+from fairtrial.core.untrusted import parse_json, path_inside, read_file
+from fairtrial.record.store import Store
+from fairtrial.research.anchors import is_named_in
+from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
+from fairtrial.research.keys import Trust, read_trusted
+from fairtrial.research.manifest import LARGEST, Manifest, compare_files, read_manifest
+from fairtrial.research.registration import read_registration
+from fairtrial.research.signature import signer_of
+from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, spelled_keys, verify_registration
+
+Files = Mapping[str, tuple[int, str]]
+INSIDE = BundlePaths(PurePosixPath())
+MOST_NAMED = 20
+MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError)
+"""What reading and computing may run into where a file was changed to anything."""
+SERIES = "the raw series"
+
+
+@dataclass(frozen=True)
+class CheckedBundle(Judged):
+    """What came of the checks of a bundle, and of the registrations in it."""
+
+    path: Path
+    checks: Sequence[Check]
+    registrations: Sequence[Checked] = ()
+    signer: str | None = None
+    trusted: bool = False
+    numbers: int = 0
+    about: Mapping[str, Any] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "path": str(self.path), "intact": self.intact, "result": self.sentence, "signer": self.signer,
+            "trusted": self.trusted, "headline_numbers": self.numbers, "tolerance": TOLERANCE,
+            "checks": [check.to_dict() for check in self.checks],
+            "registrations": [each.to_dict() for each in self.registrations],
+            "about": dict(self.about), "notes": list(self.notes),
+        }  # fmt: skip
+
+
+def verify_bundle(
+    path: str | os.PathLike[str],
+    *,
+    trust: Trust = None,
+    published: str | os.PathLike[str] | None = None,
+    watch: Watch = quiet,
+) -> CheckedBundle:
+    """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
+
+    `trust`: the public keys, one of which it, its registrations and their ledger must be signed with. `published`: an
+    anchor of a registration that others kept.
+    """
+    path = Path(path)
+    keys = read_trusted(trust)
+    if not path.exists():
+        raise UserError(f"no bundle {path}")
+    with tempfile.TemporaryDirectory(prefix="fairtrial-verify-") as folder:
+        found, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
+        place = None if published is None else Path(published)
+        return _check(path, BundlePaths(Path(folder)), found, container, keys, place)
+
+
+def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+    with opened(path) as archive:
+        return unpack(archive, folder, watch), changed_container(archive)
+
+
+def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+    """Checked in a copy: reading a store may leave a cache in it, and what is verified must not change."""
+    names = sorted(_files_below(path))
+    found: dict[str, tuple[int, str]] = {}
+    for done, name in enumerate(names, 1):
+        target = path_inside(folder, name, what=str(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(path_inside(path, name, what=str(path)), target)
+        found[name] = target.stat().st_size, file_hash(target)
+        watch(done, len(names))
+    return found, []
+
+
+def _files_below(root: Path) -> Iterator[str]:
+    for folder, folders, names in os.walk(root):
+        for name in [*folders, *names]:
+            path = Path(folder) / name
+            if path.is_symlink():
+                raise UserError(f"{path} is a link", hint="No bundle of Fairtrial has one; nothing of it was read.")
+        yield from ((Path(folder) / name).relative_to(root).as_posix() for name in names)
+
+
+def _check(
+    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str],
+    keys: frozenset[str] | None, published: Path | None,
+) -> CheckedBundle:  # fmt: skip
+    name = str(INSIDE.manifest)
+    if name not in found:
+        raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
+    manifest, problems = read_manifest(read_file(paths.manifest, most=LARGEST))
+    checks = [_told("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
+    if manifest is None:
+        return CheckedBundle(path, checks)
+    listed = {each: known for each, known in found.items() if each not in (name, str(INSIDE.signature))}
+    fine = f"{counted(len(listed), 'file')}, none changed, missing, added or renamed"
+    checks.append(_told("files", compare_files(manifest.files, listed), fine))
+    checks.append(_told("archive", container, "packed as Fairtrial packs it"))
+    signed, signer = _signature(paths, manifest, keys)
+    checks += signed
+    runs, unreadable = _runs(Store(paths.store))
+    checks.append(_told("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
+    registered = _registrations(paths, runs, keys, published)
+    checks += _published(registered, published)
+    checks += [
+        Check(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
+        for each in registered for check in each.checks
+    ]  # fmt: skip
+    headlines, numbers = _headlines(paths, sorted({run.study for run in runs}))
+    checks += headlines
+    return CheckedBundle(
+        path, checks, registered, signer, keys is not None and signer in keys, numbers, manifest.about,
+        _notes(registered, signer),
+    )  # fmt: skip
+
+
+def _told(name: str, problems: Sequence[str], fine: str) -> Check:
+    if not problems:
+        return Check(name, True, fine)
+    more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
+    return Check(name, False, "; ".join(problems[:MOST_NAMED]) + more)
+
+
+def _signature(
+    paths: BundlePaths[Path], manifest: Manifest, keys: frozenset[str] | None
+) -> tuple[list[Check], str | None]:
+    """Whether it is signed as the manifest says, and the key that signed it."""
+    name, named = paths.signature.name, manifest.signer
+    if not paths.signature.is_file():
+        if named:
+            return [Check("signature", False, f"{name} is missing: the manifest names key {named[:16]}…")], None
+        unsigned = Check("signature", None, "the bundle is not signed")
+        missing = (
+            [Check("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")] if keys else []
+        )
+        return [unsigned, *missing], None
+    signer = signer_of(read_file(paths.signature), manifest.sha256)
+    if signer is None:
+        return [Check("signature", False, f"{name} does not fit the manifest, or was changed")], None
+    if signer != named:
+        said = f"the manifest names {named[:16]}…" if named else "the manifest knows of no signature"
+        return [Check("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
+    checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
+    return checks + ([check_signer(signer, keys)] if keys is not None else []), signer
+
+
+def _runs(store: Store) -> tuple[list[Run], list[str]]:
+    """Every run of the bundle, and what is wrong with those that are not what their folder is called."""
+    found, problems = [], []
+    for study, entry in store.directories():
+        try:
+            run = store.run(study, entry.name)
+            if run is None:
+                problems.append(f"{study}/{entry.name} has no metadata")
+            elif (run.study, run.id) != (study, entry.name):
+                problems.append(f"{study}/{entry.name} holds the run {run.name}")
+            else:
+                _began(run)  # fails for a run that never began
+                found.append(run)
+        except FairtrialError as error:
+            problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
+        except MALFORMED as error:
+            problems.append(f"{study}/{entry.name} does not describe a run: {type(error).__name__} {error}")
+    return sorted(found, key=lambda run: run.name), sorted(problems)
+
+
+def _began(run: Run) -> Began:
+    return Began(run.name, float(run.metadata["timings"]["created"]))
+
+
+def _registrations(
+    paths: BundlePaths[Path], runs: Sequence[Run], keys: frozenset[str] | None, published: Path | None
+) -> list[Checked]:  # fmt: skip
+    """Each registration by its own checks, held against the runs of its study that the bundle has."""
+    folder = paths.registrations
+    began = [_began(run) for run in runs]
+    found = []
+    for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
+        own = published if published and is_named_in(path.stem, published) else None
+        found.append(verify_registration(path, trust=keys, runs=began, published=own))
+    return found
+
+
+def _published(registered: Sequence[Checked], published: Path | None) -> list[Check]:
+    """A copy of an anchor is about one of the registrations, or it was kept of something else."""
+    if published is None or any(is_named_in(each.path.stem, published) for each in registered):
+        return []
+    return [Check("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
+
+
+def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:
+    """The claimed numbers, each computed again from the raw series."""
+    try:
+        said = parse_json(read_file(paths.headlines, most=LARGEST), where=str(INSIDE.headlines))
+        claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
+    except (OSError, UserError, KeyError, TypeError, ValueError):
+        return [Check("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")], 0
+    store, checks, numbers = Store(paths.store), [], 0
+    for study in sorted({*claimed, *studies}):
+        label = f"headline numbers of {study}"
+        if study not in claimed or study not in studies:
+            where = "headlines" if study in claimed else "runs"
+            checks.append(Check(label, False, f"study {study} is in the {where} alone"))
+            continue
+        said_way = claimed[study].get("direction") if isinstance(claimed[study], dict) else None
+        again = partial(study_headlines, direction=said_way)
+        checks.append(_same(label, claimed[study], _computed(again, store, study)))
+        numbers += count_numbers(claimed[study])
+    checks += _registered(paths, plans, studies)
+    numbers += sum(map(count_numbers, plans.values()))
+    for at, result in enumerate(results, 1):
+        asked = result.get("asked") if isinstance(result, dict) else None
+        if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
+            checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
+            continue
+        label = f"{asked['command']} of {asked.get('study')}"
+        if asked.get("study") not in studies:
+            checks.append(Check(label, False, "its study is not in the bundle"))
+            continue
+        basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
+        checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
+        numbers += count_numbers(result.get("numbers"))
+    return checks, numbers
+
+
+def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Sequence[str]) -> list[Check]:
+    """Every registration whose study is here has its analysis among the headlines, with its deviations."""
+    store, checks = Store(paths.store), []
+    there = {path.stem: _study_of(path) for path in paths.registrations.glob("*.json")}
+    wanted = {sha256 for sha256, study in there.items() if study in studies}
+    for sha256 in sorted({*plans, *wanted}):
+        label = f"registered analysis {sha256[:12]}"
+        if sha256 not in there or sha256 not in plans:
+            missing = "its registration is not in the bundle" if sha256 in plans else "it is not among the headlines"
+            checks.append(Check(label, False, missing))
+            continue
+        plan = RegistrationPaths(paths.registrations).registration(sha256)
+        said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
+        told = said.pop(BY_THE_AUTHOR, None)
+        check = _same(label, said, _computed(plan_headlines, store, plan))
+        checks.append(replace(check, detail=f"{check.detail}; {_deviations_told(said.get('deviations'), told)}"))
+    return checks
+
+
+def _study_of(path: Path) -> str | None:
+    try:
+        return read_registration(path).study
+    except FairtrialError:  # what is wrong with it is among its own checks
+        return None
+
+
+def _deviations_told(shown: Any, told: Any) -> str:
+    by_runs, by_author = _kinds(shown), _kinds(told)
+    if not by_runs and not by_author:
+        return "no deviation is stated"
+    by_word = f", {len(by_author)} of them by the author's word" if by_author else ""
+    kinds = [*by_runs, *by_author]
+    return f"{counted(len(kinds), 'deviation')} stated{by_word}: {', '.join(dict.fromkeys(kinds))}"
+
+
+def _kinds(deviations: Any) -> list[str]:
+    """The kinds of deviations in a document that may have been changed to anything."""
+    listed = deviations if isinstance(deviations, list) else []
+    return [str(each.get("kind")) for each in listed if isinstance(each, dict)]
+
+
+def _computed(compute: Any, store: Store, about: Any) -> Any:
+    """What was changed may be anything; what cannot be computed from it is a mismatch, not an accident."""
+    try:
+        return compute(store, about)
+    except (FairtrialError, *MALFORMED) as error:
+        return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
+
+
+def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> Check:
+    problems = differences(said, found)
+    count = counted(count_numbers(said), "number")
+    if problems or not isinstance(said, dict):
+        return _told(label, problems or ["it is no list of numbers"], "")
+    if said.get("reason"):
+        return Check(label, None, f"there are none: {said['reason']}")
+    exact = not differences(said, found, tolerance=0.0)
+    how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
+    return Check(label, True, f"{count} computed again from {basis}, equal {how}")
+
+
+def _notes(registered: Sequence[Checked], signer: str | None) -> list[str]:
+    notes = [f"Registration {each.path.stem[:12]}: {note}" for each in registered for note in each.notes]
+    if not registered:
+        notes.append("Nothing was registered: the bundle does not say what was planned before the runs.")
+    if signer is None:
+        notes.append("Without a signature anyone could have made this bundle anew with other numbers.")
+    return notes

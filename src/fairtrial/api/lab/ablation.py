@@ -1,0 +1,183 @@
+"""ablation: what does each component contribute? The full model against the same without it, on the same seeds."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, on_view, run_arms
+from fairtrial.api.lab.compare import STUDENT, with_student
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.core.cautions import IDENTICAL_ROWS
+from fairtrial.core.errors import InvalidOptions, RunsFailed
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
+from fairtrial.plan.cells import resolve
+from fairtrial.plan.study import read_mapping
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.contrasts import Interaction, interactions
+from fairtrial.stats.families import compare_family
+from fairtrial.stats.sweeps import mean_of
+
+RECIPE = "distill"
+STRATEGY = "combined"
+BASE: Mapping[str, Any] = {"strategy": STRATEGY, **STUDENT}
+COMPONENTS = ("temperature", "attention_loss", "layer_matching")
+RUNS = 3
+
+
+@dataclass(frozen=True)
+class AblationRow:
+    """The model without some components. `effect` is what their removal changed; null for the full model itself."""
+
+    removed: Removed
+    accuracy: Estimate
+    effect: Comparison | None
+    identical: tuple[str, ...]
+    lost: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.effect
+        return {
+            "removed": list(self.removed), "accuracy": self.accuracy.value,
+            "delta": found.effect.value if found else None, "ci": found.effect.limits if found else None,
+            "p": found.p_value if found else None, "p_adjusted": found.adjusted_p if found else None,
+            "verdict": found.verdict.value if found else None, "runs": self.accuracy.n,
+            "identical_to": list(self.identical), "lost": len(self.lost),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """The full model first, then one row per set of components that was taken away."""
+
+    study: str
+    metric: str
+    direction: str
+    level: float
+    adjustment: str
+    components: Sequence[str]
+    base: Mapping[str, Any]
+    rows: Sequence[AblationRow]
+    interactions: Sequence[Interaction]
+    cautions: Sequence[FilledCaution] = ()
+    failed: bool = False
+    direction_source: str | None = None
+
+    @property
+    def full(self) -> AblationRow:
+        return self.rows[0]
+
+    def to_dict(self) -> dict[str, Any]:
+        full = self.full.accuracy
+        return {
+            "study": self.study, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source,
+            "baseline": {
+                "accuracy": full.value, "ci": full.limits, "runs": full.n, "options": dict(self.base),
+            },
+            "components": list(self.components), "rows": [row.to_dict() for row in self.rows[1:]],
+            "interactions": [each.to_dict() for each in self.interactions],
+            "family": {"adjustment": self.adjustment, "level": self.level},
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+def ablation(
+    components: Sequence[str] = COMPONENTS,
+    *,
+    base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    also: Sequence[str] = (),
+    all_pairs: bool = False,
+    factorial: bool = False,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> Ablation:
+    """Take components away from a base and see what that changes, seed by seed.
+
+    The base is the combined strategy on a student that has maps. `base`, a mapping of options or a YAML file with one,
+    is laid over these defaults, and `options` over both. `also` names combinations (`a+b`), `all_pairs` and `factorial`
+    take more away at once and give interactions.
+    """
+    terms = terms or LabTerms(runs=RUNS)
+    check_terms(terms)
+    recipe = load_checked_recipe(RECIPE)
+    check_components(recipe, list(components))
+    fixed = with_student({"strategy": STRATEGY, **(_base(base) if base is not None else {}), **(options or {})})
+    resolved = resolve(recipe, fixed, where="base")
+    _check_base(recipe, resolved, components)
+    full = resolved.differing()
+    sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
+    judged, adjustment = terms.judged_by(family)
+    metric = terms.metric_of(recipe, "report")
+    study = terms.study_of(
+        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, beside={}), recipe, options=fixed,
+        variants=variants_without(recipe, sets),
+    )  # fmt: skip
+    ran = run_arms(study, terms, metric)
+    return _judge(ran, sets, components, full, replace(judged, direction=ran.direction), adjustment, terms)
+
+
+def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:
+    values = dict(given) if isinstance(given, Mapping) else read_mapping(Path(given))
+    return {str(name).replace("-", "_"): value for name, value in values.items()}
+
+
+def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> None:
+    """A component that the base does not use cannot be removed from it: say so before anything is trained."""
+    unused = recipe.module.unused_components(base)
+    problems = [f"the base does not use {name}: {unused[name]}" for name in components if name in unused]
+    if problems:
+        used = [name for name in recipe.components if name not in unused]
+        hint = f"Change the base, or remove other components. It uses: {', '.join(used) or 'none'}."
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=hint)
+
+
+def _judge(
+    ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: Terms,
+    adjustment: str, terms: LabTerms,
+) -> Ablation:  # fmt: skip
+    if FULL not in ran.arms:
+        raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
+    runs = ran.layout
+    found = compare_family(runs.arms, FULL, judged, adjustment, ended=runs.ended) if len(runs.arms) > 1 else []
+    found = on_view(found, ran, terms) if found else []
+    by_name = {each.candidate: replace(each, metric=ran.metric) for each in found}
+    same = _identical(ran, [variant_of(removed) for removed in sets])
+    rows = [_row(removed, ran, by_name, same, terms) for removed in sets]
+    layout = {removed: ran.arms[variant_of(removed)] for removed in sets if variant_of(removed) in ran.arms}
+    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
+    return Ablation(
+        study=ran.launched.study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
+        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
+        components=list(components), base=full, rows=rows, interactions=interactions(layout, judged),
+        cautions=[*flagged, *carried.values(), *ran.cautions],
+        failed=bool(ran.launched.bad or ran.launched.missing),
+    )  # fmt: skip
+
+
+def _row(
+    removed: Removed, ran: Ran, found: Mapping[str, Comparison], same: Mapping[str, tuple[str, ...]], terms: LabTerms
+) -> AblationRow:
+    name = variant_of(removed)
+    mean = mean_of(ran.sample(name), terms.alpha)
+    return AblationRow(removed, mean, found.get(name), same.get(name, ()), ran.lost(name))
+
+
+def _identical(ran: Ran, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Arms whose runs ended with the very same numbers on every seed: what differs between them reaches nothing."""
+    same: dict[str, list[str]] = {name: [] for name in names}
+    for one, other in combinations(names, 2):
+        if one in ran.arms and other in ran.arms and np.array_equal(ran.arms[one], ran.arms[other]):
+            same[other].append(one)
+            same[one].append(other)
+    return {name: tuple(others) for name, others in same.items()}

@@ -1,0 +1,236 @@
+"""Launch the variants of a study and give back one number per run: what sweeps, comparisons and ablations share."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shlex
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.gather import Gathered, Wanted, from_study
+from fairtrial.api.comparing.numbers import Numbers, SeedLayout, align, lay_out_seeds, number_runs
+from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.api.running.cells import Cell, Watcher
+from fairtrial.api.running.launch import Launched, LaunchTerms, named_recipe, run_study
+from fairtrial.api.running.registered import as_registered
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.cautions import MISSING_RUNS
+from fairtrial.core.directions import settle
+from fairtrial.core.errors import InvalidOptions, RunsFailed
+from fairtrial.core.findings import Comparison
+from fairtrial.core.options import parse_options, result_options
+from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.specs import split_and_quantity
+from fairtrial.plan.cells import name_of, resolve
+from fairtrial.plan.study import Study
+from fairtrial.record.interim_looks import Asked
+from fairtrial.record.store import Store
+from fairtrial.record.store_location import store_words
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.families import check_adjustment, default_adjustment
+from fairtrial.stats.samples import Array
+from fairtrial.stats.summaries import SummaryRule
+
+LONGEST_STUDY = 90
+"""Leaves room for what a confirmation adds to the name."""
+
+
+@dataclass(frozen=True)
+class LabTerms:
+    """How a laboratory command runs: all that is not about what it asks."""
+
+    runs: int | Sequence[int] = 3
+    level: float = 0.95
+    metric: str | None = None
+    direction: str | None = None
+    study: str | None = None
+    store: str | os.PathLike[str] | None = None
+    jobs: int | None = None
+    stack: bool = True
+    replace_old: bool = False
+    retry_failed: bool = False
+    plan: str | os.PathLike[str] | None = None
+    """The registration of the study; None: the one that the project around has of it, if it has one."""
+    watch: Watcher = lambda _: None
+    ready: Callable[[Sequence[Cell]], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
+
+    @property
+    def alpha(self) -> float:
+        return round(1 - self.level, 12)
+
+    @property
+    def seeds(self) -> int | list[int]:
+        return self.runs if isinstance(self.runs, int) else list(self.runs)
+
+    def study_of(self, name: str, recipe: LoadedRecipe, **values: Any) -> Study:
+        """A study of these terms, checked like one from a file, with its registered seeds if it has any.
+
+        Its metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
+        """
+        word = str(recipe.file or recipe.name)
+        given: dict[str, Any] = {"study": name, "recipe": word, "seeds": self.seeds, "alpha": self.alpha}
+        if recipe.metric is None:
+            given |= {"metric": self.metric, "direction": self.direction}
+        return as_registered(parse_options(Study, {**given, **values}, where=name, noun="key"), self.plan)
+
+    def judged_by(self, family: str | None) -> tuple[Terms, str]:
+        """How differences between arms are judged: paired by seed, as one family."""
+        judged = Terms(paired=True, alpha=self.alpha, direction=self.direction or "max").check()
+        adjustment = family or default_adjustment(judged)
+        check_adjustment(adjustment, judged)
+        return judged, adjustment
+
+    def metric_of(self, recipe: LoadedRecipe, split: str) -> str | None:
+        """The metric that was asked for, or the recipe's own on this split."""
+        return self.metric or (recipe.metric.on(split) if recipe.metric else None)
+
+    def launching(self) -> LaunchTerms:
+        return LaunchTerms(
+            jobs=self.jobs, retry_failed=self.retry_failed, replace_old=self.replace_old, stack=self.stack,
+            plan=self.plan, watch=self.watch, ready=self.ready, tell=self.tell,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The arms of a study after their runs: numbers by arm, aligned by seed, and what to be careful about.
+
+    `arms` hold the seeds that all of them have, for a winner among them; a pair in `layout` has all seeds of its own.
+    """
+
+    launched: Launched
+    gathered: Gathered
+    numbers: Numbers
+    arms: Mapping[str, Array]
+    cautions: Sequence[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def layout(self) -> SeedLayout:
+        return lay_out_seeds({name: self.numbers[name] for name in self.arms})
+
+    @property
+    def metric(self) -> str:
+        return self.gathered.metric
+
+    @property
+    def direction(self) -> str:
+        return self.gathered.direction
+
+    @property
+    def direction_source(self) -> str | None:
+        return self.gathered.direction_source
+
+    def runs_of(self, variant: str) -> list[Run]:
+        return [run for run in self.launched.runs if run.variant == variant]
+
+    def sample(self, variant: str) -> Array:
+        """The numbers of an arm's runs; NaN for one that was lost."""
+        return np.array([number.number for number in self.numbers[variant].values()], dtype=float)
+
+    def lost(self, variant: str) -> dict[str, str]:
+        """Runs of an arm that ended without a valid number, with the reason."""
+        return {seed: number.reason or "" for seed, number in self.numbers[variant].items() if number.value is None}
+
+
+def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
+    """Fill what is missing of a study and read all of it back, whoever made it."""
+    threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
+    check_metric(study, terms, metric)
+    launched = run_study(study, store=terms.store, terms=terms.launching())
+    if all(arm.n == 0 for arm in launched.arms):
+        first = next(iter(launched.bad), None)
+        raise RunsFailed(
+            f"no run of study '{study.study}' completed" + (f": {first.name}: {first.reason}" if first else ""),
+            hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{store_words(terms.store)}",
+        )
+    place = Store.at(terms.store)
+    wanted = Wanted([metric] if metric else (), terms.direction)
+    gathered = from_study(place, study.study, wanted)
+    seeds = {str(seed) for seed in study.seed_list}
+    chosen = {name: [trace for trace in gathered.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}
+    own = _own_direction(study, gathered.metric)
+    directions = {name: named_recipe(each, own) for name, each in gathered.directions.items()}
+    gathered = replace(gathered, arms=chosen, directions=directions)
+    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
+    missing = [arm for arm in chosen if not numbers[arm]]
+    kept = {name: arm for name, arm in numbers.items() if name not in missing}
+    planned = len(seeds) * len(chosen)
+    scored = sum(len(arm) for arm in numbers.values())
+    cautions = [*gathered.direction_cautions, *launched.cautions]
+    cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
+    return Ran(launched, gathered, numbers, align(kept), cautions)
+
+
+def on_view(found: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:
+    """Record that these differences of a study are shown, as `analyze` does, and label them."""
+    asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
+    return with_looks(found, ran.gathered, asked, Store.at(terms.store))
+
+
+def check_metric(study: Study, terms: LabTerms, metric: str | None) -> None:
+    """A metric whose direction nobody and nothing says is refused before anything is trained."""
+    if metric is not None:
+        settle(metric, stated=terms.direction, recipe=_own_direction(study, metric)).known()
+
+
+def _own_direction(study: Study, metric: str) -> str | None:
+    """The direction that the recipe has for this quantity."""
+    own = load_recipe(study.recipe).metric
+    return own.direction if own and own.quantity == split_and_quantity(metric)[1] else None
+
+
+def mean_loss(runs: Sequence[Run], metric: str) -> float | None:
+    """The mean loss of completed runs on the split of another metric, where it was logged."""
+    split, _ = split_and_quantity(metric)
+    finals = [run.final.get(f"{split}_loss") for run in runs if run.status is Status.COMPLETED]
+    values = [value for value in finals if isinstance(value, int | float)]
+    return sum(values) / len(values) if values else None
+
+
+def lab_name(
+    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, beside: Mapping[str, Any],
+    usual: Mapping[str, Any] | None = None,
+) -> str:  # fmt: skip
+    """The study of a command: the same settings find their runs again, other ones are another study.
+
+    `beside` are the values of one variant, since some settings are only valid with them; `usual` are the settings
+    that go without saying.
+    """
+    if given is not None:
+        return given
+    options = resolve(recipe, {**fixed, **beside}, where=verb)
+    defaults = {**recipe.options.model_construct().model_dump(mode="json"), **(usual or {})}
+    identity = result_options(recipe.options, options)
+    free = recipe.options.free_values
+    if free is not None:  # values of the variants are no settings of the study
+        identity[free] = {name: value for name, value in identity[free].items() if name not in beside}
+    chosen = {n: v for n, v in identity.items() if n not in beside and v != defaults.get(n)}
+    shown = {name: value for name, value in chosen.items() if not isinstance(value, list | dict)}
+    name = "-".join(part for part in (verb, name_of(shown)) if part)
+    if len(name) <= LONGEST_STUDY and shown == chosen:
+        return name
+    return f"{name[: LONGEST_STUDY - 9]}-{content_hash(chosen)[:8]}"
+
+
+def check_terms(terms: LabTerms, confirm: int = 0) -> None:
+    """What is wrong with how a command is to run, before anything is started."""
+    problems = []
+    if isinstance(terms.runs, int) and terms.runs < 1:
+        problems.append(f"runs must be at least 1, not {terms.runs}")
+    if not 0.5 < terms.level < 1:
+        problems.append(f"level must lie between 0.5 and 1, not {terms.level:g}")
+    if terms.direction not in (None, "max", "min"):
+        problems.append(f"direction: must be one of max or min, not {terms.direction!r}")
+    if confirm < 0:
+        problems.append(f"confirm must be at least 1, not {confirm}")
+    if terms.study is not None and len(terms.study) > LONGEST_STUDY:
+        problems.append(f"the name of the study must have at most {LONGEST_STUDY} characters")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:])

@@ -1,0 +1,240 @@
+"""compare: strategies head to head on the same seeds, with what each costs, and the baseline that learns alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
+from fairtrial.core.devices import GIGABYTE
+from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Verdict
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run, Status
+from fairtrial.plan.cells import resolve
+from fairtrial.plan.study import Study
+from fairtrial.record.store import open_store
+from fairtrial.record.studies import load_plan
+from fairtrial.stats.compare import Terms
+from fairtrial.stats.families import compare_pairs, with_worst
+from fairtrial.stats.samples import Array
+from fairtrial.stats.sweeps import exact_mean, mean_of
+
+RECIPE = "distill"
+BASELINE = "none"
+MATCHED = "none-matched"
+STRATEGIES = ("kd", "progressive", "attention", "mse", "combined")
+RUNS = 5
+STUDENT: Mapping[str, Any] = {"student": "cnn", "learning_rate": 1e-2, "steps": 2000}
+"""Attention transfer needs maps, so strategies are compared on a student that has them, at a rate that suits it; it
+has settled after fewer steps than the students that a sweep trains."""
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One strategy: what it reached, and what a run of it took by itself."""
+
+    name: str
+    accuracy: Estimate
+    loss: float | None
+    time_s: float | None
+    memory_gb: float | None
+    memory_basis: str | None
+    lost: Mapping[str, str]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "name": self.name, "accuracy": self.accuracy.value, "loss": self.loss, "time_s": self.time_s,
+            "memory_gb": self.memory_gb, "ci": self.accuracy.limits, "runs": self.accuracy.n, "lost": len(self.lost),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StrategyComparison:
+    """Strategies, best first, and every difference between two of them, judged as one family."""
+
+    study: str
+    metric: str
+    direction: str
+    level: float
+    adjustment: str
+    strategies: Sequence[Strategy]
+    comparisons: Sequence[Comparison]
+    """Each with the better of the two as the candidate."""
+    best: str
+    cautions: Sequence[FilledCaution] = ()
+    failed: bool = False
+    direction_source: str | None = None
+
+    @property
+    def significant(self) -> list[Comparison]:
+        """The differences that are settled, the largest first."""
+        settled = [each for each in self.comparisons if each.verdict is Verdict.BETTER]
+        return sorted(settled, key=lambda each: -abs(each.effect.value or 0.0))
+
+    @property
+    def alike(self) -> list[str]:
+        """The strategies that are not told apart from the best."""
+        settled = {each.control for each in self.significant if each.candidate == self.best}
+        compared = {each.control for each in self.comparisons if each.candidate == self.best}
+        return [each.name for each in self.strategies if each.name in compared - settled]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source, "baseline": BASELINE,
+            "strategies": [each.to_dict() for each in self.strategies],
+            "significant": [_pair(each) for each in self.significant],
+            "best": {"name": self.best, "set": [self.best, *self.alike]},
+            "family": {"adjustment": self.adjustment, "level": self.level, "pairs": len(self.comparisons)},
+            "memory_basis": next((each.memory_basis for each in self.strategies if each.memory_basis), None),
+            "comparisons": [each.to_dict() for each in self.comparisons],
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+def _pair(found: Comparison) -> dict[str, Any]:
+    return {
+        "better": found.candidate, "worse": found.control, "p": found.p_value, "p_adjusted": found.adjusted_p,
+        "delta": found.effect.value, "ci": found.effect.limits,
+    }  # fmt: skip
+
+
+def compare_strategies(
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    options: Mapping[str, Any] | None = None,
+    compute_matched: bool = False,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> StrategyComparison:
+    """Distil with every strategy on the same seeds; `none`, learning from labels alone, is always among them.
+
+    Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
+    second baseline that trains as long as the slowest strategy took.
+    """
+    terms, fixed = terms or LabTerms(runs=RUNS), with_student(options or {})
+    check_terms(terms)
+    recipe = load_checked_recipe(RECIPE)
+    names = _check_strategies(recipe, strategies, fixed)
+    judged, adjustment = terms.judged_by(family)
+    metric = terms.metric_of(recipe, "report")
+    alone = replace(terms, stack=False)
+    study = alone.study_of(
+        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,
+        options=fixed, variants={name: {"strategy": name} for name in names},
+    )  # fmt: skip
+    ran = run_arms(study, alone, metric)
+    cautions: list[FilledCaution] = []
+    if compute_matched:
+        changes = _matched(ran, study, recipe, terms)
+        if changes is None:
+            cautions.append(NOTHING_TO_MATCH.fill())
+        else:
+            run_arms(study.model_copy(update={"variants": {MATCHED: changes}}), alone, metric)
+            study = study.model_copy(update={"variants": {**study.variants, MATCHED: changes}})
+            cautions.append(MATCHED_BY_TIME.fill(name=MATCHED, steps=changes["steps"]))
+            ran = run_arms(study, replace(alone, replace_old=False), metric)
+    return _judge(ran, study.study, replace(judged, direction=ran.direction), adjustment, terms, cautions)
+
+
+compare = compare_strategies
+
+
+def with_student(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The usual student where none is named; another one comes with the recipe's own settings."""
+    usual = given.get("student", STUDENT["student"]) == STUDENT["student"]
+    return {**(STUDENT if usual else {}), **given}
+
+
+def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping[str, Any]) -> list[str]:
+    valid = recipe.module.STRATEGIES
+    problems = [unknown("strategy", name, valid) for name in given if name not in valid]
+    problems += [f"strategy {name} is named twice" for name in dict.fromkeys(given) if list(given).count(name) > 1]
+    if not given:
+        problems.append("no strategy is named")
+    if "strategy" in fixed:
+        problems.append("strategy is what is compared; it cannot be fixed")
+    if problems:
+        raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Strategies: {', '.join(valid)}.")
+    return list(dict.fromkeys([BASELINE, *given]))
+
+
+def _judge(
+    ran: Ran, study: str, judged: Terms, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
+) -> StrategyComparison:
+    layout = ran.layout
+    arms = {name: sample for name, sample in layout.arms.items() if np.isfinite(sample).any()}
+    dead = [name for name in ran.gathered.arms if name not in arms]
+    if not arms:
+        raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
+    order = _worst_first({name: ran.arms[name] for name in arms}, ran.direction)
+    pairs = list(combinations(order, 2))
+    found = compare_pairs(arms, pairs, judged, adjustment, ended=layout.ended) if pairs else []
+    found = on_view(found, ran, terms) if found else []
+    rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
+    sign = 1 if ran.direction == "max" else -1
+    rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
+    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    lost = [DEAD_ARMS.fill(names=", ".join(dead))] if dead else []
+    return StrategyComparison(
+        study=study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
+        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
+        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
+        best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
+        failed=bool(ran.launched.bad or ran.launched.missing),
+    )  # fmt: skip
+
+
+def _worst_first(arms: Mapping[str, Array], direction: str) -> list[str]:
+    """So that in every pair the better one is the candidate; a lost run counts as the worst value seen."""
+    sign = 1 if direction == "max" else -1
+    scored = with_worst(arms, direction)
+    last_first = list(arms)[::-1]  # so that of equals the first is best
+    return sorted(last_first, key=lambda name: sign * exact_mean(scored[name]))
+
+
+def _strategy(name: str, ran: Ran, terms: LabTerms) -> Strategy:
+    runs = _completed(ran, name)
+    bytes_, basis = _memory(runs)
+    return Strategy(
+        name, mean_of(ran.sample(name), terms.alpha), mean_loss(runs, ran.metric), _time(runs),
+        None if bytes_ is None else bytes_ / GIGABYTE, basis, ran.lost(name),
+    )  # fmt: skip
+
+
+def _time(runs: Sequence[Run]) -> float | None:
+    times = [run.metadata["timings"]["wall_s"] for run in runs]
+    known = [seconds for seconds in times if seconds is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
+    resources = [run.metadata["resources"] for run in runs]
+    known = [each["peak_tensor_bytes"] for each in resources if each.get("peak_tensor_bytes") is not None]
+    basis = next((each.get("basis") for each in resources if each.get("basis")), None)
+    return (max(known), basis) if known else (None, None)
+
+
+def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabTerms) -> dict[str, Any] | None:
+    """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
+    planned = (load_plan(open_store(terms.store, study.study), study.study) or {}).get("variants", {}).get(MATCHED)
+    if planned and not terms.replace_old:
+        return dict(planned)
+    times = {name: _time(_completed(ran, name)) for name in ran.gathered.arms if name != MATCHED}
+    own, others = times.pop(BASELINE), [seconds for seconds in times.values() if seconds is not None]
+    if own is None or not others:
+        raise RunsFailed("the times of the baseline and of a strategy are not known, so nothing can be matched")
+    steps = int(resolve(recipe, {**study.options, "strategy": BASELINE}, where=MATCHED).to_dict()["steps"])
+    matched = round(steps * max(others) / own)
+    return {"strategy": BASELINE, "steps": matched} if matched > steps else None
+
+
+def _completed(ran: Ran, name: str) -> list[Run]:
+    return [run for run in ran.runs_of(name) if run.status is Status.COMPLETED]

@@ -1,0 +1,357 @@
+"""sweep, temperature, alpha: real trainings over a grid of values, the winner, and who cannot be told apart from it.
+
+plan a grid → launch what is missing → number the runs → pick the winner and its set → confirm on fresh seeds and data
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean, pvariance, stdev
+from typing import Any
+
+from fairtrial.api.comparing.analysis import Analysis, Question
+from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.registered import registration_for
+from fairtrial.core.canonical import content_hash
+from fairtrial.core.cautions import (
+    BEST_OF_MANY,
+    EDGE_OF_GRID,
+    FEW_SEEDS,
+    LOST_VALUES,
+    NOT_CONFIRMED,
+    REPORT_NOT_FRESH,
+    SELECTED_ON_REPORT,
+)
+from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.specs import confirmation_seeds, split_and_quantity
+from fairtrial.plan.cells import name_of, resolve
+from fairtrial.plan.grids import Axis, Point, beyond, defaults_of, lay_out, parse_axis, span
+from fairtrial.plan.study import Study
+from fairtrial.research.seeds import CONFIRMATION
+from fairtrial.stats.diagnostics import one_arm_cautions
+from fairtrial.stats.sweeps import Winner, mean_of, pick_winner
+
+CONFIRMED = 5
+"""How many fresh runs the caution about an unconfirmed winner suggests."""
+
+
+@dataclass(frozen=True)
+class SweepPoint:
+    """One setting: the mean of its runs by the metric that selects, and whether it is in the winner's set."""
+
+    variant: str
+    values: Mapping[str, Any]
+    accuracy: Estimate
+    std_dev: float | None
+    loss: float | None
+    lost: Mapping[str, str]
+    alike: bool | None
+
+    @property
+    def value(self) -> Any:
+        """The value that was swept; with several options, all of them by name."""
+        return next(iter(self.values.values())) if len(self.values) == 1 else dict(self.values)
+
+
+@dataclass(frozen=True)
+class Confirmation:
+    """Winner and baseline on fresh seeds and fresh report data: what they are worth without the luck of selection."""
+
+    study: str
+    winner: str
+    baseline: str | None
+    accuracy: Estimate
+    baseline_accuracy: Estimate | None
+    analysis: Analysis | None
+
+    def to_dict(self) -> dict[str, Any]:
+        found = self.analysis.comparisons[0] if self.analysis else None
+        return {
+            "study": self.study, "winner": self.winner, "baseline": self.baseline,
+            "accuracy": self.accuracy.value, "ci": self.accuracy.limits, "runs": self.accuracy.n,
+            "baseline_accuracy": self.baseline_accuracy.value if self.baseline_accuracy else None,
+            "verdict": found.verdict.value if found else None, "sentence": str(found) if found else None,
+            "comparison": found.to_dict() if found else None,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A finished sweep. `best` is the selection estimate; `confirmation` the unbiased one, where it was asked for."""
+
+    kind: str
+    study: str
+    recipe: str
+    axes: Sequence[Axis]
+    metric: str
+    direction: str
+    level: float
+    runs: int
+    points: Sequence[SweepPoint]
+    winner: Winner
+    confirmation: Confirmation | None = None
+    cautions: Sequence[FilledCaution] = ()
+    failed: bool = False
+    direction_source: str | None = None
+    statistics: Mapping[str, float | int | None] = field(default_factory=dict)
+
+    @property
+    def params(self) -> list[str]:
+        return [axis.name for axis in self.axes]
+
+    @property
+    def best(self) -> SweepPoint:
+        return next(point for point in self.points if point.variant == self.winner.best)
+
+    @property
+    def best_param(self) -> Any:
+        """The best value; with several options, the best of each by name."""
+        return self.best.value
+
+    @property
+    def alike(self) -> list[SweepPoint] | None:
+        """The values that cannot be told apart from the best, itself among them; None where nothing can tell."""
+        if self.winner.alike is None:
+            return None
+        return [point for point in self.points if point.alike]
+
+    def to_dict(self) -> dict[str, Any]:
+        named = self.kind in ("temperature", "alpha")
+        key = self.kind if named else "value"
+        best = {
+            key: self.best.value, "accuracy": self.best.accuracy.value,
+            "confirmed": self.confirmation.accuracy.value if self.confirmation else None,
+            "set": None if self.alike is None else [point.value for point in self.alike],
+        }  # fmt: skip
+        head: dict[str, Any] = (
+            {"sweep_type": self.kind, "range": self.axes[0].span}
+            if named
+            else {"param": self.params[0] if len(self.params) == 1 else self.params}
+        )
+        return {
+            **head, "study": self.study, "recipe": self.recipe, "metric": self.metric, "direction": self.direction,
+            "direction_source": self.direction_source,
+            "results": [{key: point.value, **_row(point)} for point in self.points],
+            "best": best, **({f"best_{self.kind}": self.best.value} if named else {}),
+            "statistical_analysis": dict(self.statistics),
+            "confirmation": self.confirmation.to_dict() if self.confirmation else None,
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+def _row(point: SweepPoint) -> dict[str, Any]:
+    return {
+        "accuracy": point.accuracy.value, "loss": point.loss, "std_dev": point.std_dev,
+        "ci": point.accuracy.limits, "runs": point.accuracy.n, "lost": len(point.lost), "in_set": point.alike,
+    }  # fmt: skip
+
+
+def temperature_sweep(
+    start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
+) -> Sweep:
+    """Distil at every temperature of a range. Takes what `sweep` takes, and any option of `distill` in `options`."""
+    return _named_sweep("temperature", span("temperature", start, end, step), runs, settings)
+
+
+def alpha_sweep(
+    start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
+) -> Sweep:
+    """Distil with every weight of the teacher in a range."""
+    return _named_sweep("alpha", span("alpha", start, end, step), runs, settings)
+
+
+temperature = temperature_sweep
+alpha = alpha_sweep
+
+
+def _named_sweep(kind: str, axis: Axis, runs: int | Sequence[int] | None, settings: dict[str, Any]) -> Sweep:
+    terms = settings.pop("terms", None) or LabTerms()
+    terms = terms if runs is None else replace(terms, runs=runs)
+    return sweep("distill", [axis], kind=kind, terms=terms, **settings)
+
+
+def sweep(
+    recipe: str,
+    params: Sequence[Axis | str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    zipped: bool = False,
+    confirm: int = 0,
+    baseline: Any = None,
+    kind: str = "sweep",
+    terms: LabTerms | None = None,
+) -> Sweep:
+    """Train a recipe at every setting of a grid and say which is best, and which cannot be told apart from it.
+
+    `params` are texts such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
+    is chosen by the eval split; `confirm` runs it and the baseline again on fresh seeds and fresh report data.
+    """
+    terms, fixed = terms or LabTerms(), dict(options or {})
+    check_terms(terms, confirm)
+    loaded = load_checked_recipe(recipe)
+    axes = [parse_axis(param) if isinstance(param, str) else param for param in params]
+    points = lay_out(loaded, fixed, axes, zipped=zipped)
+    if baseline is not None and not confirm:
+        raise InvalidOptions("a baseline is what --confirm compares with", hint="Add --confirm N.")
+    base = _baseline(loaded, fixed, axes, baseline) if confirm else None
+    if base is not None:
+        _check_confirmation(loaded, fixed, [*points, base])
+    metric = terms.metric_of(loaded, "eval")
+    verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
+    study = terms.study_of(
+        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed,
+        variants={point.variant: dict(point.values) for point in points},
+    )  # fmt: skip
+    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
+    ran = run_arms(study, terms, metric)
+    found = _judge(kind, study, loaded, axes, points, ran, terms)
+    if confirm:
+        found = _confirm(found, loaded, fixed, base, fresh, replace(terms, plan=None))
+    cautions = [*_cautions(found, loaded, fixed, ran), *ran.cautions]
+    return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
+
+
+def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[Point]) -> None:
+    """Whatever wins must be possible with fresh report data: say so now, not when everything has been trained."""
+    for point in points:
+        fresh = recipe.fresh_report(resolve(recipe, {**fixed, **point.values}, where=point.variant), 0) or {}
+        for name in fresh:
+            if name in point.values:
+                raise InvalidOptions(f"{name} cannot be swept with --confirm, which chooses it itself")
+        resolve(recipe, {**fixed, **point.values, **fresh}, where=f"--confirm of {point.variant}")
+
+
+def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], given: Any) -> Point:
+    """What the winner is confirmed against: the given values, or the recipe's defaults."""
+    names = [axis.name for axis in axes]
+    if isinstance(given, str) and "=" in given:
+        given = {key.strip(): value for key, _, value in (part.partition("=") for part in given.split(","))}
+    if given is None:
+        values = defaults_of(recipe, names)
+        unset = [name for name, value in values.items() if value is None]
+        if unset:
+            raise UserError(f"{unset[0]} has no default to compare with", hint="Name one with --baseline.")
+    elif isinstance(given, Mapping):
+        values = dict(given)
+    else:
+        values = {names[0]: given}
+    if set(values) != set(names):
+        raise InvalidOptions(
+            f"the baseline must give {', '.join(names)}", hint="Like --baseline temperature=4,alpha=1."
+        )
+    options = resolve(recipe, {**fixed, **values}, where="baseline").to_dict()
+    taken = {name: options.get(name, values[name]) for name in names}
+    return Point(name_of(taken), taken)
+
+
+def _judge(
+    kind: str, study: Study, recipe: LoadedRecipe, axes: Sequence[Axis], points: Sequence[Point], ran: Ran,
+    terms: LabTerms,
+) -> Sweep:  # fmt: skip
+    winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
+    if winner is None:
+        raise RunsFailed(f"no run of {study.study} ended with a valid {ran.metric}")
+    rows = [_point(point, ran, winner, terms) for point in points]
+    return Sweep(
+        kind=kind, study=study.study, recipe=recipe.name, axes=axes, metric=ran.metric, direction=ran.direction,
+        direction_source=ran.direction_source,
+        level=terms.level, runs=len(study.seed_list), points=rows, winner=winner,
+        failed=bool(ran.launched.bad or ran.launched.missing), statistics=_statistics(rows, winner, terms),
+    )  # fmt: skip
+
+
+def _point(point: Point, ran: Ran, winner: Winner, terms: LabTerms) -> SweepPoint:
+    mean = mean_of(ran.sample(point.variant), terms.alpha)
+    alike = None if winner.alike is None else point.variant in winner.alike
+    return SweepPoint(
+        point.variant, point.values, mean, stdev(mean.samples or ()) if mean.n > 1 else None,
+        mean_loss(ran.runs_of(point.variant), ran.metric), ran.lost(point.variant), alike,
+    )  # fmt: skip
+
+
+def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabTerms) -> dict[str, float | int | None]:
+    means = [point.accuracy.value for point in points if point.accuracy.value is not None]
+    spacing = winner.spacing
+    return {
+        "mean_accuracy": fmean(means) if means else None,
+        "variance": pvariance(means) if len(means) > 1 else None,
+        "residual_sd": spacing.sd if spacing else None,
+        "degrees_of_freedom": spacing.freedom if spacing else None,
+        "tukey_limit": spacing.limit if spacing else None,
+        "range_p": spacing.range_p if spacing else None,
+        "level": terms.level,
+        "values": len(points),
+    }
+
+
+def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
+    """Seeds that had no part in choosing; those of a registration that derives its seeds are derived too."""
+    registration = registration_for(study.study, terms.plan)
+    if registration is not None and registration.derives_seeds:
+        return registration.derived(CONFIRMATION, count)
+    return confirmation_seeds(count, terms.seeds if isinstance(terms.seeds, list) else ())
+
+
+def _confirm(
+    found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], base: Point | None, seeds: list[int], terms: LabTerms
+) -> Sweep:
+    """Winner and baseline again, on seeds and report data that had no part in choosing."""
+    best = found.best
+    options = resolve(recipe, {**fixed, **best.values}, where=best.variant)
+    asked = [found.study, sorted(point.variant for point in found.points), found.runs, best.variant]
+    fresh = recipe.fresh_report(options, int(content_hash(asked)[:12], 16))
+    arms = {base.variant: dict(base.values)} if base else {}
+    arms[best.variant] = dict(best.values)
+    split, quantity = split_and_quantity(found.metric)
+    metric = f"report_{quantity}" if split == "eval" else found.metric
+    study = terms.study_of(
+        f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
+        seeds=seeds,
+    )  # fmt: skip
+    try:
+        ran = run_arms(study, terms, metric)
+    except RunsFailed as error:  # what the sweep found stands without it
+        return replace(found, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
+    question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
+    alone = len(arms) == 1
+    analysis = None if alone else analyze(
+        study.study, control=base.variant if base else None, candidate=best.variant, question=question,
+        store=terms.store,
+    )  # fmt: skip
+    means = {name: mean_of(ran.sample(name), terms.alpha) for name in arms}
+    confirmation = Confirmation(
+        study.study, best.variant, base.variant if base else None, means[best.variant],
+        means[base.variant] if base else None, analysis,
+    )  # fmt: skip
+    stale = [] if fresh is not None else [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
+    failed = found.failed or bool(ran.launched.bad or ran.launched.missing)
+    return replace(found, confirmation=confirmation, cautions=[*stale, *ran.cautions], failed=failed)
+
+
+def _cautions(found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran: Ran) -> list[FilledCaution]:
+    best = Point(found.best.variant, found.best.values)
+    cautions = list(found.cautions)
+    cautions += [
+        EDGE_OF_GRID.fill(param=axis.name, value=best.values[axis.name])
+        for axis in found.axes
+        if beyond(recipe, fixed, best, axis)
+    ]
+    if found.confirmation is None and len(found.points) > 1:
+        cautions.append(BEST_OF_MANY.fill(count=len(found.points), metric=found.metric, runs=CONFIRMED))
+    if found.metric.startswith("report_"):
+        instead = found.metric.replace("report_", "eval_", 1)
+        cautions.append(SELECTED_ON_REPORT.fill(metric=found.metric, instead=instead))
+    lost = [f"{point.variant} seed {seed}" for point in found.points for seed in point.lost]
+    if lost:
+        shown = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
+        cautions.append(LOST_VALUES.fill(count=len(lost), which=shown))
+    if found.runs == 1 and not any(caution["code"] == FEW_SEEDS.code for caution in ran.cautions):
+        cautions.append(FEW_SEEDS.fill(n=1))
+    elif counts := [point.accuracy.n for point in found.points if point.accuracy.low is not None]:
+        cautions += one_arm_cautions(min(counts))
+    return cautions

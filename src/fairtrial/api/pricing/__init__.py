@@ -1,0 +1,1 @@
+"""Verbs about money: cost-performance, recommend."""

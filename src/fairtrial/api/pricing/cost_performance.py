@@ -1,0 +1,129 @@
+"""cost-performance: price every configuration on a card and say which of them are worth their money."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.lab.arms import LabTerms, check_terms
+from fairtrial.api.pricing.points import Points, Source, gather_points
+from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.costs.analysis import CostPerformanceAnalysis
+from fairtrial.costs.cost import CostModel, Priced
+from fairtrial.costs.frontier import Frontier, Judged, corner_of
+from fairtrial.costs.points import Reading
+from fairtrial.costs.prices import REFERENCE, PriceTable
+from fairtrial.stats.sweeps import mean_of
+
+
+@dataclass(frozen=True)
+class CostPerformance:
+    """Every configuration on one card, with the frontier between what they cost and what they reach."""
+
+    model: CostModel
+    frontier: Frontier
+    gathered: Points
+    level: float
+    cautions: Sequence[FilledCaution] = ()
+
+    @property
+    def failed(self) -> bool:
+        return self.gathered.failed
+
+    def estimate(self, reading: Reading) -> Estimate:
+        return estimated(reading, self.level)
+
+    def to_dict(self) -> dict[str, Any]:
+        frontier, judged = self.frontier, self.frontier.judged
+        winner, step = frontier.efficiency_winner, frontier.best_step
+        local = self.gathered.local
+        return {
+            "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
+            "gpu": self.model.card.to_dict(), "prices": self.model.table.source,
+            "metric": judged.metric, "direction": judged.direction,
+            "direction_source": self.gathered.direction_source, "objectives": list(judged.objectives),
+            "calibration": None if local is None else local.to_dict(),
+            "points": self.rows(), "frontier": frontier.names,
+            "efficiency_winner": None if winner is None else winner.name,
+            "marginal": None if step is None else step.to_dict(),
+            "savings_against": frontier.reference.name, "hypervolume": frontier.volume,
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        found = self.frontier
+        standing = zip(found.points, found.members, found.beaten_by, found.probabilities, strict=True)
+        return [
+            {
+                **point_row(point, self.level), "pareto": member, "dominated_by": beaten,
+                "frontier_probability": probability, "savings": found.savings(point),
+            }
+            for point, member, beaten, probability in standing
+        ]  # fmt: skip
+
+
+def point_row(priced: Priced, level: float) -> dict[str, Any]:
+    """A point as documents have it: what it costs, what it reaches, and on what each figure rests."""
+    point = priced.point
+    return {
+        "name": point.name, "card": priced.card.name,
+        "hours": priced.hours.value, "hours_ci": estimated(priced.hours, level).limits,
+        "cost": priced.cost.value, "cost_ci": estimated(priced.cost, level).limits,
+        "accuracy": point.quality.value, "ci": estimated(point.quality, level).limits, "runs": point.quality.n or None,
+        "lost": point.lost, "memory": point.memory, "memory_basis": point.memory_basis, "fits": priced.fits,
+        "device": point.device, "measured_hours": point.time.value, "estimated": priced.basis is not None,
+        "basis": priced.basis or f"measured on {point.device}", "settings": dict(point.settings),
+    }  # fmt: skip
+
+
+def estimated(reading: Reading, level: float) -> Estimate:
+    """A reading with its interval, where seeds are known."""
+    return mean_of(np.array(list(reading.by_seed.values()) or [reading.value]), round(1 - level, 12))
+
+
+def cost_performance(
+    source: Source | None = None,
+    *,
+    gpu: str = REFERENCE,
+    objectives: Sequence[str] = ("cost", "accuracy"),
+    reference: Mapping[str, float] | None = None,
+    terms: LabTerms | None = None,
+    today: date | None = None,
+) -> CostPerformance:
+    """Price the configurations of a source on a card; `reference` asks for the hypervolume above it."""
+    terms, today = terms or LabTerms(), today or date.today()
+    check_terms(terms)
+    gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))
+    model = CostModel.of(gpu, gathered.table, gathered.local)
+    judged = replace(gathered.judged, objectives=tuple(objectives))
+    frontier = CostPerformanceAnalysis(model, judged).frontier(gathered.points, reference)
+    priced = frontier.points
+    cautions = [*gathered.cautions, *price_cautions(priced, gathered.table, today), *conversion_cautions(priced)]
+    large = [point.name for point in frontier.points if point.fits is False]
+    if large:
+        cautions.append(NOT_FITTING.fill(names=", ".join(large), card=gpu, memory=f"{model.card.memory_gb:g}"))
+    return CostPerformance(model, frontier, gathered, terms.level, cautions)
+
+
+def _check_asked(objectives: Sequence[str], reference: Mapping[str, float] | None) -> None:
+    """Refuse what cannot be answered before anything is trained for it."""
+    asked = Judged(objectives=tuple(objectives))
+    if reference is not None:
+        corner_of(reference, asked)
+
+
+def price_cautions(points: Sequence[Priced], table: PriceTable, today: date) -> list[FilledCaution]:
+    """What is to be said about the prices of the cards that these points are on, each card once."""
+    cards = {point.card.name: point.card for point in points}
+    return [caution for card in cards.values() for caution in table.cautions(card, today)]
+
+
+def conversion_cautions(points: Sequence[Priced]) -> list[FilledCaution]:
+    """On what converted hours rest, each basis once."""
+    bases = {(point.card.name, point.basis) for point in points if point.basis}
+    return [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]

@@ -1,0 +1,284 @@
+"""Configurations to choose from: the variants of a study, the rows of a file, or a family that is trained now."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.comparing.gather import Gathered, Wanted, damage_cautions, from_study
+from fairtrial.api.comparing.numbers import Numbers, number_runs
+from fairtrial.api.lab.arms import LabTerms, lab_name, run_arms
+from fairtrial.api.pricing.point_files import read_points
+from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.devices import measured_on
+from fairtrial.api.running.prices import load_prices
+from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST, MISSING_RUNS, NO_HOURS
+from fairtrial.core.devices import GIGABYTE, Calibration
+from fairtrial.core.directions import Direction, settle
+from fairtrial.core.errors import UserError, all_at_once
+from fairtrial.core.findings import FilledCaution
+from fairtrial.core.formatting import counted
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
+from fairtrial.core.runs import Status
+from fairtrial.core.traces import Trace
+from fairtrial.costs.cost import LOCAL
+from fairtrial.costs.frontier import Judged
+from fairtrial.costs.points import CostPoint
+from fairtrial.costs.prices import BUILT_IN, PriceTable
+from fairtrial.record.index import list_rows
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.studies import load_plan
+from fairtrial.stats.summaries import SummaryRule
+
+FAMILY_RECIPE, FAMILY_STUDY = "finetune", "finetune-family"
+ENOUGH = 5
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where the points come from. Exactly one of study, file and training is used; with none, the newest study."""
+
+    study: str | None = None
+    configs: str | os.PathLike[str] | None = None
+    train: bool = False
+    metric: str | None = None
+    """NAME, or NAME:max or NAME:min."""
+    device: str | None = None
+    """What the hours were measured on, where neither the file nor this machine says so."""
+    prices: str | os.PathLike[str] | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """When a family is trained: options of the recipe that all of it shares."""
+    calibration: Calibration | None = None
+    """How fast the machine of the runs is, where somebody has measured it before."""
+
+
+@dataclass(frozen=True)
+class Points:
+    """Points with what is known about them as a whole."""
+
+    points: Sequence[CostPoint]
+    judged: Judged
+    source: str
+    table: PriceTable = BUILT_IN
+    study: str | None = None
+    trained: bool = False
+    failed: bool = False
+    local: Calibration | None = None
+    cautions: Sequence[FilledCaution] = field(default_factory=list)
+    direction_source: str | None = None
+
+
+def gather_points(
+    source: Source, terms: LabTerms, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
+) -> Points:  # fmt: skip
+    """The points that a person means; whatever is wrong with the request is said before anything is trained.
+
+    `gpu` must have a price where it is given; `also` checks the rest of the request.
+    """
+    store = open_store(terms.store)
+    study = source.study or (None if source.train or source.configs else _newest(store, source))
+    begun = _begun_family(store, study) if study and not source.study else None
+
+    def read_table() -> PriceTable:
+        table = load_prices(source.prices, today)
+        if gpu is not None:
+            table.card(gpu)
+        return table
+
+    def read_what_is_at_hand() -> Points | None:
+        if source.configs:
+            return _from_file(Path(source.configs), source)
+        return _from_study(store, study, source) if study and not begun else None
+
+    table, found, *_ = all_at_once(read_table, read_what_is_at_hand, partial(_refuse_two_places, source), also)
+    if begun:  # the same command goes on from where it was stopped
+        source, terms = replace(source, options=begun["options"]), replace(terms, runs=begun["seeds"])
+    return replace(found or _from_family(store, source, terms), table=table)
+
+
+def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
+    """The plan of a family that was begun and not finished; None for every other study."""
+    plan = load_plan(store, study) if study.startswith(FAMILY_STUDY) else None
+    if plan is None:
+        return None
+    ended = (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
+    there = {(row["variant"], row["seed"]) for row in list_rows(store, study) if row["status"] in ended}
+    planned = {(variant, seed) for variant in plan["variants"] for seed in plan["seeds"]}
+    return plan if planned - there else None
+
+
+def _refuse_two_places(source: Source) -> None:
+    chosen = [word for word in ("study", "configs", "train") if getattr(source, word)]
+    problems = [f"points come from one place: {' and '.join(chosen)} exclude each other"] if len(chosen) > 1 else []
+    if source.train and source.device:
+        problems.append("device: what is trained now is measured on this machine")
+    if problems:
+        raise UserError(problems[0], problems=problems[1:])
+
+
+def parse_metric(given: str | None) -> tuple[str | None, str | None]:
+    """NAME:max or NAME:min, or only a name."""
+    if given is None:
+        return None, None
+    name, colon, direction = given.rpartition(":")
+    if not (name if colon else given).strip():
+        raise UserError(f"metric: '{given}' names none")
+    if colon and direction not in ("max", "min"):
+        raise UserError(f"metric: the direction of '{given}' must be max or min, not '{direction}'")
+    return (name, direction) if colon else (given, None)
+
+
+def _newest(store: Store, source: Source) -> str | None:
+    """The newest study whose runs have hours and the metric."""
+    metric, _ = parse_metric(source.metric)
+    for row in list_rows(store):
+        usual = row["study"] not in (ADHOC_STUDY, NEEDS_STUDY)
+        timed = row["status"] == Status.COMPLETED.value and row["wall_s"] is not None and not row["synthetic"]
+        if usual and timed and (metric or row["metric"]) in row["final"]:
+            return str(row["study"])
+    return None
+
+
+def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
+    """LoRA at four ranks and full fine-tuning, trained now: each in a process of its own, since hours are wanted."""
+    recipe = load_checked_recipe(FAMILY_RECIPE)
+    family: Mapping[str, Mapping[str, Any]] = recipe.module.FAMILY
+    changed = {name for values in family.values() for name in values} & set(source.options)
+    if changed:
+        raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
+    name = lab_name(FAMILY_STUDY, recipe, source.options, None, beside=next(iter(family.values())))
+    study = terms.study_of(name, recipe, options=dict(source.options), variants=dict(family))
+    why = "Training" if source.train else "Nothing to price yet: training"
+    terms.tell(f"{why} {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
+    ran = run_arms(study, replace(terms, stack=False), recipe.metric.on("report") if recipe.metric else None)
+    found = _from_study(store, name, source)
+    return replace(found, trained=True, failed=bool(ran.launched.bad))
+
+
+def _from_study(store: Store, name: str, source: Source) -> Points:
+    metric, direction = parse_metric(source.metric)
+    gathered = from_study(store, name, Wanted([metric] if metric else (), direction))
+    decided = gathered.directions[gathered.metric]
+    way = decided.known(give_way(gathered.metric))
+    numbers, _ = number_runs(gathered, gathered.metric, way, SummaryRule())
+    points: list[CostPoint] = []
+    cautions: list[FilledCaution] = []
+    worst = _worst(numbers, way)
+    for arm, traces in gathered.arms.items():
+        hours = {str(t.seed): t.facts["wall_s"] / 3600 for t in traces if _is_timed(t)}
+        if not hours or not any(each.value is not None for each in numbers[arm].values()):
+            cautions.append(NO_HOURS.fill(variant=arm))
+            continue
+        points.append(_point(arm, traces, hours, numbers, worst, gathered))
+    if not points:
+        raise UserError(
+            f"no variant of study '{gathered.source}' has both {gathered.metric} and hours of its own",
+            hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
+        )
+    facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
+    device, local = _device(store, source, facts)
+    points = [replace(point, device=device) for point in points]
+    judged = Judged(gathered.metric, way)
+    cautions += [
+        *_against(decided),
+        *_of_runs(gathered),
+        *damage_cautions(gathered),
+        *_missing(gathered, numbers),
+        *_lost(points, gathered.metric),
+        *_few(points),
+    ]
+    return Points(
+        points, judged, f"study {name}", study=name, local=local, cautions=cautions, direction_source=decided.source
+    )
+
+
+def _device(
+    store: Store, source: Source, facts: Sequence[Mapping[str, Any]]
+) -> tuple[str, Calibration | None]:  # fmt: skip
+    """What the hours were measured on, and how fast that is where it is no card of the table."""
+    if source.device:
+        return source.device, None
+    return (LOCAL, source.calibration) if source.calibration else measured_on(store, facts)
+
+
+def _is_timed(trace: Trace) -> bool:
+    return trace.status is Status.COMPLETED and trace.facts.get("wall_s") is not None
+
+
+def _worst(numbers: Numbers, direction: str) -> float:
+    values = [each.value for arm in numbers.values() for each in arm.values() if each.value is not None]
+    return (min if direction == "max" else max)(values, default=float("nan"))
+
+
+def _point(
+    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: Numbers, worst: float, gathered: Gathered
+) -> CostPoint:  # fmt: skip
+    """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
+    values = {seed: worst if each.value is None else each.value for seed, each in numbers[arm].items()}
+    lost = sum(each.value is None for each in numbers[arm].values())
+    memory, basis = _memory(traces)
+    named = (gathered.plan or {}).get("variants", {}).get(arm, {})
+    facts = next(trace.facts for trace in traces if trace.status is not Status.DAMAGED)
+    settings = {name: facts["options"].get(name, value) for name, value in named.items()}
+    return CostPoint(arm, dict(hours), values, memory, settings=settings, memory_basis=basis, lost=lost)
+
+
+def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
+    """The most that any run needed: the tensors of training where they were counted, else the whole process."""
+    for name, basis in (
+        ("peak_tensor_bytes", "tensors that training keeps, measured"),
+        ("peak_process_bytes", "largest size of the process, measured"),
+    ):
+        found = [t.facts["resources"].get(name) for t in traces if _is_timed(t)]
+        known = [value for value in found if value is not None]
+        if known:
+            return max(known) / GIGABYTE, basis
+    return None, "not measured"
+
+
+def _of_runs(gathered: Gathered) -> list[FilledCaution]:
+    """What the runs themselves are careful about, each once."""
+    told = [each for traces in gathered.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
+    return list({each["text"]: each for each in told if each["code"] != INERT_OPTION.code}.values())
+
+
+def _missing(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+    """Planned runs that are not there: the answer is about a part of the study."""
+    damaged = {
+        arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in gathered.arms.items()
+    }
+    count = sum(len(set(gathered.planned_seeds(a)) - set(numbers[a]) - damaged[a]) for a in gathered.arms)
+    return [MISSING_RUNS.fill(count=count)] if count else []
+
+
+def _lost(points: Sequence[CostPoint], metric: str) -> list[FilledCaution]:
+    count = sum(point.lost for point in points)
+    return [LOST_AS_WORST.fill(count=count, metric=metric)] if count else []
+
+
+def _few(points: Sequence[CostPoint]) -> list[FilledCaution]:
+    known = [point.quality.n for point in points if point.quality.n]
+    return [FEW_FOR_CHOICE.fill(runs=counted(min(known), "seed"))] if known and min(known) < ENOUGH else []
+
+
+def _from_file(path: Path, source: Source) -> Points:
+    metric, direction = parse_metric(source.metric)
+    metric = metric or "accuracy"
+    points = read_points(path, metric, source.device)
+    decided = settle(metric, stated=direction)
+    judged = Judged(metric, decided.known(give_way(metric)))
+    cautions = [*_against(decided), *_few(points)]
+    return Points(points, judged, path.name, cautions=cautions, direction_source=decided.source)
+
+
+def give_way(metric: str) -> str:
+    return f"Give --metric {metric}:max or --metric {metric}:min."
+
+
+def _against(decided: Direction) -> list[FilledCaution]:
+    return decided.cautions(f"--metric {decided.metric} with the direction")

@@ -1,0 +1,168 @@
+"""recommend: the configuration that fits the constraints, why it is the one, and what else there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from functools import partial
+from typing import Any
+
+from fairtrial.api.lab.arms import LabTerms, check_terms
+from fairtrial.api.pricing.cost_performance import conversion_cautions, estimated, point_row, price_cautions
+from fairtrial.api.pricing.points import Points, Source, gather_points, parse_metric
+from fairtrial.core.cautions import (
+    CHOSEN_OF_MANY,
+    INERT_LIMIT,
+    NO_CHANCE_KNOWN,
+    TIGHT_MEMORY,
+    UNSURE_CONSTRAINT,
+)
+from fairtrial.core.directions import settle
+from fairtrial.core.errors import all_at_once
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.costs.analysis import CostPerformanceAnalysis
+from fairtrial.costs.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
+from fairtrial.costs.cost import CostModel
+from fairtrial.costs.frontier import Judged
+from fairtrial.costs.points import Reading
+from fairtrial.costs.prices import REFERENCE
+from fairtrial.costs.recommend import check_objective
+from fairtrial.stats.diagnostics import one_arm_cautions
+
+ANY = "any"
+NEARLY_FULL = 0.9
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What was recommended, from which points, and what to be careful about."""
+
+    found: Recommendation
+    gathered: Points
+    level: float
+    cautions: Sequence[FilledCaution] = ()
+
+    @property
+    def feasible(self) -> bool:
+        return self.found.chosen is not None
+
+    def estimate(self, reading: Reading) -> Estimate:
+        return estimated(reading, self.level)
+
+    def to_dict(self) -> dict[str, Any]:
+        found, chosen = self.found, self.found.chosen
+        return {
+            "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
+            "objective": found.objective, "metric": found.judged.metric, "direction": found.judged.direction,
+            "direction_source": self.gathered.direction_source,
+            "constraints": {**found.constraints.given(), "confidence": found.constraints.confidence},
+            "prices": found.cost_model.table.source,
+            "calibration": None if self.gathered.local is None else self.gathered.local.to_dict(),
+            "recommended": None if chosen is None else self._recommended(chosen),
+            "expected": None if chosen is None else self._expected(chosen),
+            "rationale": found.rationale,
+            "binding": [each.to_dict() for each in found.binding],
+            "alternatives": [self._row(each) for each in found.alternatives],
+            "fits_on": [
+                {
+                    "card": each.card.name, "hours": each.hours.value, "cost": each.cost.value,
+                    "estimated": each.basis is not None,
+                }
+                for each in found.fits_on
+            ],
+            "not_told_apart": dict(found.alike),
+            "feasible": len(found.feasible), "candidates": len(found.candidates),
+            "relaxations": [each.to_dict() for each in found.relaxations],
+            "joint_relaxation": None if found.joint is None else found.joint.to_dict(),
+            "cautions": list(self.cautions),
+        }  # fmt: skip
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The recommended configuration and its alternatives."""
+        chosen = [point_row(each.priced, self.level) for each in (self.found.chosen,) if each]
+        return [*chosen, *(self._row(each) for each in self.found.alternatives)]
+
+    def _recommended(self, chosen: Candidate) -> dict[str, Any]:
+        return {**chosen.priced.point.settings, "name": chosen.priced.name, "card": chosen.priced.card.name}
+
+    def _expected(self, chosen: Candidate) -> dict[str, Any]:
+        row = point_row(chosen.priced, self.level)
+        return {**row, "constraints": [check.to_dict() for check in chosen.checks]}
+
+    def _row(self, candidate: Candidate) -> dict[str, Any]:
+        assert self.found.chosen is not None
+        chosen, other = self.found.chosen.priced, candidate.priced
+        return {
+            **point_row(other, self.level),
+            "cost_difference": other.cost.value - chosen.cost.value,
+            "accuracy_difference": other.quality.value - chosen.quality.value,
+        }  # fmt: skip
+
+
+def recommend(
+    source: Source | None = None,
+    constraints: Constraints | None = None,
+    *,
+    gpu: str = REFERENCE,
+    objective: str = "accuracy",
+    terms: LabTerms | None = None,
+    today: date | None = None,
+) -> Advice:
+    """The best configuration that meets the constraints on a card, or on any card of the table with `gpu="any"`."""
+    terms, today, constraints = terms or LabTerms(), today or date.today(), constraints or Constraints()
+    check_terms(terms)
+    source, several = source or Source(), gpu.lower() == ANY
+    asked = _asked(source)
+
+    def check() -> None:
+        known = [partial(check_objective, objective, asked)] if asked else []
+        all_at_once(partial(constraints.check, asked), *known)
+
+    gathered = gather_points(source, terms, today, None if several else gpu, check)
+    model = CostModel.of(next(iter(gathered.table.cards)) if several else gpu, gathered.table, gathered.local)
+    cards = list(gathered.table.cards.values()) if several else [model.card]
+    found = CostPerformanceAnalysis(model, gathered.judged).recommend(gathered.points, constraints, objective, cards)
+    return Advice(found, gathered, terms.level, _cautions(found, gathered, today))
+
+
+def _asked(source: Source) -> Judged | None:
+    """The metric that a request is about, as far as it is known before the points are read."""
+    metric, direction = parse_metric(source.metric)
+    metric = metric or ("accuracy" if source.configs else None)
+    way = None if metric is None else settle(metric, stated=direction).better
+    return None if metric is None or way is None else Judged(metric, way)  # what a study recorded may still say it
+
+
+def _cautions(found: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:
+    cautions = list(gathered.cautions)
+    limit = found.constraints.max_memory
+    largest = max(each.priced.card.memory_gb for each in found.candidates)
+    if limit is not None and limit > largest:
+        cautions.append(INERT_LIMIT.fill(limit=f"{limit:g}", memory=f"{largest:g}"))
+    shown = [each.priced for each in (found.chosen, *found.alternatives) if each]
+    shown += [each.candidate.priced for each in found.relaxations if each.candidate]
+    if found.joint is not None and (found.chosen is None or len(found.joint.changes) > 1):
+        shown.append(found.joint.candidate.priced)
+    cautions += [*price_cautions([*shown, *found.fits_on], gathered.table, today), *conversion_cautions(shown)]
+    if found.chosen is not None:
+        cautions += _of_choice(found, found.chosen)
+    return cautions
+
+
+def _of_choice(found: Recommendation, chosen: Candidate) -> list[FilledCaution]:
+    cautions: list[FilledCaution] = []
+    names = {each.priced.name for each in found.feasible}
+    if len(names) > 1 and chosen.priced.quality.n:
+        cautions.append(CHOSEN_OF_MANY.fill(count=len(names), metric=found.judged.quantity))
+        cautions += one_arm_cautions(chosen.priced.quality.n)
+    for check in chosen.checks:
+        if check.probability is not None and check.probability < LIKELY:
+            told = f"{100 * check.probability:.0f}"
+            cautions.append(UNSURE_CONSTRAINT.fill(constraint=check.constraint, percent=told))
+        memory = check.constraint in (CARD_MEMORY, "max_memory")
+        if check.probability is None and found.constraints.confidence is not None and not memory:
+            cautions.append(NO_CHANCE_KNOWN.fill(constraint=check.constraint, name=chosen.priced.name))
+        if check.constraint == CARD_MEMORY and check.value is not None and check.value > NEARLY_FULL * check.limit:
+            cautions.append(TIGHT_MEMORY.fill(need=f"{check.value:.3g}", memory=f"{check.limit:g}"))
+    return cautions

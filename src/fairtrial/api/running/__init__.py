@@ -1,0 +1,1 @@
+"""Verbs that make runs and look at them: launch, train, evaluate, watch."""

@@ -1,0 +1,174 @@
+"""launch --detach: a launcher that nobody has to wait for. `runs watch` shows how far it is.
+
+The launcher is a program of its own, in a session of its own, that gets the study and the terms on its standard input.
+It is left alone once it says that it is at work; what keeps it from that is told here and now. Nothing is written into
+the store before the launcher itself does so: until then, what it says goes to a file in the system's temporary folder.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.running.launch import LaunchTerms, run_study
+from fairtrial.api.running.registered import stop_if_planning
+from fairtrial.core.command_line import carrying_out
+from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
+from fairtrial.core.private_files import open_to_append
+from fairtrial.jobs.signals import like_ctrl_c
+from fairtrial.plan.study import Study
+from fairtrial.record.atomic import store_errors
+from fairtrial.record.environment import recorded_command_line
+from fairtrial.record.store import Store
+
+AT_WORK = b"at work"
+KEPT = (
+    "on", "settings", "jobs", "cpus", "gpus", "memory_gb", "lost_after", "hung_after", "timeout", "retries",
+    "retry_failed", "replace_old", "strict", "stack", "plan",
+)  # fmt: skip
+"""What of the terms can be sent to another process."""
+_left_alone: list[subprocess.Popen[bytes]] = []
+
+
+@atexit.register
+def _collect_the_ended() -> None:
+    """Python complains about processes that were forgotten; those that have ended can be."""
+    _left_alone[:] = [process for process in _left_alone if process.poll() is None]
+
+
+@dataclass(frozen=True)
+class Detached:
+    """A launcher that was left to itself. No process: there was nothing to do."""
+
+    study: str
+    store: str
+    log: Path
+    pid: int | None
+
+
+def detach(
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
+) -> Detached:  # fmt: skip
+    """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
+    stop_if_planning(study)
+    _collect_the_ended()
+    place = Store.at(store)
+    log = place.paths.launch_log(study.study)
+    before = log.stat().st_size if log.exists() else 0
+    first = Path(tempfile.mkdtemp(prefix="fairtrial-")) / log.name
+    process, at_work = _start(place.address, study, terms or LaunchTerms(), first, log)
+    if not at_work and process.wait() not in (EXIT_OK, EXIT_RUNS):
+        said, since = (first, 0) if first.exists() else (log, before)
+        raise UserError(_last_words(said, since), hint=f"All that it said is in {said}")
+    _left_alone.append(process)
+    return Detached(study.study, place.address, log, process.pid if at_work else None)
+
+
+def _start(
+    store: str, study: Study, terms: LaunchTerms, first: Path, log: Path
+) -> tuple[subprocess.Popen[bytes], bool]:  # fmt: skip
+    """The launcher, and whether it has come as far as its work; it has ended otherwise, or is about to."""
+    kept = {name: getattr(terms, name) for name in KEPT}
+    kept["plan"] = os.fspath(terms.plan) if terms.plan is not None else None
+    files = {"first": str(first), "log": str(log)}
+    told = {
+        "study": study.model_dump(mode="json"), "store": store, "terms": kept,
+        "command_line": recorded_command_line(), **files,
+    }  # fmt: skip
+    here, there = os.pipe()
+    with first.open("ab") as output, os.fdopen(there, "wb"):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairtrial.api.running.detach", str(there)], stdin=subprocess.PIPE, stdout=output,
+            stderr=output, start_new_session=True, pass_fds=[there],
+        )  # fmt: skip
+    assert process.stdin is not None
+    with process.stdin as line:
+        line.write(json.dumps(told).encode())
+    with os.fdopen(here, "rb") as word:
+        return process, word.read() == AT_WORK  # nothing, when it ends without a word
+
+
+def _last_words(log: Path, before: int) -> str:
+    """What the launcher said before it ended."""
+    with log.open("rb") as file:
+        file.seek(before)
+        lines = file.read().decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else "the launcher ended without a word"
+
+
+def main(pipe: int) -> int:
+    with like_ctrl_c():
+        return _launch(pipe)
+
+
+def _launch(pipe: int) -> int:
+    told: dict[str, Any] = json.load(sys.stdin)
+    at_work = _Once(lambda: _tell_starter(pipe))
+    into_store = _Once(lambda: _move_output(Path(told["first"]), Path(told["log"])))
+    terms = dataclasses.replace(LaunchTerms(**told["terms"]), tell=_say, ready=into_store, watch=at_work)
+    _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
+    try:
+        with carrying_out(told["command_line"]):
+            launched = run_study(Study.model_validate(told["study"]), store=told["store"], terms=terms)
+    except KeyboardInterrupt:
+        _say("Stopped. What was recorded is kept; launch again to go on from there.")
+        return EXIT_INTERRUPTED
+    except FairtrialError as error:
+        _say(_in_one_line(error.message, error.problems, error.hint))
+        return 1
+    bad, missing = len(launched.bad), len(launched.missing)
+    _say(f"{len(launched.runs)} runs are there, {bad} did not complete, {missing} are missing")
+    return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
+
+
+class _Once:
+    """Something that is done the first time it is called, whatever it is called with."""
+
+    def __init__(self, act: Callable[[], None]) -> None:
+        self._act: Callable[[], None] | None = act
+
+    def __call__(self, _: object) -> None:
+        act, self._act = self._act, None
+        if act:
+            act()
+
+
+def _tell_starter(pipe: int) -> None:
+    with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as starter:  # it may have been killed meanwhile
+        starter.write(AT_WORK)
+
+
+def _move_output(first: Path, log: Path) -> None:
+    """What was said until now, and all that is printed from now on, goes to the study's own log."""
+    with store_errors(log):
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(open_to_append(log), "ab") as output:
+            output.write(first.read_bytes())
+            output.flush()
+            for stream in (1, 2):
+                os.dup2(output.fileno(), stream)
+    shutil.rmtree(first.parent)
+
+
+def _in_one_line(message: str, problems: Sequence[str], hint: str | None) -> str:
+    return " ".join(["; ".join([message, *problems]) + ".", *([hint] if hint else [])])
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1])))

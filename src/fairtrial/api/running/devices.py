@@ -1,0 +1,59 @@
+"""What hours were measured on: a card that somebody names, or this machine, whose speed is measured once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fairtrial.core.devices import Calibration
+from fairtrial.core.errors import UserError
+from fairtrial.costs.cost import LOCAL
+from fairtrial.probe.calibration import calibrate
+from fairtrial.record.environment import cpu_name
+from fairtrial.record.store import Store
+
+HINT = "Say which card the hours were measured on with --device."
+
+
+def measured_on(store: Store, facts: Sequence[Mapping[str, Any]], hint: str = HINT) -> tuple[str, Calibration]:
+    """The device of runs with these facts, if its speed can be known here: a CPU like this one, by torch's threads."""
+    kinds = {
+        (each["machine"].get("cpu"), each["options"].get("device"), each["options"].get("threads")) for each in facts
+    }
+    if len(kinds) > 1:
+        raise UserError(
+            "the runs were not all measured on one kind of machine, so their hours do not compare", hint=hint
+        )
+    [(cpu, device, threads)] = kinds
+    if device is None or threads is None:
+        raise UserError("the runs do not say on what device and with how many threads they computed", hint=hint)
+    if device != "cpu":
+        raise UserError(f"the hours were measured on '{device}', whose speed is not known", hint=hint)
+    return LOCAL, calibration(store, device, int(threads), cpu or "unknown", hint)
+
+
+def calibration(store: Store, device: str, threads: int, cpu: str | None = None, hint: str = HINT) -> Calibration:
+    """Of this machine, or of runs that were made on one like it. Measured once per store and kind, and kept there."""
+    name = cpu or _name(device)
+
+    def make(_: Path) -> Mapping[str, Any]:
+        if cpu is not None and cpu != cpu_name():
+            raise UserError(f"the hours were measured on another machine ({cpu}), whose speed is not known", hint=hint)
+        return {"calibration": vars(recalibrated(device, threads))}
+
+    entry = store.cache.entry("calibration", {"name": name, "threads": threads, "version": 2}, make, lambda *_: True)
+    return Calibration(**entry.manifest["calibration"])
+
+
+def recalibrated(device: str, threads: int) -> Calibration:
+    """Measured here and now."""
+    return calibrate(_name(device), threads, device)
+
+
+def _name(device: str) -> str:
+    if device == "cpu":
+        return cpu_name() or "unknown"
+    import torch
+
+    return torch.cuda.get_device_name(device) if device.startswith("cuda") else device

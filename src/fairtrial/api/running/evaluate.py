@@ -1,0 +1,215 @@
+"""evaluate: what does a checkpoint really score? On episodes or data that chose nothing, with an interval."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.running.cells import load_checked_recipe, not_damaged, require_all_existing, require_needs
+from fairtrial.api.running.train import recorded_cell
+from fairtrial.core.cautions import REPORT_NOT_FRESH
+from fairtrial.core.errors import StoreError, UserError, all_at_once
+from fairtrial.core.findings import Estimate, FilledCaution
+from fairtrial.core.options import parse_options, result_options
+from fairtrial.core.runs import EVALUATION, Run, Status
+from fairtrial.core.scores import NORMALIZED, References
+from fairtrial.core.training import as_floats
+from fairtrial.jobs.run_session import Request, rebuild
+from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
+from fairtrial.record.metadata import HINT
+from fairtrial.record.recorder import Recorder, saved_checkpoints
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.top_checkpoints import kept_checkpoints
+from fairtrial.stats.sweeps import mean_of
+
+BEST, LAST = "best", "last"
+FRESH = 1
+"""The set of episodes that training never used: 0 is what it reported on."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One checkpoint of one run. `selected` is the value by which the checkpoint was chosen."""
+
+    run: Run
+    checkpoint: str
+    step: int
+    metrics: Mapping[str, float]
+    intervals: Mapping[str, Estimate]
+    episodes: int | None
+    fresh: bool
+    selected: float | None = None
+    gap: float | None = None
+    """Selected less found, signed so that positive means: it looked better when it was chosen."""
+    cautions: Sequence[FilledCaution] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "run": self.run.name, "checkpoint": self.checkpoint, "step": self.step, "metrics": dict(self.metrics),
+            "intervals": {name: found.limits for name, found in self.intervals.items()}, "episodes": self.episodes,
+            "fresh": self.fresh, "selected": self.selected, "gap": self.gap, "cautions": list(self.cautions),
+        }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Evaluated:
+    """All checkpoints that were evaluated, and how far their choosing flattered them on average."""
+
+    runs: Sequence[Evaluation]
+    gap: Estimate | None
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """Run → why it could not be evaluated: its files are not what was recorded."""
+
+    def to_dict(self) -> dict[str, Any]:
+        if len(self.runs) == 1 and not self.damaged:
+            return self.runs[0].to_dict()
+        gap = None if self.gap is None else self.gap.to_dict()
+        return {"runs": [each.to_dict() for each in self.runs], "gap": gap, "damaged": dict(self.damaged)}
+
+
+def evaluate(
+    references: Sequence[str],
+    *,
+    checkpoint: str = BEST,
+    episodes: int | None = None,
+    confirm: bool = False,
+    level: float = 0.95,
+    store: str | os.PathLike[str] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Evaluated:
+    """Evaluate checkpoints of runs again; what is found is stored with each run.
+
+    With `confirm`, on episodes or data that nothing of the run has ever seen, against the value by which it was chosen.
+    """
+    if episodes is not None and episodes < 1:
+        raise UserError(f"episodes must be at least 1, not {episodes}")
+    if confirm and checkpoint != BEST:
+        raise UserError("only the best checkpoint was chosen, so only that one can be confirmed")
+    place = open_store(store)
+    named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
+    found = []
+    damaged: dict[str, str] = {}
+    chosen = list({run.path: run for runs in named for run in runs}.values())
+    for run in chosen:
+        try:
+            not_damaged(run)
+            tell(f"Evaluating {run.name} …")
+            place.fetch(run.study, run.id)
+            found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
+            _write_down(found[-1])
+        except StoreError as error:
+            if len(chosen) == 1:
+                raise
+            damaged[run.name] = error.message
+            tell(f"{run.name} cannot be evaluated: {error.message}")
+    if not found:
+        name, reason = next(iter(damaged.items()))
+        raise StoreError(f"none of {len(chosen)} runs can be evaluated: {name}: {reason}", hint=HINT)
+    gaps = np.array([each.gap for each in found if each.gap is not None])
+    return Evaluated(found, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged)
+
+
+def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> Evaluation:
+    if run.status is Status.RUNNING:
+        raise UserError(f"run {run.name} is still being made", hint="Wait for it, then evaluate it.")
+    recipe = load_checked_recipe(run.metadata["recipe_file"] or run.metadata["recipe"])
+    if recipe.execute is not None:
+        raise UserError(f"run {run.name} was made by a program, which alone can evaluate its checkpoints")
+    saved = _checkpoint(run, which)
+    cell = recorded_cell(run)
+    require_needs(cell, Store.at(cell.request.store))
+    request, cautions = _with_fresh_data(cell.request) if fresh else (cell.request, [])
+    trainable = rebuild(request)
+    trainable.load_state(saved.state)
+    metric = recipe.metric.on("eval") if recipe.metric else None
+    count, metrics, intervals = _measure(trainable, run, metric, episodes, fresh=fresh, alpha=alpha)
+    found = Evaluation(run, which, saved.step, metrics, intervals, count, fresh, cautions=() if count else cautions)
+    found = _normalized(found, metric)
+    return _against_selection(found) if fresh else found
+
+
+def _measure(
+    trainable: Any, run: Run, metric: str | None, episodes: int | None, *, fresh: bool, alpha: float
+) -> tuple[int | None, dict[str, float], dict[str, Estimate]]:
+    """Number of episodes where there are some, metrics, and intervals over episodes."""
+    if not hasattr(trainable, "evaluate_episodes") or metric is None:
+        if episodes is not None:
+            raise UserError(f"recipe '{run.metadata['recipe']}' has no episodes", hint="Leave out --episodes.")
+        return None, as_floats(trainable.evaluate("report"), "eval_"), {}
+    count = episodes or int(run.metadata["options"]["report_episodes"])
+    returns = trainable.evaluate_episodes("report", count, FRESH if fresh else 0)
+    interval = mean_of(np.array(returns, dtype=float), alpha)
+    return count, {metric: float(np.mean(returns))}, {metric: interval}
+
+
+def _with_fresh_data(request: Request) -> tuple[Request, list[FilledCaution]]:
+    """The same run over report data that nobody has seen, where its recipe has more of them."""
+    spec = request.spec
+    recipe = load_checked_recipe(spec.recipe_file or spec.recipe)
+    options = parse_options(recipe.options, spec.options, where=spec.name)
+    changes = recipe.fresh_report(options, spec.seed)
+    if changes is None:
+        return request, [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
+    other = parse_options(recipe.options, {**spec.options, **changes}, where=spec.name)
+    changed = replace(spec, options=other.to_dict(), identity=result_options(recipe.options, other))
+    return replace(request, spec=changed), []
+
+
+def _checkpoint(run: Run, which: str) -> Checkpoint:
+    """`best`, `last`, `step-N`, or `best-K` where several were kept."""
+    paths = run.paths
+    if which == BEST:
+        if run.metadata["best_checkpoint_step"] is None:
+            raise UserError(f"run {run.name} has no best checkpoint", hint="Try --checkpoint last.")
+        return read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
+    saved = saved_checkpoints(paths)
+    if which == LAST and saved:
+        return read_checkpoint(paths.step(max(saved)), sha256=saved[max(saved)])
+    step = re.fullmatch(r"step-(\d+)", which)
+    if step and int(step.group(1)) in saved:
+        return read_checkpoint(paths.step(int(step.group(1))), sha256=saved[int(step.group(1))])
+    kept = kept_checkpoints(paths, run.metadata["best_metric_mode"] or "max")
+    rank = re.fullmatch(r"best-(\d+)", which)
+    if rank and 1 <= int(rank.group(1)) <= len(kept):
+        chosen = kept[int(rank.group(1)) - 1]
+        return read_checkpoint(chosen.path, sha256=chosen.sha256)
+    there = [BEST] * (run.metadata["best_checkpoint_step"] is not None) + [LAST] * bool(saved)
+    there += [f"step-{each}" for each in sorted(saved)] + [f"best-{place + 1}" for place in range(len(kept))]
+    raise UserError(f"run {run.name} has no checkpoint '{which}'; it has: {', '.join(there) or 'none'}")
+
+
+def _normalized(found: Evaluation, metric: str | None) -> Evaluation:
+    """The same on the scale of the references that the run was made with."""
+    known = found.run.metadata["lineage"].get("references")
+    if known is None or metric is None or metric not in found.metrics:
+        return found
+    references = References(**known)
+    name = f"eval_{NORMALIZED}"
+    metrics = {**found.metrics, name: references.normalized(found.metrics[metric])}
+    carried = {name: references.carry_over(found.intervals[metric])} if metric in found.intervals else {}
+    return replace(found, metrics=metrics, intervals={**found.intervals, **carried})
+
+
+def _against_selection(found: Evaluation) -> Evaluation:
+    """How much better the checkpoint looked when it was chosen: the winner's curse, in this run."""
+    metadata = found.run.metadata
+    selected, fresh = metadata["best_metric_value"], found.metrics.get(metadata["best_metric_name"])
+    if selected is None or fresh is None:
+        return replace(found, selected=selected)
+    gap = selected - fresh if metadata["best_metric_mode"] == "max" else fresh - selected
+    return replace(found, selected=selected, gap=gap)
+
+
+def _write_down(found: Evaluation) -> None:
+    told = {name: value for name, value in found.to_dict().items() if name not in ("run", "cautions")}
+    recorder = Recorder.attach(found.run.paths)
+    try:
+        recorder.write_event(EVALUATION, **told)
+    finally:
+        recorder.close()
+    Store.at(found.run.path.parent.parent).push_events(found.run.study, found.run.id)

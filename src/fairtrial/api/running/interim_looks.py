@@ -1,0 +1,61 @@
+"""Every view of a difference is recorded in the study, and a verdict says what was looked at before it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fairtrial.core.cautions import ANOTHER_QUESTION, LOOK_NOT_NOTED, LOOKS_DAMAGED, SEEDS_AFTER_LOOK
+from fairtrial.core.findings import FilledCaution
+from fairtrial.record.interim_looks import (
+    Asked,
+    Look,
+    came_later,
+    first_asked,
+    note_looks,
+    read_looks,
+    why_looks_damaged,
+)
+from fairtrial.record.store import Store
+
+EXPLORATORY = "exploratory: seeds added after looking"
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What earlier looks mean for one view: labels of its verdict, and what to be careful about."""
+
+    labels: tuple[str, ...] = ()
+    cautions: tuple[FilledCaution, ...] = ()
+
+
+def record_looks(store: Store, study: str, views: Sequence[Look], *, registered: bool = False) -> list[Looked]:
+    """Record views of differences of one study; says of each what was looked at before.
+
+    A question that was `registered` before the runs is never another one, whoever asked something else meanwhile.
+    """
+    damage = why_looks_damaged(store, study)
+    shared = [LOOKS_DAMAGED.fill(reason=damage)] if damage else []
+    before = read_looks(store, study)
+    found = [_judged_by(before, view, registered=registered) for view in views]
+    if not note_looks(store, study, views):
+        shared.append(LOOK_NOT_NOTED.fill())
+    return [replace(each, cautions=(*shared, *each.cautions)) for each in found]
+
+
+def _judged_by(before: Sequence[Mapping[str, object]], view: Look, *, registered: bool) -> Looked:
+    found = Looked()
+    if came_later(before, view.seeds):
+        found = Looked((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))
+    first = first_asked(before, view.seeds)
+    if registered or first is None or not view.asked.differs_from(first):
+        return found
+    told = question_words(first, beside=view.asked)
+    said = f"another question about runs already looked at: first asked for {told}"
+    return Looked((*found.labels, said), (*found.cautions, ANOTHER_QUESTION.fill(first=told)))
+
+
+def question_words(asked: Asked, *, beside: Asked) -> str:
+    """`accuracy, t, two-sided`; the summary is named where it is not the one that is asked for now."""
+    summary = f" ({asked.summary})" if asked.summary and asked.summary != beside.summary else ""
+    return ", ".join(filter(None, [f"{asked.metric or 'an unknown metric'}{summary}", asked.method, asked.side]))

@@ -1,0 +1,582 @@
+"""launch: variants × seeds, only what is missing, here or on a cluster."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fairtrial.api.running.cells import (
+    Cell,
+    Terms,
+    Watcher,
+    check_variants,
+    clear_conflicts,
+    complete,
+    load_checked_recipe,
+    prepare,
+    require_secrets,
+)
+from fairtrial.api.running.interim_looks import record_looks
+from fairtrial.api.running.registered import (
+    arms_of,
+    as_registered,
+    refuse_other_options,
+    refuse_other_recipe,
+    registration_for,
+    stop_if_planning,
+)
+from fairtrial.api.running.study_metric import is_outcome, rule_of_study, settle_direction
+from fairtrial.api.running.workload import PaceWatcher, Workload, workload_of
+from fairtrial.core.cautions import (
+    DAMAGED_RUNS,
+    DIRECTION_UNKNOWN,
+    DIRTY_TREE,
+    FEW_SEEDS,
+    FINAL_PARTIAL,
+    METRIC_NOT_LOGGED,
+    NOT_BEFORE_ITS_TIME,
+    NOT_FINITE,
+    OTHER_COMMIT,
+)
+from fairtrial.core.directions import Direction
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.formatting import counted
+from fairtrial.core.options import describe_options, parse_options
+from fairtrial.core.paths import NEEDS_STUDY
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run, Status, headline
+from fairtrial.core.secrets import references
+from fairtrial.core.specs import RunSpec, split_and_quantity
+from fairtrial.jobs.processes import VISIBLE_DEVICES
+from fairtrial.launch.contract import Described, Order, Resources
+from fairtrial.launch.engines import Engine, load_engine
+from fairtrial.launch.local import slots_of
+from fairtrial.plan.cells import plan_study
+from fairtrial.plan.study import Study
+from fairtrial.probe.gpu import Gpus
+from fairtrial.record.environment import machine, surroundings
+from fairtrial.record.heartbeat import pulse_seconds
+from fairtrial.record.interim_looks import Asked, Look
+from fairtrial.record.leases import BEATS, lease_seconds
+from fairtrial.record.series import unspell
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.store_location import store_words
+from fairtrial.record.studies import load_plan, save_plan
+from fairtrial.research.deviations import FIXED
+from fairtrial.research.registration import Registration
+from fairtrial.stats.describe import Arm, Difference, describe_arms, describe_differences
+from fairtrial.stats.seed_effect import seed_effect_cautions
+
+FEW = 3
+SHOWN_NAMES = 5
+PULSES = 3
+"""So many signs of life must be missed before a run may be taken for lost."""
+LOCAL, SKYPILOT = "local", "skypilot"
+CPU = "cpu"
+
+
+MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Launched:
+    """How a study stands after a launch."""
+
+    study: str
+    store: str
+    metric: str | None
+    direction: str | None
+    """`max` or `min`; None where nothing says it, and then no variant is called better."""
+    runs: Sequence[Run]
+    made: Sequence[str]
+    missing: Sequence[str]
+    arms: Sequence[Arm]
+    differences: Sequence[Difference]
+    cautions: Sequence[Mapping[str, str]] = ()
+    next_commands: Sequence[str] = ()
+    synthetic: bool = False
+    direction_source: str | None = None
+    workload: Workload | None = None
+    """What there was to do, as it was said before the first run."""
+
+    @property
+    def bad(self) -> list[Run]:
+        return [run for run in self.runs if run.status is not Status.COMPLETED]
+
+
+@dataclass(frozen=True)
+class LaunchTerms:
+    """How to launch: all that is about this launch and not about the study."""
+
+    on: str = LOCAL
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    jobs: int | None = None
+    cpus: int | None = None
+    gpus: int | None = None
+    memory_gb: float | None = None
+    lost_after: float | None = None
+    hung_after: float | None = None
+    timeout: float | None = None
+    retries: int = 0
+    retry_failed: bool = False
+    replace_old: bool = False
+    strict: bool = False
+    stack: bool = False
+    plan: str | os.PathLike[str] | None = None
+    """The registration of the study; None: the one that the project around has of it, if it has one."""
+    watch: Watcher = lambda _: None
+    ready: Callable[[Sequence[Cell]], None] = lambda _: None
+    tell: Callable[[str], None] = lambda _: None
+
+
+def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
+    """Run every cell of a study that is not there yet; returns how the whole study stands.
+
+    A registered study is run with the seeds and options that were registered. The differences that are returned are
+    on view: that is recorded in the study like a look by `analyze`.
+    """
+    return _with_looks(*_fill(study, store, terms))
+
+
+def run_study(
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
+) -> Launched:  # fmt: skip
+    """The same for callers that do not show the differences, or that record a look of their own."""
+    return _fill(study, store, terms)[0]
+
+
+def _fill(
+    study: Study, store: str | os.PathLike[str] | None, terms: LaunchTerms | None
+) -> tuple[Launched, Study, Store]:
+    """How the study stands once nothing of it is missing, the study with its registered seeds, and its store."""
+    stop_if_planning(study)
+    terms = terms or LaunchTerms()
+    recipe = load_checked_recipe(study.recipe)
+    study, registration = _as_registered(study, recipe, terms.plan)
+    if registration:
+        terms.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
+    specs = plan_study(study, recipe)
+    environment = surroundings(Path.cwd())
+    if terms.strict and environment["git_dirty"] is not False:
+        what = (
+            "the working tree has uncommitted changes" if environment["git_dirty"] else "this is not a git repository"
+        )
+        raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
+    place = Store.at(store)
+    engine, order = _order(study, place, terms, usable_gpus(recipe, specs))
+    engine.check(order)
+    place.check_writable()
+    place.pull(study.study, NEEDS_STUDY)
+    cells = prepare(specs, place, environment, terms.tell)
+    check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
+    cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
+    require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
+    save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
+    terms.ready(cells)
+    made, workload = _run_missing(cells, place, recipe, terms, engine, order)
+    launched = replace(stand(place, study, recipe, cells, made, environment), workload=workload)
+    return (launched if registration is None else _by_plan(launched, registration)), study, place
+
+
+def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
+    """Record the differences of the table. They are shown without a test, so no method and no side are asked for.
+
+    The metric and the summary are those of the study: what `analyze` takes next is not another question.
+    """
+    if not launched.differences or launched.metric is None:
+        return launched
+    asked = Asked(launched.metric, summary=str(rule_of_study(study.summary.model_dump())))
+    planned = [str(seed) for seed in study.seed_list]
+    views = []
+    for each in launched.differences:
+        pair = (each.control, each.candidate)
+        shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
+                 for name in pair}  # fmt: skip
+        views.append(Look(asked, shown, dict.fromkeys(pair, planned)))
+    told = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
+    new = {caution["text"]: caution for caution in told}
+    return replace(launched, cautions=[*launched.cautions, *new.values()])
+
+
+def _as_registered(
+    study: Study, recipe: LoadedRecipe, plan: str | os.PathLike[str] | None
+) -> tuple[Study, Registration | None]:
+    """The study with its registered seeds, and its registration, where it has one."""
+    found = registration_for(study.study, plan)
+    if found is None:
+        return study, None
+    refuse_other_recipe(found, recipe)
+    refuse_other_options(found, arms_of(study, recipe))
+    return as_registered(study, plan), found
+
+
+def _by_plan(launched: Launched, registration: Registration) -> Launched:
+    """What is to be done next with a registered study is the analysis that was registered.
+
+    Means and differences are not shown before all of its runs are there: seeing them would be a look before its time.
+    """
+    wanted = {(arm, seed) for arm in registration.plan["study"]["arms"] for seed in registration.seeds}
+    missing = wanted - {(run.variant, run.seed) for run in launched.runs if run.status.is_result}
+    if missing and registration.plan["stopping_rule"] == FIXED:
+        unseen = NOT_BEFORE_ITS_TIME.fill(missing=len(missing), planned=len(wanted))
+        arms = [replace(arm, mean=None, sd=None) for arm in launched.arms]
+        launched = replace(launched, arms=arms, differences=[], cautions=[unseen, *launched.cautions])
+    command = f"fairtrial analyze --plan {shlex.quote(str(registration.path))}{store_words(launched.store)}"
+    rest = [each for each in launched.next_commands if not each.startswith("fairtrial analyze ")]
+    return replace(launched, next_commands=[command, *rest])
+
+
+def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
+    """How many cards a run can use: recipes compute on one device, and nobody knows that of another's program."""
+    if recipe.execute is not None:
+        return None
+    devices = {str(spec.options.get("device") or CPU) for spec in specs}
+    return 0 if devices == {CPU} else 1
+
+
+def _order(
+    study: Study, store: Store, terms: LaunchTerms, usable: int | None, *, to_use: bool = True
+) -> tuple[Engine, Order]:
+    """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
+    _refuse_haste(store, terms)
+    engine = load_engine(terms.on, to_use=to_use)
+    order = Order(
+        study=study.study,
+        store=store.address,
+        home=str(store.paths.launcher(study.study)),
+        options=engine.settings(terms.settings),
+        preload=[study.recipe],
+        jobs=terms.jobs,
+        resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
+        usable_gpus=usable,
+        devices=_devices(terms),
+        environment=references([study.options, study.variants]),
+        tell=terms.tell,
+    )
+    return engine, order
+
+
+def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
+    """Whoever waits for less than a few signs of life takes runs for lost that are well."""
+    every = pulse_seconds()
+    if store.url:
+        every = max(every, lease_seconds() / BEATS)
+    for flag, seconds in (("--lost-after", terms.lost_after), ("--hung-after", terms.hung_after)):
+        if seconds is not None and seconds < PULSES * every:
+            raise UserError(
+                f"{flag} {seconds:g} is too short: a run gives a sign of life every {every:g} s",
+                hint=f"Give it {PULSES * every:g} or more.",
+            )
+
+
+def _devices(terms: LaunchTerms) -> list[str]:
+    """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
+    if terms.gpus == 0 and terms.on != SKYPILOT:
+        raise UserError(f"--gpus 0 has no effect --on {terms.on}: no cards are the default there", hint="Leave it out.")
+    if terms.gpus is None or terms.on != LOCAL:
+        return []
+    if terms.jobs is not None and terms.jobs > terms.gpus:
+        raise UserError(
+            f"--jobs {terms.jobs} would put several runs on one of {terms.gpus} cards", hint="Leave it out."
+        )
+    named = os.environ.get(VISIBLE_DEVICES)
+    cards = Gpus()
+    found = named.split(",") if named else [str(number) for number in range(cards.count)]
+    if len(found) < terms.gpus:
+        why = f"${VISIBLE_DEVICES} names {len(found)}" if named else cards.unavailable or f"there are {cards.count}"
+        raise UserError(f"--gpus {terms.gpus}: {why}", hint="Ask for fewer cards, or launch without --gpus.")
+    return found[: terms.gpus]
+
+
+def _run_missing(
+    cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, engine: Engine, order: Order
+) -> tuple[list[str], Workload]:
+    missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
+    if not missing:
+        return [], Workload(0, None)
+    several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
+    order = replace(order, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
+    with closing(engine.open(order)) as launcher:
+        work = _workload(missing, recipe, store, terms, launcher.slots)  # while the process that starts jobs loads
+        for line in work.lines():
+            terms.tell(line)
+        watch = terms.watch if work.seconds else PaceWatcher(terms.watch, terms.tell, store, work.shorter)
+        how = Terms(
+            terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, watch, terms.tell,
+            terms.stack,
+        )  # fmt: skip
+        tickets = complete(cells, store, launcher, how)
+    return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)], work
+
+
+def _workload(
+    missing: Sequence[Cell], recipe: LoadedRecipe, store: Store, terms: LaunchTerms, slots: int
+) -> Workload:  # fmt: skip
+    needs_first = any(not need.is_done(retry_failed=True) for cell in missing for need in cell.needs)
+    return workload_of(
+        [cell.spec for cell in missing], recipe, store, missing[0].request.environment,
+        at_once=slots if terms.on == LOCAL else None, measured_here=not (needs_first or terms.stack),
+    )  # fmt: skip
+
+
+def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> list[str]:
+    """What the process that jobs are forked from loads once for all of them."""
+    needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
+    words = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs.values())}
+    return [*sorted(words), "pyarrow.parquet", *store.modules]
+
+
+def stand(
+    store: Store,
+    study: Study,
+    recipe: LoadedRecipe,
+    cells: Sequence[Cell],
+    made: Sequence[str],
+    git: Mapping[str, Any],
+) -> Launched:
+    """Read the study's cells back from the store and put its table together."""
+    found = {cell.key: store.look_at(cell.spec.study, cell.spec.run_id) for cell in cells}
+    wanted = {cell.key: cell.spec.fingerprint for cell in cells}
+    found = {key: run if run and _is_of(run, wanted[key]) else None for key, run in found.items()}
+    runs = [run for run in found.values() if run]
+    completed = [run for run in runs if run.status is Status.COMPLETED]
+    metric = _metric_of(study, recipe, completed)
+    way = _direction_of(metric, study, recipe, runs) if metric else None
+    values = {
+        variant: {run.seed: float(unspell(run.final[metric or ""])) for run in runs if run.variant == variant
+                  and run.status is Status.COMPLETED and metric in run.final}
+        for variant in study.variants
+    }  # fmt: skip
+    arms = describe_arms(values, {v: [r for r in runs if r.variant == v] for v in study.variants})
+    kept = [cell.existing for cell in cells if cell.existing and cell.key not in made]
+    return Launched(
+        study=study.study,
+        store=store.address,
+        metric=metric,
+        direction=way.better if way else None,
+        direction_source=way.source if way else None,
+        runs=runs,
+        made=list(made),
+        missing=[key for key, run in found.items() if run is None],
+        arms=arms,
+        differences=describe_differences(values),
+        cautions=[
+            *_about_metric(way, completed, len(arms)),
+            *_cautions(runs, kept, arms, git, metric),
+            *(_constant_metrics(values, completed, metric) if metric else ()),
+        ],
+        next_commands=_next_commands(study.study, store, runs),
+        synthetic=recipe.synthetic,
+    )
+
+
+def _is_of(run: Run, fingerprint: str) -> bool:
+    """Whether a run is the one that was planned; of a damaged one the place is all that is known."""
+    return run.status is Status.DAMAGED or run.metadata["fingerprint"] == fingerprint
+
+
+def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> str | None:
+    """The metric of the table: the study's, the recipe's, the one that the program named, or the likeliest.
+
+    A metric that was asked for and that no run logged is an error, not a reason to show another one.
+    """
+    if study.metric:
+        logged = sorted({name for run in completed for name in run.final})
+        if logged and study.metric not in logged:
+            raise UserError(
+                unknown("metric", study.metric, logged),
+                hint=f"Logged: {', '.join(logged)}. All runs are kept: launch again with the right name.",
+            )
+        return study.metric
+    own = recipe.metric.on("report") if recipe.metric else None
+    final = next((run for run in completed if run.final), None)
+    return headline(own or (final.metadata["metric"] if final else None), final.final if final else {})
+
+
+def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> Direction:
+    """As `analyze` will have it, so that both call the same variant better."""
+    own = recipe.metric
+    known = own.direction if own and split_and_quantity(metric)[1] == own.quantity else None
+    found = settle_direction(metric, runs, study.to_dict(), recipe=known)
+    if found.source != "recorded":
+        return found
+    return replace(found, source="stated") if study.direction else named_recipe(found, known)
+
+
+def named_recipe(found: Direction, own: str | None) -> Direction:
+    """What the runs of a recipe recorded is the recipe's own direction, and is called that."""
+    return replace(found, source="recipe") if found.source == "recorded" and found.better == own else found
+
+
+def check_direction(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> None:
+    """A metric that was named, and whose direction nobody and nothing says, is refused before anything is started."""
+    if study.metric:
+        _direction_of(study.metric, study, recipe, runs).known()
+
+
+def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) -> list[Mapping[str, str]]:
+    if way is None:
+        return []
+    found: list[Mapping[str, str]] = [*way.cautions()]
+    if way.better is None and arms > 1:
+        found.append(DIRECTION_UNKNOWN.fill(metric=way.metric))
+    without = [run.name for run in completed if way.metric not in run.final]
+    if without:
+        named = ", ".join(without[:SHOWN_NAMES]) + (" …" if len(without) > SHOWN_NAMES else "")
+        found.append(METRIC_NOT_LOGGED.fill(count=len(without), metric=way.metric, which=named))
+    return found
+
+
+def _cautions(
+    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[Arm], git: Mapping[str, Any], metric: str | None
+) -> list[Mapping[str, str]]:
+    found = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
+    commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}
+    if commits and git["git_commit"]:
+        count = sum(run.metadata["environment"].get("git_commit") in commits for run in kept)
+        then = ", ".join(sorted(commit[:8] for commit in commits))
+        found["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
+    damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
+    if damaged:
+        told = "; ".join(f"{name} ({reason})" for name, reason in list(damaged.items())[:MOST_NAMED])
+        found["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=told + " …" * (len(damaged) > MOST_NAMED))
+    if git["git_dirty"]:
+        found["dirty"] = DIRTY_TREE.fill()
+    counts = {arm.n for arm in arms}
+    strange = sum(arm.not_finite for arm in arms)
+    if strange:
+        found["not finite"] = NOT_FINITE.fill(count=strange, metric=metric)
+    if len({arm.seeds for arm in arms}) > 1:
+        found["partial"] = FINAL_PARTIAL.fill(n=len(set.intersection(*(set(arm.seeds) for arm in arms))))
+    elif counts and 0 < max(counts) < FEW:
+        found["few"] = FEW_SEEDS.fill(n=max(counts))
+    return list(found.values())
+
+
+def _constant_metrics(
+    values: Mapping[str, Mapping[int, float]], completed: Sequence[Run], metric: str
+) -> list[Mapping[str, str]]:
+    """Variants whose runs all ended with the same value although their seeds differ."""
+    return [
+        caution for variant, own in values.items()
+        for caution in seed_effect_cautions(
+            variant, metric, own.values(), finals=[run.final for run in completed if run.variant == variant]
+        )
+    ]  # fmt: skip
+
+
+def _next_commands(study: str, store: Store, runs: Sequence[Run]) -> list[str]:
+    place = store_words(store.address)
+    name = shlex.quote(study)
+    failed = [run for run in runs if run.status is Status.FAILED]
+    shown = (failed or [run for run in runs if run.status is not Status.COMPLETED] or list(runs))[:1]
+    compared = len({run.variant for run in runs if run.status is Status.COMPLETED}) > 1
+    commands = [f"fairtrial analyze {name}{place}"] if compared else []
+    commands += [f"fairtrial runs show {shlex.quote(run.name)}{place}" for run in shown]
+    commands.append(f"fairtrial runs list --study {name}{place}")
+    commands.append(f"fairtrial runs export {shlex.quote(study + '/*')} --output {shlex.quote(study + '.csv')}{place}")
+    return commands
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A cell, the command that would make it alone, and how it stands in the store, if it is there."""
+
+    spec: RunSpec
+    command: str
+    status: Status | None
+
+
+def dry_run(
+    study: Study, *, store: str | os.PathLike[str] | None = None, plan: str | os.PathLike[str] | None = None
+) -> list[PlannedRun]:
+    """Every cell of a study. Starts nothing and writes nothing."""
+    stop_if_planning(study)
+    recipe = load_checked_recipe(study.recipe)
+    study, _ = _as_registered(study, recipe, plan)
+    place = open_store(store, study.study)
+    planned: list[PlannedRun] = []
+    known: list[Run] = []
+    specs = plan_study(study, recipe)
+    check_variants(specs)
+    for spec in specs:
+        there = place.look_at(spec.study, spec.run_id)
+        known += [there] if there else []
+        planned.append(PlannedRun(spec, command_line(spec, recipe, store), there.status if there else None))
+    check_direction(study, recipe, known)
+    return planned
+
+
+def describe(
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
+) -> Described | None:
+    """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
+    recipe = load_checked_recipe(study.recipe)
+    usable = usable_gpus(recipe, [run.spec for run in planned])
+    engine, order = _order(study, Store.at(store), terms, usable, to_use=False)
+    missing = [
+        run.spec for run in planned
+        if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
+    ]  # fmt: skip
+    if not missing:
+        return None
+    options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]
+    needs = {need.recipe for each in options for need in recipe.needs(each).values()}
+    order = replace(order, cells=len(missing), preload=sorted({study.recipe, *needs}))
+    return engine.describe(order, [[spec.name] for spec in missing])
+
+
+def planned_workload(
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
+) -> Workload:  # fmt: skip
+    """What a launch of these runs would take. Writes nothing but the index of the store."""
+    missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
+    recipe, place = load_checked_recipe(study.recipe), Store.at(store)
+    slots = None
+    if terms.on == LOCAL and missing:
+        _, order = _order(study, place, terms, 0, to_use=False)
+        slots = slots_of(replace(order, cells=len(missing)))
+    return workload_of(missing, recipe, place, machine(), at_once=slots, measured_here=not terms.stack)
+
+
+def command_line(spec: RunSpec, recipe: LoadedRecipe, store: str | os.PathLike[str] | None = None) -> str:
+    """The `train` command that makes this very cell."""
+    given, trailing = option_words(spec.options, recipe)
+    words = ["fairtrial", "train", str(recipe.file or recipe.name), *given]
+    words += ["--seed", str(spec.seed), "--study", spec.study, "--variant", spec.variant]
+    words += ["--store", str(store)] if store else []
+    return shlex.join(words + trailing)
+
+
+def option_words(options: Mapping[str, Any], recipe: LoadedRecipe) -> tuple[list[str], list[str]]:
+    """Options that are not the default, as a person would type them: flags, and what comes at the very end."""
+    words: list[str] = []
+    trailing: list[str] = []
+    defaults = recipe.options.model_construct().model_dump(mode="json")
+    for info in describe_options(recipe.options):
+        value = options.get(info.name, defaults.get(info.name))
+        if value == defaults.get(info.name):
+            continue
+        if info.type_name == "list":
+            trailing = ["--", *value]
+        elif info.is_switch:
+            words.append(info.flag if value else info.flag.replace("--", "--no-", 1))
+        elif info.type_name == "mapping":
+            given = {key: item for key, item in value.items() if item is not None}
+            words += [part for key, item in given.items() for part in (info.flag, f"{key}={item}")]
+        else:
+            words += [info.flag, str(value)]
+    return words, trailing
+
+
+def default_name(recipe: str, store: str | os.PathLike[str] | None = None) -> str:
+    """`<recipe>-<date>-<n>`, with the first n that is free."""
+    place = open_store(store)
+    stem = f"{Path(recipe).stem}-{time.strftime('%Y%m%d')}"
+    return next(f"{stem}-{n}" for n in range(1, 10_000) if load_plan(place, f"{stem}-{n}") is None)

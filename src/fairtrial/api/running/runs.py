@@ -1,0 +1,302 @@
+"""runs: list, show, tail, export, sql, rm."""
+
+from __future__ import annotations
+
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
+from fairtrial.core.regular_files import open_regular
+from fairtrial.core.runs import EVALUATION, Run, Status
+from fairtrial.record.index import all_rows, newest_first, pick
+from fairtrial.record.lines import end_of_lines, events_named, is_torn, line_blocks, reversed_lines
+from fairtrial.record.metadata import HINT, DamagedRun, found_damaged, load_run_or_damage
+from fairtrial.record.recorded import why_not_event, why_other_lines
+from fairtrial.record.seals import why_broken
+from fairtrial.record.series import Brief, metric_row, open_series, series_in_brief, unspell
+from fairtrial.record.store import Store, open_store
+from fairtrial.record.store_location import Place
+
+Row = Mapping[str, Any]
+
+_COMPARISONS = {
+    "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "==": operator.eq,
+    "=": operator.eq, "<": operator.lt, ">": operator.gt,
+}  # fmt: skip
+MOST_VERIFIED_BYTES = 32 << 20
+"""`tail` shows the end of a file at once, however long it is; only shorter files are held against their checksum."""
+_CONDITION = re.compile(r"\s*([\w./-]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
+
+
+def list_runs(
+    *,
+    store: Place = None,
+    study: str | None = None,
+    variant: str | None = None,
+    status: str | None = None,
+    where: Sequence[str] = (),
+) -> list[Row]:
+    """One row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`."""
+    if status is not None and status not in list(Status):
+        raise UsageError(unknown("status", status, list(Status)))
+    conditions = [_condition(text) for text in where]
+    rows = all_rows(_existing(store, *([study] if study else [])), study)
+    _refuse_unknown_names(rows, conditions)
+    tests = [_test(condition) for condition in conditions]
+    if variant is not None:
+        tests.append(lambda row: bool(row["variant"] == variant))
+    if status is not None:
+        tests.append(lambda row: bool(row["status"] == status))
+    for test in tests:
+        rows = [row for row in rows if test(row)]
+    return newest_first(rows)
+
+
+def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, str, str]]) -> None:
+    """A condition on a name that no run has is a typing error, not an empty result."""
+    doubtful = [name for name, _, _ in conditions if rows and name not in rows[0]]
+    if doubtful:
+        known = {name for row in rows for place in (row, row["options"], row["final"]) for name in place}
+        wrong = [name for name in doubtful if name not in known]
+        if wrong:
+            raise UserError(unknown("name in a condition", wrong[0], known))
+
+
+def _existing(store: Place, *studies: str) -> Store:
+    place = open_store(store, *studies)
+    if place.root.exists() and not place.root.is_dir():
+        place.studies()  # says that it is a file
+    return place
+
+
+def _condition(text: str) -> tuple[str, str, str]:
+    match = _CONDITION.fullmatch(text)
+    if not match:
+        raise UsageError(
+            f"cannot read the condition '{text}'", hint="Write it as NAME=VALUE, NAME>VALUE, NAME!=VALUE …"
+        )
+    return match[1], match[2], match[3]
+
+
+def _test(condition: tuple[str, str, str]) -> Callable[[Row], bool]:
+    """Names are looked up in the row, then among the options, then among the last metric values."""
+    name, sign, wanted = condition
+    compare = _COMPARISONS[sign]
+    try:
+        number = float(wanted)
+    except ValueError:
+        number = None
+
+    def holds(row: Row) -> bool:
+        found = row[name] if name in row else row["options"].get(name, row["final"].get(name))
+        if found is None:
+            return sign == "!="
+        try:
+            if number is not None:
+                return bool(compare(float(unspell(found)), number))
+        except (TypeError, ValueError, KeyError):
+            pass
+        return bool(compare(str(found).lower(), wanted.lower()))
+
+    return holds
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A run in full: its metadata, its metrics in brief, and the end of its log."""
+
+    run: Run
+    metrics: Mapping[str, Mapping[str, float | int | None]]
+    log_tail: Sequence[str]
+    torn: bool
+    evaluations: Sequence[Mapping[str, Any]] = ()
+    """What `evaluate` found of its checkpoints, the oldest first."""
+    damage: Sequence[str] = ()
+    """What of the run cannot be believed, and is therefore not shown."""
+
+
+def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
+    """A run in full. Of a damaged one: what can be believed, and the reason."""
+    run = _existing(store).find(reference)
+    brief: dict[str, Any] = {}
+    if run.status is not Status.DAMAGED:
+        try:
+            brief = {name: _brief(found) for name, found in sorted(series_in_brief(run.paths, run.metadata).items())}
+        except StoreError as error:
+            run = found_damaged(run, error)
+    damage = [run.reason or ""] if run.status is Status.DAMAGED else []
+    again, why = _evaluations(run)
+    torn = not damage and is_torn(run.paths.metrics)
+    return Shown(run, brief, log_tail(run, lines), torn, again, [*damage, *([why] if why else [])])
+
+
+def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
+    """What `evaluate` found of a run; none, and the reason, where its events are not those that were recorded."""
+    if why := why_broken(run.paths.events, run.metadata, most=MOST_VERIFIED_BYTES):
+        return [], why
+    found: list[Mapping[str, Any]] = []
+    try:
+        for row in events_named(run.paths.events, EVALUATION):
+            if why := why_not_event(row):
+                return [], f"a line of {run.paths.events} {why}"
+            found.append(row)
+    except StoreError as error:
+        return [], error.message
+    return found, None
+
+
+def _brief(found: Brief) -> dict[str, float | int | None]:
+    return {
+        "points": found.points, "last_step": found.last_step, "last": found.last, "min": found.low, "max": found.high,
+    }  # fmt: skip
+
+
+def columns_of(rows: Sequence[Row], names: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """Rows as plain dictionaries: chosen columns, or all but what only Fairtrial itself looks at."""
+    if not rows:
+        return []
+    chosen = names or [name for name in rows[0] if name not in ("identity", "data")]
+    return [pick(row, chosen) for row in rows]
+
+
+def log_tail(run: Run, lines: int) -> list[str]:
+    """The last lines that the job printed."""
+    try:
+        with open_regular(run.paths.log) as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - 65_536 - 1000 * lines))
+            text = file.read().decode(errors="replace")
+    except OSError:
+        return []
+    return text.splitlines()[-lines:] if lines else []
+
+
+def last_log_lines(reference: str, *, store: Place = None, lines: int = 10) -> list[str]:
+    return log_tail(_existing(store).find(reference), lines)
+
+
+def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
+    """The metric lines of a run as they arrive, until it ends."""
+    run = _existing(store).find(reference)
+    newest = _newest_rows(run, lines)
+    reached = newest[0][0] if newest else _end(run)
+    place = Store.at(store)
+    while True:
+        place.pull(run.study)
+        current = load_run_or_damage(run.paths)  # before the lines: what is logged in between is still shown
+        reached = min(reached, _end(run))  # a file that was replaced may be shorter
+        for offset, block in line_blocks(run.paths.metrics, reached):
+            reached = offset + len(block)
+            yield from (row for line in block.split(b"\n") if (row := metric_row(run.paths.metrics, line)))
+        if current is None or current.status is not Status.RUNNING:
+            return
+        time.sleep(poll_s)
+
+
+def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> list[Row]:
+    """The newest metric lines, read from the end of the file."""
+    return [row for _, row in _newest_rows(_existing(store).find(reference), lines)]
+
+
+def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
+    """The last so many metric lines with the offsets at which they begin, the oldest first.
+
+    Raises a StoreError where they are not those that the run wrote.
+    """
+    if run.status is Status.DAMAGED:
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"] or HINT)
+    if why := why_other_lines(run.paths, run.metadata, most=MOST_VERIFIED_BYTES):
+        raise DamagedRun(f"run {run.name} is damaged: {why}", hint=HINT)
+    found: list[tuple[int, Row]] = []
+    if lines:
+        for offset, line in reversed_lines(run.paths.metrics):
+            if row := metric_row(run.paths.metrics, line):
+                found.append((offset, row))
+                if len(found) == lines:
+                    break
+    return found[::-1]
+
+
+def _end(run: Run) -> int:
+    """Where the next line will begin."""
+    return end_of_lines(run.paths.metrics) if run.paths.metrics.exists() else 0
+
+
+def export_runs(
+    references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = (),
+    damaged: Callable[[str, str], None] = lambda _name, _reason: None,
+) -> Iterator[Row]:  # fmt: skip
+    """Every value of the chosen runs, one row each, block by block: what other tools read.
+
+    A damaged run is one row, with that status and without a metric; `damaged` is given its name and the reason.
+    """
+    for run in sorted(_existing(store).match(references), key=lambda run: run.name):
+        try:
+            if run.status is Status.DAMAGED:
+                raise DamagedRun(run.reason or "")
+            yield from _exported(run, metrics)
+        except StoreError as error:
+            damaged(run.name, error.message)
+            yield {**_about(run), "status": Status.DAMAGED.value, "step": None, "metric": None, "value": None}
+
+
+def _about(run: Run) -> dict[str, Any]:
+    return {
+        "study": run.study, "variant": run.variant, "seed": run.seed, "run": run.id, "attempt": run.attempt,
+        "status": run.status.value,
+    }  # fmt: skip
+
+
+def _exported(run: Run, metrics: Sequence[str]) -> Iterator[Row]:
+    about = _about(run)
+    with open_series(run.paths, run.metadata) as series:
+        missing = [name for name in metrics if name not in series.names]
+        if missing:
+            raise UserError(f"run {run.name}: {unknown('metric', missing[0], series.names)}")
+        for name in metrics or sorted(series.names):
+            for block in series.blocks(name):
+                for step, value in zip(*block, strict=True):
+                    yield {**about, "step": step, "metric": name, "value": value}
+
+
+def query(
+    sql: str, *, store: Place = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
+) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
+
+    Damaged runs have no metrics: `damaged` is given the name of each and the reason.
+    """
+    from fairtrial.record.sql import run_query
+
+    return run_query(_existing(store), sql, damaged)
+
+
+def remove_runs(
+    references: Sequence[str],
+    *,
+    store: Place = None,
+    purge: bool = False,
+    agree: Callable[[Sequence[str]], bool] = lambda _: True,
+) -> list[str]:
+    """Move runs that nobody is writing to the archive of their study, or with `purge` delete them for good.
+
+    Returns the names of the runs that were removed. Only runs of this store are: nothing else is touched, and where one
+    reference names something else, nothing is removed at all.
+    """
+    place = _existing(store)
+    chosen = place.match_paths(references)
+    all_at_once(*(partial(place.refuse_foreign, paths) for paths in chosen))
+    names = [f"{paths.root.parent.name}/{paths.root.name}" for paths in chosen]
+    if not agree(names):
+        return []
+    for paths in chosen:
+        if purge:
+            place.purge(paths)
+        else:
+            place.archive(paths, "removed")
+    return names

@@ -1,0 +1,234 @@
+"""run: recording for anyone's own training script.
+
+    with fairtrial.run(seed=1, best_metric="eval_accuracy") as run:
+        saved = run.resume()
+        …
+        run.log(step, loss=loss)
+        run.evaluated(step, {"eval_accuracy": accuracy}, state)
+        run.save(step, state)
+
+Started by `fairtrial launch command`, it joins the run of that launch; started by hand, it makes its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NoReturn
+
+from fairtrial.api.running.script_names import script_spec
+from fairtrial.core.cautions import REDACTED_CONFIG
+from fairtrial.core.directions import GIVE_ARGUMENT, settle
+from fairtrial.core.directions import checked as checked_direction
+from fairtrial.core.errors import CellConflict, StoreError, UserError
+from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths
+from fairtrial.core.runs import Run
+from fairtrial.core.secrets import redact_config
+from fairtrial.core.specs import RunSpec, split_and_quantity
+from fairtrial.record.claims import Claim, ClaimedElsewhere
+from fairtrial.record.environment import surroundings
+from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
+from fairtrial.record.recorder import Recorder
+from fairtrial.record.remote_run_session import Part
+from fairtrial.record.store import Store
+from fairtrial.record.studies import load_plan
+
+
+def run(
+    *,
+    seed: int | None = None,
+    config: Mapping[str, Any] | None = None,
+    study: str | None = None,
+    variant: str | None = None,
+    best_metric: str | None = None,
+    best_mode: Literal["max", "min"] | None = None,
+    metric: str | None = None,
+    direction: Literal["max", "min"] | None = None,
+    store: str | os.PathLike[str] | None = None,
+    replace: bool = False,
+    secrets: Sequence[str] = (),
+) -> Recorder:
+    """Record this script's training: `log`, `evaluated`, `save` and `resume` on what is returned.
+
+    `config` is what tells this variant from others; the same study and variant with another config is refused. A `seed`
+    in it is the seed of the run, so that `config=vars(args)` gives one variant with many seeds.
+    `best_metric` judges `best.pt`; `metric` is what the run is judged by. `best_mode` and `direction` say which way is
+    good, `max` or `min`; without them the names do (a loss is to be small), and a name that says nothing is refused.
+    What looks like a credential in `config` is not recorded, nor are the values that `secrets` names.
+    """
+    for name, given in (("best_mode", best_mode), ("direction", direction)):
+        if given is not None:
+            checked_direction(given, name)
+    joined = os.environ.get(JOIN_VARIABLE)
+    judged = _Judged(metric, direction, best_metric, best_mode)
+    recorder = _join(Path(joined), judged) if joined else _begin(
+        seed, *redact_config(_as_json(config or {}), secrets), study, variant, judged, Store.at(store), replace=replace
+    )  # fmt: skip
+    _note_exit_codes()
+    atexit.register(_finish_at_exit, recorder)
+    return recorder
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """What a script says about its metrics."""
+
+    metric: str | None
+    direction: str | None
+    best_metric: str | None
+    best_mode: str | None
+
+    def settled(self, before: Mapping[str, Any] | None, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """What is recorded of it: directions by the rule of `core/directions.py`, and what to be careful about.
+
+        `before` is the metadata that is there already, `plan` the study that a launch wrote down. A direction that was
+        stated for one of the two metrics counts for the other where both are the same quantity.
+        """
+        if self.metric and self.metric == self.best_metric and {self.direction, self.best_mode} == {"max", "min"}:
+            both = f"direction='{self.direction}' and best_mode='{self.best_mode}'"
+            raise UserError(f"{both} contradict each other for {self.metric}")
+        alike = None not in (self.metric, self.best_metric) and _quantity(self.metric) == _quantity(self.best_metric)
+        own = best = None
+        if self.metric is not None:
+            stated = self.direction or (self.best_mode if alike else None)
+            recorded = [*_planned(self.metric, plan), *_kept(self.metric, before, "metric", "direction")][:1]
+            own = settle(self.metric, stated=stated, recorded=recorded)
+            own.known(GIVE_ARGUMENT)
+        if self.best_metric is not None:
+            stated = self.best_mode or (self.direction if alike else None)
+            recorded = _kept(self.best_metric, before, "best_metric_name", "best_metric_mode")
+            planned = own.better if own and alike else next(iter(_planned(self.best_metric, plan)), None)
+            best = settle(self.best_metric, stated=stated, recorded=recorded, recipe=planned)
+            best.known("Give best_mode='max' or best_mode='min'.")
+        told = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
+        return {
+            "metric": self.metric, "direction": own.better if own else None, "best_metric_name": self.best_metric,
+            "best_metric_mode": best.better if best else None, "cautions": told,
+        }  # fmt: skip
+
+
+def _quantity(metric: str | None) -> str | None:
+    return None if metric is None else split_and_quantity(metric)[1]
+
+
+def _planned(metric: str, plan: Mapping[str, Any] | None) -> list[str]:
+    """The direction that a launch was given for this quantity."""
+    if not plan or not plan.get("direction") or _quantity(plan.get("metric")) not in (None, _quantity(metric)):
+        return []
+    return [str(plan["direction"])]
+
+
+def _kept(metric: str, before: Mapping[str, Any] | None, name: str, way: str) -> list[str]:
+    """The direction that an earlier attempt, or the launch that this script joins, recorded for this very metric."""
+    return [str(before[way])] if before and before[name] == metric and before[way] else []
+
+
+def _join(folder: Path, given: _Judged) -> Recorder:
+    token = os.environ.get(TOKEN_VARIABLE)
+    recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
+    plan = None
+    with contextlib.suppress(StoreError):  # a damaged study file is no reason to end a training
+        plan = load_plan(Store.at(folder.parent.parent), str(recorder.metadata["study"]))
+    judged = given.settled(recorder.metadata, plan)
+    told = [each for each in judged.pop("cautions") if each not in recorder.metadata["cautions"]]
+    chosen = {key: value for key, value in judged.items() if value is not None}
+    chosen |= {"cautions": [*recorder.metadata["cautions"], *told]} if told else {}
+    if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
+        chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best
+    if chosen:
+        recorder.update(**chosen)
+    return recorder
+
+
+def _begin(
+    seed: int | None,
+    config: dict[str, Any],
+    redacted: Sequence[str],
+    study: str | None,
+    variant: str | None,
+    given: _Judged,
+    store: Store,
+    *,
+    replace: bool,
+) -> Recorder:
+    spec = script_spec(seed, config, study, variant, store)
+    given.settled(None if replace else _metadata_of(store, spec))  # before anything is claimed or archived
+    store.check_writable()
+    paths = store.paths.run(spec.study, spec.run_id)
+    claim = _claim_open_cell(paths, spec, store, replace=replace)
+    metadata = new_metadata(spec, surroundings(Path.cwd()), synthetic=False)
+    if redacted:
+        sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
+        metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]
+    return Recorder.create(paths, {**metadata, **given.settled(_metadata_of(store, spec))}, claim)
+
+
+def _metadata_of(store: Store, spec: RunSpec) -> Mapping[str, Any] | None:
+    existing = load_run(store.paths.run(spec.study, spec.run_id))
+    return existing.metadata if existing else None
+
+
+def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A config as it can be written down; paths and the like by their text."""
+    plain: dict[str, Any] = json.loads(json.dumps(dict(config), default=str))
+    return plain
+
+
+def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: bool) -> Claim:
+    if replace:
+        store.pull(spec.study)
+    if replace and paths.metadata.exists():
+        store.archive(paths)
+    try:
+        claim = Claim(paths)
+    except ClaimedElsewhere:
+        raise UserError(f"run {spec.name} is being written by another process") from None
+    try:
+        claim.afterwards = Part(store, claim).leave
+        _refuse_finished(load_run(paths), spec)
+    except ClaimedElsewhere:
+        claim.release()
+        raise UserError(f"run {spec.name} is being made by another machine") from None
+    except BaseException:
+        claim.release()
+        raise
+    return claim
+
+
+def _refuse_finished(existing: Run | None, spec: RunSpec) -> None:
+    if existing and existing.metadata["fingerprint"] != spec.fingerprint:
+        raise CellConflict(
+            f"run {spec.name} exists with another config", hint="Use another variant, or replace=True to archive it."
+        )
+    if existing and existing.status.is_result:
+        raise UserError(f"run {spec.name} is already done", hint="Use another seed, or replace=True to archive it.")
+
+
+_exit_codes: list[Any] = []
+
+
+def _note_exit_codes() -> None:
+    """Python tells nobody at its end with which status it ends: note what `sys.exit` is given."""
+    leave = sys.exit
+    if not hasattr(leave, "noted_by_fairtrial"):
+
+        def exit_noted(status: Any = None, /) -> NoReturn:
+            _exit_codes.append(status)
+            leave(status)
+
+        exit_noted.noted_by_fairtrial = True  # type: ignore[attr-defined]
+        sys.exit = exit_noted
+
+
+def _finish_at_exit(recorder: Recorder) -> None:
+    """A script that does not use `with` is done when it ends, and failed when it ended with an error."""
+    error = getattr(sys, "last_value", None)
+    if error is None and _exit_codes:
+        error = SystemExit(_exit_codes[-1])
+    recorder.__exit__(type(error) if error else None, error, None)

@@ -1,0 +1,60 @@
+"""The metric of a study before anything is compared: which way is good, how a run is summarized, which runs count."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fairtrial.core.directions import Direction, settle
+from fairtrial.core.options import parse_options
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.specs import split_and_quantity
+from fairtrial.plan.study import Summary
+from fairtrial.stats.summaries import SummaryRule
+
+
+def _quantity(metric: str) -> str:
+    """The same quantity on another split has the same direction."""
+    return split_and_quantity(metric)[1]
+
+
+def settle_direction(
+    metric: str, runs: Sequence[Run], plan: Mapping[str, Any] | None, *, stated: str | None = None,
+    recipe: str | None = None,
+) -> Direction:  # fmt: skip
+    """Which way is good: as stated now, as the study says, as its runs recorded, as the recipe has it, or by the name.
+
+    The study's own direction counts before that of its runs. The direction of a best checkpoint counts last: before
+    there was one rule it was `max` for whatever metric nobody had stated it for.
+    """
+    own = next((run.metadata["metric"] for run in runs if run.metadata["metric"]), None)
+    judged = (plan or {}).get("metric") or own
+    recorded = [
+        str(run.metadata["direction"]) for run in runs
+        if run.metadata["direction"] and run.metadata["metric"] and _same(run.metadata["metric"], metric)
+    ]  # fmt: skip
+    if stated is None and plan and plan.get("direction") and (judged is None or _same(judged, metric)):
+        found = settle(metric, stated=str(plan["direction"]), recorded=recorded)
+        return replace(found, source="recorded")
+    modes = [str(run.metadata["best_metric_mode"]) for run in runs if run.metadata["best_metric_name"] == metric]
+    hinted = modes[0] if len(set(modes)) == 1 else None
+    return settle(metric, stated=stated, recorded=recorded, recipe=recipe, hinted=hinted)
+
+
+def _same(one: str, other: str) -> bool:
+    return _quantity(one) == _quantity(other)
+
+
+def is_outcome(status: Status) -> bool:
+    """Whether a run with this status ended by itself."""
+    return status in (Status.COMPLETED, Status.DIVERGED, Status.FAILED)
+
+
+def rule_of_study(summary: Mapping[str, Any]) -> SummaryRule:
+    """The summary of a study as it was kept, or a sentence on what is wrong with it."""
+    known = parse_options(Summary, summary, where="study.json, summary", noun="key").model_dump()
+    if known["window"] is not None:
+        first, _, last = str(known["window"]).partition(":")
+        known["window"] = (float(first), float(last))
+    return SummaryRule(**known)

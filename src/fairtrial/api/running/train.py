@@ -1,0 +1,213 @@
+"""train: one recorded run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO, Any
+
+from fairtrial.api.running.cells import (
+    Cell,
+    clear_conflicts,
+    load_checked_recipe,
+    prepare,
+    require_existing,
+    require_needs,
+    require_secrets,
+)
+from fairtrial.api.running.registered import (
+    refuse_other_options,
+    refuse_other_recipe,
+    refuse_other_seed,
+    registration_for,
+)
+from fairtrial.core.errors import RunsFailed, UserError
+from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
+from fairtrial.core.private_files import open_to_append
+from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.runs import Run, Status
+from fairtrial.core.secrets import conceal
+from fairtrial.core.specs import FIXED_SEEDS, RunSpec
+from fairtrial.core.training import Observer
+from fairtrial.jobs.run_session import run_cell
+from fairtrial.plan.cells import label, resolve, spec_of
+from fairtrial.record.atomic import store_errors
+from fairtrial.record.claims import ClaimedElsewhere
+from fairtrial.record.environment import surroundings
+from fairtrial.record.index import list_rows
+from fairtrial.record.store import Store, open_store
+
+Observing = Callable[[RunSpec], Sequence[Observer]]
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The run, and whether it was there already."""
+
+    run: Run
+    already_done: bool
+
+
+def train(
+    recipe: str,
+    options: Mapping[str, Any] | None = None,
+    *,
+    seed: int | None = None,
+    study: str = ADHOC_STUDY,
+    variant: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    again: bool = False,
+    replace_old: bool = False,
+    secrets: Sequence[str] = (),
+    observe: Observing = lambda _: (),
+    should_stop: Callable[[], bool] = lambda: False,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Trained:
+    """Train a recipe once, recorded. The same call again finds the run done, or resumes it.
+
+    In a registered study the seed is one of the registered ones; the first of them where none is given. `secrets` are
+    names of options, placeholders, flags or environment variables whose values are never recorded.
+    """
+    place = Store.at(store)
+    place.check_writable()
+    place.pull(study, NEEDS_STUDY)
+    loaded = load_checked_recipe(recipe)
+    resolved = resolve(loaded, conceal(options or {}, secrets), where=f"recipe '{loaded.name}'")
+    name = check_name("variant", variant or label(loaded, resolved))
+    spec = spec_of(loaded, resolved, study=check_name("study", study), variant=name)
+    spec = replace(spec, seed=_seed(spec, loaded, seed))
+    if again:
+        spec = replace(spec, attempt=_next_attempt(place, spec))
+    cell = prepare([spec], place, surroundings(Path.cwd()), tell)[0]
+    [cell] = clear_conflicts([cell], place, replace_old=replace_old)
+    return _train_cell(cell, observe, should_stop, tell)
+
+
+def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
+    registration = registration_for(spec.study, None)
+    if registration is None:
+        return FIXED_SEEDS[0] if given is None else given
+    refuse_other_recipe(registration, recipe)
+    refuse_other_options(registration, [spec])
+    seed = registration.seeds[0] if given is None else given
+    refuse_other_seed(registration, seed)
+    return seed
+
+
+def resume(
+    reference: str,
+    *,
+    recipe: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    observe: Observing = lambda _: (),
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Trained:
+    """Continue an interrupted run from its last checkpoint, with the options that it was started with.
+
+    `recipe`: what the person takes it for; a run of another one is refused.
+    """
+    run = require_existing(open_store(store), reference)
+    if recipe is not None and recipe not in (run.metadata["recipe"], run.metadata["recipe_file"]):
+        made_of = run.metadata["recipe_file"] or run.metadata["recipe"]
+        raise UserError(
+            f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"fairtrial train {made_of} --resume …"
+        )
+    return _train_cell(recorded_cell(run), observe, should_stop)
+
+
+def recorded_cell(run: Run) -> Cell:
+    """The cell that a recorded run was made of."""
+    place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
+    kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
+    spec = RunSpec(**{key: run.metadata[key] for key in kept})
+    return prepare([spec], place, surroundings(Path.cwd()))[0]
+
+
+def _next_attempt(store: Store, spec: RunSpec) -> int:
+    """The next free number, or the last one if that attempt was interrupted: then it goes on."""
+    rows = [row for row in list_rows(store, spec.study) if (row["variant"], row["seed"]) == (spec.variant, spec.seed)]
+    last = max(rows, key=lambda row: row["attempt"], default=None)
+    if last is None:
+        return 1
+    return int(last["attempt"]) + (last["status"] not in (Status.INTERRUPTED, Status.RUNNING))
+
+
+def _train_cell(
+    cell: Cell, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
+) -> Trained:
+    if not cell.is_done(retry_failed=True):
+        require_secrets([cell], tell)
+    complete_needs(cell, observe, should_stop)
+    return _perform(cell, observe, should_stop)
+
+
+def complete_needs(
+    cell: Cell, observe: Observing = lambda _: (), should_stop: Callable[[], bool] = lambda: False
+) -> None:
+    """Make the runs that this one rests on, such as its teacher, here and now."""
+    for need in cell.needs:
+        if not need.is_done(retry_failed=True):
+            _perform(need, observe, should_stop)
+    require_needs(cell, Store.at(cell.request.store))
+
+
+def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+    try:
+        outcome = run_cell(
+            cell.request, observers=observe(cell.spec), should_stop=should_stop, to_log=printed_to_log_too
+        )
+    except ClaimedElsewhere:
+        raise UserError(
+            f"run {cell.key} is being made by another process", hint="Wait for it, or train another seed."
+        ) from None
+    run = Store.at(cell.request.store).run(cell.spec.study, cell.spec.run_id)
+    assert run is not None
+    if outcome.already_done and outcome.status.is_result:
+        return Trained(run, already_done=True)
+    if outcome.status is Status.INTERRUPTED and should_stop():
+        raise KeyboardInterrupt
+    if outcome.status is not Status.COMPLETED:
+        raise RunsFailed(
+            f"run {run.name} {_verb(outcome.status)}: {outcome.reason}",
+            hint=outcome.hint or f"See: fairtrial runs show '{run.name}'",
+        )
+    return Trained(run, already_done=False)
+
+
+def _verb(status: Status) -> str:
+    return "was interrupted" if status is Status.INTERRUPTED else str(status)
+
+
+class _Tee:
+    """A text stream that also goes into the run's log."""
+
+    def __init__(self, stream: IO[str], log: IO[str]) -> None:
+        self._stream = stream
+        self._log = log
+
+    def write(self, text: str) -> int:
+        if not self._log.closed:  # a library may have kept the stream of an earlier run
+            self._log.write(text)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextlib.contextmanager
+def printed_to_log_too(paths: RunPaths) -> Iterator[None]:
+    """What the recipe prints is shown and kept."""
+    kept = sys.stdout, sys.stderr
+    with store_errors(paths.root):
+        descriptor = open_to_append(paths.log)
+    with os.fdopen(descriptor, "a", buffering=1) as log:
+        # What a recipe prints is for people: standard output stays free for the one document of --format json.
+        sys.stdout, sys.stderr = _Tee(kept[1], log), _Tee(kept[1], log)
+        try:
+            yield
+        finally:
+            sys.stdout, sys.stderr = kept

@@ -1,0 +1,46 @@
+"""The room's front door for scripts: a cost model, points, and the two questions that people ask of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from fairtrial.costs.choice import Constraints, Recommendation
+from fairtrial.costs.cost import CostModel, Priced
+from fairtrial.costs.frontier import Frontier, Judged, find_frontier, price_points
+from fairtrial.costs.points import CostPoint
+from fairtrial.costs.prices import Card
+from fairtrial.costs.recommend import recommend
+
+
+@dataclass(frozen=True)
+class CostPerformanceAnalysis:
+    """Prices configurations on a card, finds the frontier, and recommends under constraints."""
+
+    cost_model: CostModel
+    judged: Judged = field(default_factory=Judged)
+
+    def frontier(self, points: Sequence[CostPoint], reference: Mapping[str, float] | None = None) -> Frontier:
+        """Every point with its standing; `reference` (objective → value) asks for the hypervolume above it too."""
+        return find_frontier(price_points(points, self.cost_model, self.judged), self.judged, reference)
+
+    def pareto_frontier(self, points: Sequence[CostPoint]) -> list[Priced]:
+        """The points that no other beats, the cheapest first."""
+        return self.frontier(points).on_it
+
+    compute_pareto_frontier = pareto_frontier
+
+    def recommend(
+        self, points: Sequence[CostPoint], constraints: Constraints, objective: str = "accuracy",
+        cards: Sequence[Card] = (),
+    ) -> Recommendation:  # fmt: skip
+        """The best feasible point by one objective; with several cards, on the one that suits it best."""
+        return recommend(points, self.cost_model, self.judged, constraints, objective, cards)
+
+
+def compute_pareto_frontier(
+    points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: Judged | None = None
+) -> list[Priced]:
+    """The points that no other beats on a card, the cheapest first; without a cost model, on an A100-80GB."""
+    analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or Judged())
+    return analysis.pareto_frontier(points)

@@ -1,0 +1,99 @@
+"""What a configuration costs on a card: measured hours × dated price, hours rescaled by the cards' speeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from fairtrial.core.devices import Calibration
+from fairtrial.core.errors import UserError, unknown
+from fairtrial.costs.points import CostPoint, Reading
+from fairtrial.costs.prices import BUILT_IN, Card, PriceTable
+
+LOCAL = "local"
+"""The device of hours that were measured on this machine."""
+
+
+@dataclass(frozen=True)
+class Priced:
+    """A point on a card. `basis` says how its hours were converted; None where they were measured on that card."""
+
+    point: CostPoint
+    card: Card
+    hours: Reading
+    basis: str | None
+
+    @property
+    def name(self) -> str:
+        return self.point.name
+
+    @property
+    def quality(self) -> Reading:
+        return self.point.quality
+
+    @cached_property
+    def cost(self) -> Reading:
+        return self.hours.scaled(self.card.usd_per_hour)
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the card's memory suffices; None where the need is not known."""
+        return None if self.point.memory is None else self.point.memory <= self.card.memory_gb
+
+
+@dataclass(frozen=True)
+class CostModel:
+    """Prices points on one card. `local` is this machine's calibration, for hours that were measured here."""
+
+    card: Card
+    table: PriceTable = BUILT_IN
+    local: Calibration | None = None
+
+    @classmethod
+    def of(cls, name: str, table: PriceTable = BUILT_IN, local: Calibration | None = None) -> CostModel:
+        return cls(table.card(name), table, local)
+
+    @classmethod
+    def a100_80gb(cls) -> CostModel:
+        return cls.of("a100-80gb")
+
+    @classmethod
+    def v100(cls) -> CostModel:
+        return cls.of("v100")
+
+    @classmethod
+    def t4(cls) -> CostModel:
+        return cls.of("t4")
+
+    def on(self, card: Card) -> CostModel:
+        return replace(self, card=card)
+
+    def devices(self) -> list[str]:
+        """The devices whose hours can be converted."""
+        known = dict.fromkeys([*self.table.cards, *self.table.speeds])
+        return [*known, LOCAL] if self.local else list(known)
+
+    def check(self, points: Sequence[CostPoint]) -> None:
+        """Refuse points whose hours were measured on something of unknown speed, all at once."""
+        known = self.devices()
+        strange = [point for point in points if point.device.lower() not in known]
+        problems = [f"point '{point.name}': {unknown('device', point.device, known)}" for point in strange]
+        if problems:
+            hint = f"Known: {', '.join(known)}. Give the speed of others in a file with --prices."
+            raise UserError(problems[0], problems=problems[1:], hint=hint)
+
+    def price(self, point: CostPoint) -> Priced:
+        device = point.device.lower()
+        if device == self.card.name:
+            return Priced(point, self.card, point.time, None)
+        speed, basis = self._speed(device)
+        return Priced(point, self.card, point.time.scaled(speed / self.card.performance), basis)
+
+    def _speed(self, device: str) -> tuple[float, str]:
+        own = f"{self.card.name} {self.card.performance:g} × an A100 ({self.card.basis})"
+        if device == LOCAL and self.local:
+            return self.local.performance, f"{self.local.basis}; {own}"
+        card = self.table.cards.get(device)
+        speed = card.performance if card else self.table.speeds[device]
+        return speed, f"{device} {speed:g} × an A100; {own}"

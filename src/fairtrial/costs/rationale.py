@@ -1,0 +1,224 @@
+"""Why a configuration was recommended, or what stands in the way: every sentence is computed from the points.
+
+Every figure that was converted from another device is marked.
+"""
+
+from __future__ import annotations
+
+import math
+
+from fairtrial.core.formatting import counted, shown_chance, shown_hours, shown_memory, shown_money, shown_value
+from fairtrial.costs.choice import (
+    CARD_MEMORY,
+    CONVERTED,
+    SLACK,
+    Binding,
+    Check,
+    JointRelaxation,
+    Recommendation,
+    Relaxation,
+    is_upper,
+)
+from fairtrial.costs.cost import Priced
+from fairtrial.costs.frontier import Judged
+
+
+def explain(found: Recommendation) -> list[str]:
+    """The reasons, the most important first."""
+    return _explain_choice(found) if found.chosen else _explain_nothing(found)
+
+
+def _about(priced: Priced) -> str:
+    return "about " if priced.basis else ""
+
+
+def _label(priced: Priced, found: Recommendation) -> str:
+    return f"{priced.name} on {priced.card.name}" if found.cards > 1 else priced.name
+
+
+def _explain_choice(found: Recommendation) -> list[str]:
+    assert found.chosen is not None
+    told = [_why(found)]
+    told += [_margin(check, found.chosen.priced, found.judged) for check in found.chosen.checks]
+    told += [_missed(bound, found) for bound in found.binding]
+    told += _bound_together(found)
+    told += _unlike(found)
+    return told + _cheaper(found)
+
+
+def _why(found: Recommendation) -> str:
+    assert found.chosen is not None
+    priced, judged = found.chosen.priced, found.judged
+    best = "the highest" if judged.direction == "max" else "the lowest"
+    reached = {
+        "accuracy": f"{best} {judged.quantity} ({shown_value(priced.quality.value)})",
+        "cost": f"the lowest cost ({_about(priced)}{shown_money(priced.cost.value)})",
+        "time": f"the shortest time ({_about(priced)}{shown_hours(priced.hours.value)})",
+        "value": f"the most {judged.quantity} per dollar",
+    }[found.objective]
+    count, total = len(found.feasible), counted(len(found.candidates) // found.cards, "configuration")
+    places = f"{total} on {found.cards} cards" if found.cards > 1 else total
+    name = _label(priced, found)
+    if count == 1:
+        return f"{name} is the only one of {places} that meets every constraint; it has {reached}."
+    return f"{name} has {reached} of the {count} that meet every constraint, out of {places}."
+
+
+LIMIT_WORDS = {"max_cost": "budget", "max_time": "deadline", "max_memory": "memory limit"}
+VERBS = {"max_cost": "costs", "max_time": "takes", "max_memory": "needs"}
+
+
+def shown_limit(constraint: str, value: float) -> str:
+    """A value of what a constraint is about, with its unit."""
+    if constraint == "max_cost":
+        return shown_money(value)
+    if constraint == "max_time":
+        return shown_hours(value)
+    return shown_value(value) if constraint == "min_accuracy" else shown_memory(value)
+
+
+def _margin(check: Check, chosen: Priced, judged: Judged) -> str:
+    assert check.value is not None
+    value, limit = shown_limit(check.constraint, check.value), shown_limit(check.constraint, check.limit)
+    sure = "" if check.probability is None else f", with probability {shown_chance(check.probability)}"
+    if check.constraint == "min_accuracy":
+        return f"Its {judged.quantity} of {value} meets the bound of {limit}{sure}."
+    used = 100 * check.value / check.limit
+    share = "less than 1 %" if used < 1 else f"{used:.0f} %"
+    if check.constraint == CARD_MEMORY:
+        return f"It needs {value}, {share} of the {limit} of {chosen.card.name}."
+    about = _about(chosen) if check.constraint in CONVERTED else ""
+    return (
+        f"It {VERBS[check.constraint]} {about}{value}, {share} of the {LIMIT_WORDS[check.constraint]} of {limit}{sure}."
+    )
+
+
+def _missed(bound: Binding, found: Recommendation) -> str:
+    """What a binding constraint kept out."""
+    instead, judged = bound.instead, found.judged
+    limit = shown_limit(bound.constraint, bound.limit)
+    name = bound.constraint.replace("_", "-")
+    what = f"the {limit} of {instead.card.name}" if bound.constraint == CARD_MEMORY else f"{name} {limit}"
+    parts = [
+        f"{judged.quantity} {shown_value(instead.quality.value)}",
+        f"{_about(instead)}{shown_money(instead.cost.value)}",
+    ]
+    if bound.constraint == "max_time":
+        parts.append(f"{_about(instead)}{shown_hours(instead.hours.value)}")
+    if bound.constraint in (CARD_MEMORY, "max_memory"):
+        memory = instead.point.memory
+        parts.append("memory not known" if memory is None else shown_memory(memory))
+    return f"Binding: {what}. Without it {_label(instead, found)} would be chosen ({', '.join(parts)})."
+
+
+def _unlike(found: Recommendation) -> list[str]:
+    """Who else might be the better choice."""
+    if not found.alike:
+        return []
+    told = ", ".join(f"{name} (better in {shown_chance(share)} of draws)" for name, share in found.alike.items())
+    return [f"By {found.judged.quantity} it cannot be told apart from {told}."]
+
+
+def _cheaper(found: Recommendation) -> list[str]:
+    assert found.chosen is not None
+    chosen, judged = found.chosen.priced, found.judged
+    cheaper = [each.priced for each in found.alternatives if each.priced.cost.value < chosen.cost.value]
+    if not cheaper:
+        return []
+    near = max(cheaper, key=lambda each: each.cost.value)
+    gain = judged.sign("accuracy") * (near.quality.value - chosen.quality.value)
+    apart = f"its {judged.quantity} is {shown_value(abs(gain))} {'better' if gain > 0 else 'worse'}"
+    saved = f"{_about(near) or _about(chosen)}{shown_money(chosen.cost.value - near.cost.value)}"
+    told = apart if gain else f"its {judged.quantity} is the same"
+    return [f"The next cheaper on the frontier, {_label(near, found)}, saves {saved}; {told}."]
+
+
+def _explain_nothing(found: Recommendation) -> list[str]:
+    count = len(found.candidates) // found.cards
+    told = [
+        "The only configuration misses a constraint."
+        if count == 1
+        else f"None of {count} configurations meets every constraint."
+    ]
+    unknown_ = list(dict.fromkeys(each.priced.name for each in found.candidates if each.priced.point.memory is None))
+    if unknown_:
+        told.append(f"Whether {', '.join(unknown_)} fits is not known: its memory was not measured.")
+    single = [each for each in found.relaxations if each.needed is not None]
+    told += [_would_do(each, found) for each in single]
+    if not single and len(unknown_) < count:
+        told.append("No constraint alone can be relaxed far enough: at least two must give.")
+    joint = found.joint
+    if joint is not None and len(joint.changes) > 1:
+        name = _label(joint.candidate.priced, found)
+        told.append(
+            f"Smallest joint change: {_moved(joint, found)} would make {name} feasible. "
+            f"No limit moves by more than {_percent(joint.largest)} of itself."
+        )
+    elif joint is not None and len(single) > 1:
+        [least] = joint.changes
+        told.append(f"The smallest of these changes is that of {_noun(least.constraint)}, {_percent(least.relative)}.")
+    return told
+
+
+def _bound_together(found: Recommendation) -> list[str]:
+    """Constraints that keep a better configuration out although none of them does so alone."""
+    joint = found.joint
+    if joint is None or len(joint.changes) < 2:
+        return []
+    priced = joint.candidate.priced
+    reached = f"{found.judged.quantity} {shown_value(priced.quality.value)}"
+    return [f"Binding together: {_moved(joint, found)} would allow {_label(priced, found)} ({reached})."]
+
+
+def _moved(joint: JointRelaxation, found: Recommendation) -> str:
+    *first, last = [f"{_change(each, found)}{_mark(each)}" for each in joint.changes]
+    return f"{', '.join(first)} and {last}"
+
+
+def _percent(share: float) -> str:
+    """Rounded up, so that it bounds what it is about."""
+    return f"{math.ceil(1000 * share - SLACK) / 10:,.3g} %" if share < 1 else f"{math.ceil(100 * share - SLACK):,} %"
+
+
+def _would_do(relaxed: Relaxation, found: Recommendation) -> str:
+    """A relaxation as it can be typed."""
+    assert relaxed.candidate is not None
+    priced = relaxed.candidate.priced
+    change = _change(relaxed, found)
+    if relaxed.constraint == CARD_MEMORY:
+        return f"{change[0].upper()}{change[1:]} would make {priced.name} feasible."
+    return f"{change} would make {_label(priced, found)} feasible{_mark(relaxed)}."
+
+
+def _change(relaxed: Relaxation, found: Recommendation) -> str:
+    """`--max-cost 31.2 instead of 31.1`"""
+    assert relaxed.needed is not None and relaxed.candidate is not None
+    priced = relaxed.candidate.priced
+    number = _typed(relaxed.needed, relaxed.limit, up=is_upper(relaxed.constraint, found.judged))
+    if relaxed.constraint == CARD_MEMORY:
+        return f"a card with {number} GB instead of the {shown_memory(relaxed.limit)} of {priced.card.name}"
+    return f"{_noun(relaxed.constraint)} {number} instead of {relaxed.limit:g}"
+
+
+def _noun(constraint: str) -> str:
+    return "the card" if constraint == CARD_MEMORY else f"--{constraint.replace('_', '-')}"
+
+
+def _mark(relaxed: Relaxation) -> str:
+    """Limits on hours and money that were converted from another device are estimates."""
+    assert relaxed.candidate is not None
+    return " (an estimate)" if relaxed.constraint in CONVERTED and relaxed.candidate.priced.basis else ""
+
+
+def _typed(needed: float, limit: float, *, up: bool) -> str:
+    """The needed limit in the option's own unit, with as few digits as do, never rounded to where it would not do."""
+    for digits in range(3, 17):
+        unit = 10.0 ** (math.floor(math.log10(abs(needed) or 1.0)) + 1 - digits)
+        if unit == 0:  # below what floating point can divide by
+            break
+        steps = needed / unit
+        rounded = (math.ceil(steps - SLACK) if up else math.floor(steps + SLACK)) * unit
+        text = f"{rounded:.{digits}g}"
+        if text != f"{limit:.{digits}g}":
+            return text
+    return repr(needed)

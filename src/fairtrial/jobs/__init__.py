@@ -1,0 +1,1 @@
+"""Jobs: the processes that make runs, here and on other machines."""

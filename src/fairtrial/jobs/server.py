@@ -1,0 +1,336 @@
+"""The processes that jobs run in.
+
+`python -m fairtrial.jobserver serve` loads the heavy imports once and forks a job per request, which costs
+milliseconds instead of seconds. Requests come as JSON lines on standard input, answers leave on standard
+output. When standard input closes, because the launcher ended in any way, a kill included, every job is asked
+to save and stop: none outlives its launcher unnoticed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, NoReturn
+
+from fairtrial.core.errors import FairtrialError
+from fairtrial.core.paths import RunPaths
+from fairtrial.core.private_files import open_to_append
+from fairtrial.core.registry import load_recipe
+from fairtrial.core.runs import Outcome, Status
+from fairtrial.core.specs import RunSpec
+from fairtrial.jobs.processes import VISIBLE_DEVICES, kill_session
+from fairtrial.jobs.run_session import Claimed, Ending, Request, has_another, refused, run_cell, run_stack
+from fairtrial.record.atomic import store_errors
+from fairtrial.record.claims import ClaimedElsewhere
+
+GRACE_S = 5.0
+_PR_SET_PDEATHSIG = 1
+_LONGEST_TEXT = 400
+
+
+class StopFlag:
+    """Raised by SIGTERM or SIGINT: the loop finishes its step, saves, and leaves."""
+
+    def __init__(self) -> None:
+        self.raised = False
+
+    def __call__(self) -> bool:
+        return self.raised
+
+    def listen(self) -> None:
+        def handle(_signal: int, _frame: FrameType | None) -> None:
+            self.raised = True
+
+        signal.signal(signal.SIGTERM, handle)
+        signal.signal(signal.SIGINT, handle)
+
+
+@contextlib.contextmanager
+def printed_to_log(paths: RunPaths) -> Iterator[None]:
+    """Send what this process and its children print to the run's log, for the rest of its life."""
+    with store_errors(paths.root):
+        descriptor = open_to_append(paths.log)
+    with os.fdopen(descriptor, "ab", buffering=0) as log:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(log.fileno(), 1)
+        os.dup2(log.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def do_job(
+    requests: Mapping[str, Request],
+    ended: Callable[[str, int, Outcome | None], None],
+    should_stop: Callable[[], bool],
+    claimed: Claimed = lambda *_: None,
+) -> None:
+    """Run the cells of a job; the launcher must hear of whatever goes wrong, and of every cell once."""
+    keys = {request.spec.name: key for key, request in requests.items()}
+
+    def tell_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
+        key = keys.pop(spec.name, None)
+        if key is not None:
+            ended(key, code, outcome)
+
+    _do_all(list(requests.values()), tell_once, should_stop, claimed)
+
+
+def _do_all(requests: Sequence[Request], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
+    try:
+        if len(requests) > 1:
+            run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
+            return
+        ended(requests[0].spec, *_do_one(requests[0], should_stop, claimed))
+    except Exception as error:  # noqa: BLE001
+        traceback.print_exc()
+        for request in requests:  # those that have been heard of already stay as they were told
+            ended(request.spec, 1, refused(error))
+
+
+def _do_one(request: Request, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
+    try:
+        return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
+    except (ClaimedElsewhere, FairtrialError) as error:
+        return has_another(error) or (1, refused(error))
+
+
+def tell(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:
+    """How a cell ended, or with None the whole job: one line, so that nobody waits for the process to be gone."""
+    short = outcome and replace(outcome, reason=_short(outcome.reason), hint=_short(outcome.hint))
+    message = {"cell": cell, "exit": code, "outcome": short.to_dict() if short else None}
+    os.write(descriptor, json.dumps(message, ensure_ascii=False).encode(errors="replace") + b"\n")
+
+
+def _short(text: str | None) -> str | None:
+    """The line must fit into what a pipe takes at once; the metadata keep the whole text."""
+    return text if text is None or len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + " …"
+
+
+@dataclass
+class Child:
+    """A forked process: it reads one command, does that job, and writes a line for each cell that ended."""
+
+    pid: int
+    command: int
+    outcome: int
+    heard: bytes = b""
+
+
+class Server:
+    """Hands jobs to forked children and says how they ended.
+
+    One child is always forked ahead of need, so that a job does not wait for the fork, nor for the pages
+    that a child touches first.
+    """
+
+    def __init__(self, commands: int, answers: int, warm: Callable[[], None]) -> None:
+        self.commands = commands
+        self.answers = answers
+        self.warm = warm
+        self.spare: Child | None = None
+        self.jobs: dict[int, tuple[str, Child]] = {}
+        self.leaving: set[int] = set()
+        self.pending = b""
+        self.wake, self._wake_write = os.pipe()
+        os.set_blocking(self._wake_write, False)
+
+    def run(self) -> NoReturn:
+        signal.set_wakeup_fd(self._wake_write)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        signal.signal(signal.SIGTERM, lambda *_: self.end_all())
+        self._say({"ready": os.getpid()})
+        going_on = True
+        while going_on:
+            outcomes = {child.outcome: pid for pid, (_, child) in self.jobs.items()}
+            ready, _, _ = select.select([self.commands, self.wake, *outcomes], [], [])
+            if self.wake in ready:
+                os.read(self.wake, 4096)
+            self.leaving.update(pid for descriptor, pid in outcomes.items() if descriptor in ready and self._hear(pid))
+            self._reap()
+            if self.commands in ready:
+                going_on = self._read_commands()
+        self.end_all()
+
+    def _read_commands(self) -> bool:
+        chunk = os.read(self.commands, 1 << 20)
+        *lines, self.pending = (self.pending + chunk).split(b"\n")
+        for line in lines:
+            self._start(line)
+        return bool(chunk)
+
+    def _start(self, line: bytes) -> None:
+        identity = json.loads(line)["id"]
+        child, self.spare = self._living_spare() or self._fork(), None
+        self.jobs[child.pid] = (identity, child)
+        with os.fdopen(child.command, "wb") as pipe, contextlib.suppress(BrokenPipeError):
+            pipe.write(line)
+        self._say({"id": identity, "pid": child.pid})
+        self.spare = self._fork()
+
+    def _living_spare(self) -> Child | None:
+        if self.spare and os.waitpid(self.spare.pid, os.WNOHANG)[0]:
+            os.close(self.spare.command)
+            os.close(self.spare.outcome)
+            return None
+        return self.spare
+
+    def _fork(self) -> Child:
+        (command_read, command_write), (outcome_read, outcome_write) = os.pipe(), os.pipe()
+        server = os.getpid()
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # or a child that is stopped at once misses it
+        pid = os.fork()
+        if pid == 0:
+            os.close(command_write)
+            self._be_child(command_read, outcome_write, server)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        os.close(command_read)
+        os.close(outcome_write)
+        return Child(pid, command_write, outcome_read)
+
+    def _be_child(self, command_read: int, outcome_write: int, server: int) -> NoReturn:
+        code = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for number in (signal.SIGCHLD, signal.SIGTERM):
+                signal.signal(number, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+            os.setsid()
+            os.close(self.answers)
+            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            _stop_with(server)
+            self.warm()
+            with os.fdopen(command_read, "rb") as pipe:
+                line = pipe.read()
+            code = _do_and_tell(json.loads(line), outcome_write) if line else 0
+        except BaseException as error:  # noqa: BLE001 — a child that cannot even begin must say why
+            traceback.print_exc()
+            tell(outcome_write, None, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def _hear(self, pid: int) -> bool:
+        """Pass on what a job says; whether that was its last word. The next need not wait for its process to go."""
+        identity, child = self.jobs[pid]
+        while select.select([child.outcome], [], [], 0)[0]:
+            chunk = os.read(child.outcome, 1 << 16)
+            if not chunk:
+                return False
+            *lines, child.heard = (child.heard + chunk).split(b"\n")
+            for message in map(json.loads, lines):
+                self._say({"id": identity, **message})
+                if message["cell"] is None:
+                    self._forget(pid)
+                    return True
+        return False
+
+    def _reap(self) -> None:
+        """Collect processes that are gone; one that said nothing has only its exit status to tell."""
+        self.leaving = {pid for pid in self.leaving if not os.waitpid(pid, os.WNOHANG)[0]}
+        for pid, (identity, _) in list(self.jobs.items()):
+            done, status = os.waitpid(pid, os.WNOHANG)
+            if done and not self._hear(pid):
+                self._forget(pid)
+                code = os.waitstatus_to_exitcode(status)
+                self._say({"id": identity, "cell": None, "exit": code, "outcome": None})
+
+    def _forget(self, pid: int) -> None:
+        os.close(self.jobs.pop(pid)[1].outcome)
+
+    def _say(self, message: Mapping[str, Any]) -> None:
+        with contextlib.suppress(BrokenPipeError):  # the launcher is gone: its closed input tells us what to do
+            os.write(self.answers, json.dumps(message).encode() + b"\n")
+
+    def end_all(self) -> NoReturn:
+        """Ask every job to save and stop; those that do not within the grace are killed."""
+        if self.spare:
+            os.kill(self.spare.pid, signal.SIGKILL)
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in self.jobs:
+                if signal_number is signal.SIGKILL:
+                    kill_session(pid)
+                else:
+                    os.kill(pid, signal_number)
+            deadline = time.monotonic() + GRACE_S
+            while self.jobs and time.monotonic() < deadline:
+                if select.select([self.wake], [], [], 0.05)[0]:
+                    os.read(self.wake, 4096)
+                self._reap()
+        os._exit(0)
+
+
+def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
+    if command.get("device") is not None:
+        os.environ[VISIBLE_DEVICES] = command["device"]  # before anything asks what there is
+    if command.get("fresh"):
+        _become_fresh({**command, "fresh": False}, write_end)
+    stop = StopFlag()
+    stop.listen()
+    requests = {key: Request.from_dict(request) for key, request in command["requests"].items()}
+    do_job(requests, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
+    tell(write_end, None, 0, None)
+    return 0
+
+
+def _become_fresh(command: Mapping[str, Any], write_end: int) -> NoReturn:
+    """A process that inherits no threads: torch hangs when it is forked and then uses more than one."""
+    os.set_inheritable(write_end, True)
+    argv = [sys.executable, "-m", "fairtrial.jobserver", "once", str(write_end), json.dumps(command)]
+    os.execv(sys.executable, argv)  # noqa: S606
+
+
+def _stop_with(parent: int) -> None:
+    """Linux tells a job when its server is gone, so that it saves and stops instead of running on."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    if os.getppid() != parent:  # it went before it could be asked for
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _preload(names: Sequence[str]) -> Callable[[], None]:
+    """Import modules and warm recipes up, on one thread; returns what warms them up again in a child."""
+    warm = []
+    for name in names:
+        if "." in name and not name.endswith(".py"):
+            importlib.import_module(name)
+        else:
+            warm.append(getattr(load_recipe(name).module, "warm", lambda: None))
+    _call_all(warm)
+    gc.collect()
+    gc.freeze()
+    return lambda: _call_all(warm)
+
+
+def _call_all(functions: Sequence[Callable[[], None]]) -> None:
+    for function in functions:
+        function()
+
+
+def serve(preload: Sequence[str]) -> NoReturn:
+    """Take requests from standard input until it closes."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # a recipe that prints while it is imported must not speak to the launcher
+    Server(0, answers, _preload(preload)).run()
+
+
+def run_once(write_end: int, command: str) -> int:
+    """Do one job in this process, and say on a descriptor how its cells ended."""
+    return _do_and_tell(json.loads(command), write_end)

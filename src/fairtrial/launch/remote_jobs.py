@@ -1,0 +1,333 @@
+"""What launchers have in common whose engine has a queue of its own: their tasks are errands, which outlive them.
+
+The engine's part is a `Queue`: it takes errands, says where its jobs stand, and cancels them. All the rest is here.
+
+A launcher that leaves, by Ctrl-C or an error, cancels what it handed over. One that is killed cannot: its jobs go on,
+and the next launcher of the study adopts them.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Protocol
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.formatting import counted
+from fairtrial.core.paths import ErrandNames
+from fairtrial.core.runs import Outcome, Status
+from fairtrial.jobs.mailbox import Errand, Notes
+from fairtrial.launch.contract import Exit
+
+SETTLE_S = 2.0
+"""A job that is gone may have left notes that are not to be seen here yet."""
+SETTLE_WELL_S = 60.0
+"""One that ended well has certainly left some, and the notes travel over a network."""
+
+ASK_TIMES = 4
+"""So often an engine is asked about the jobs of an earlier launcher, if it does not answer."""
+
+ON_ITS_WAY_S = 300.0
+"""An errand without a job is being handed over by another launcher, unless it is older than this."""
+
+
+class Stage(StrEnum):
+    """Where a job stands in its engine."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    GONE = "gone"
+
+
+@dataclass(frozen=True)
+class JobState:
+    """What the engine says of a job. Of one that is gone: why, and its exit status where it ended by itself.
+
+    `failed` is for a job that would end the same way anywhere, such as one that needs more memory than it asked for.
+    """
+
+    stage: Stage
+    code: int | None = None
+    why: str = "the engine no longer knows its job"
+    failed: bool = False
+    hint: str | None = None
+
+
+UNKNOWN = JobState(Stage.GONE)
+
+
+class Queue(Protocol):
+    """What an engine must be able to do. `word` is what a person calls it; `ask_s`, how often it may be asked."""
+
+    @property
+    def word(self) -> str: ...
+
+    @property
+    def ask_s(self) -> float: ...
+
+    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
+        """Start a job for each of these errands; returns what the engine calls them. None: it cannot be asked now."""
+        ...
+
+    def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
+        """Where these jobs stand; those that the engine no longer knows are left out. None: it cannot be asked now."""
+        ...
+
+    def cancel(self, jobs: Collection[str]) -> None: ...
+
+    def last_words(self, job: str) -> str:
+        """What a job printed last before its run began; empty where nothing is known."""
+        ...
+
+    def clear(self, job: str) -> None:
+        """Nothing of this job is needed any more."""
+        ...
+
+    def close(self) -> None: ...
+
+
+@dataclass
+class _Task:
+    """An errand that is under way. `left` has the cells that have not come back, with their numbers."""
+
+    errand: Errand
+    left: dict[str, int]
+    requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    job: str | None = None
+    state: JobState | None = None
+    gone_since: float | None = None
+    stopping: signal.Signals | None = None
+
+
+class ErrandLauncher:
+    """Keeps the launcher contract on top of a queue and a place for notes."""
+
+    def __init__(self, queue: Queue, notes: Notes, slots: int) -> None:
+        self.slots = slots
+        self._queue = queue
+        self._notes = notes
+        self._waiting: list[_Task] = []
+        self._tasks: dict[str, _Task] = {}
+        self._task_of: dict[str, _Task] = {}
+        self._to_cancel: set[str] = set()
+        self._names: set[str] = set()
+        self._with_a_word: set[str | None] = set()
+        self._looked = self._asked = self._again_at = float("-inf")
+
+    def adopt(self, keys: Collection[str]) -> list[list[str]]:
+        """Errands of an earlier launcher whose jobs are queued or running; those whose jobs are gone are cleared."""
+        self._names = self._notes.names()
+        found = self._found_errands()
+        states = self._states_now([job for _, job, _ in found if job])
+        adopted = []
+        for errand, job, requests in found:
+            state = states.get(job, UNKNOWN) if job else UNKNOWN
+            if state.stage is Stage.GONE:
+                self._clear(errand, job)
+            elif errand.files.stop not in self._names and (cells := self._open_cells(errand, requests, keys)):
+                self._watch(_Task(errand, cells, requests, job, state))
+                adopted.append(list(cells))
+        return adopted
+
+    def _states_now(self, jobs: Collection[str]) -> Mapping[str, JobState]:
+        """Without knowing what runs, all of it would be handed over, and paid for, a second time."""
+        for again in range(ASK_TIMES if jobs else 0):
+            time.sleep(self._queue.ask_s if again else 0)
+            if (states := self._queue.states(jobs)) is not None:
+                return states
+        if jobs:
+            raise UserError(
+                f"{self._queue.word} does not say what became of {counted(len(jobs), 'job')} of an earlier launcher",
+                hint="They may still be running, so nothing was started. Try again when it answers.",
+            )
+        return {}
+
+    def _found_errands(self) -> list[tuple[Errand, str | None, Mapping[str, Any]]]:
+        found: list[tuple[Errand, str | None, Mapping[str, Any]]] = []
+        for name in sorted({whose for note in self._names if (whose := ErrandNames.errand_of(note))}):
+            errand = Errand(self._notes, name)
+            task = errand.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
+            on_its_way = task["job"] is None and time.time() - task["at"] < ON_ITS_WAY_S
+            if task["engine"] == self._queue.word and name not in self._tasks and not on_its_way:
+                found.append((errand, task["job"], task["requests"]))
+        return found
+
+    def _open_cells(self, errand: Errand, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
+        cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
+        start = errand.latest_start or ""
+        return {key: cell for key, cell in cells.items() if errand.files.answer(cell, start) not in self._names}
+
+    def _watch(self, task: _Task) -> None:
+        self._tasks[task.errand.name] = task
+        self._task_of.update(dict.fromkeys(task.left, task))
+
+    def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
+        """What was submitted since the last poll is handed over together at the next."""
+        errand = Errand(self._notes, uuid.uuid4().hex[:16])
+        task = _Task(errand, {key: cell for cell, key in enumerate(requests)}, dict(requests))
+        self._waiting.append(task)
+        self._watch(task)
+
+    def _hand_over(self) -> None:
+        self._waiting = [task for task in self._waiting if task.left and not task.stopping]
+        if not self._waiting or time.monotonic() < self._again_at:
+            return
+        for task in self._waiting:
+            task.errand.post(self._queue.word, task.requests)
+        jobs = self._queue.hand_over([task.errand.name for task in self._waiting])
+        if jobs is None:
+            self._again_at = time.monotonic() + self._queue.ask_s
+            return
+        tasks, self._waiting = self._waiting, []
+        for task, job in zip(tasks, jobs, strict=True):
+            task.job = job
+            task.errand.post(self._queue.word, task.requests, job)
+
+    def _cancel(self) -> None:
+        jobs, self._to_cancel = self._to_cancel, set()
+        if jobs:
+            self._queue.cancel(jobs)
+
+    def poll(self, timeout: float) -> list[Exit]:
+        self._cancel()
+        self._hand_over()
+        exits = self._look()
+        if not exits:
+            time.sleep(timeout)
+            exits = self._look()
+        return exits
+
+    def _look(self) -> list[Exit]:
+        """The engine is asked first: what a job that is gone has written can then be seen."""
+        now = time.monotonic()
+        if now - self._looked < self._notes.look_s:
+            return []
+        self._ask(now)
+        self._looked = now
+        self._names = self._notes.names()
+        self._with_a_word = {ErrandNames.errand_of(name) for name in self._names if ErrandNames.is_word(name)}
+        return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
+
+    def _ask(self, now: float) -> None:
+        if now - self._asked < self._queue.ask_s:
+            return
+        self._asked = now
+        jobs = {task.job: task for task in self._tasks.values() if task.job}
+        states = self._queue.states(list(jobs)) if jobs else None
+        for job, task in jobs.items() if states is not None else ():
+            task.state = (states or {}).get(job, UNKNOWN)
+            if task.state.stage is not Stage.GONE:
+                task.gone_since = None
+            elif task.gone_since is None:
+                task.gone_since = now
+
+    def _exits(self, task: _Task, now: float) -> list[Exit]:
+        """By the word of the latest start alone; an earlier one may have been frozen, and speak up again."""
+        start = task.errand.latest_start if task.errand.name in self._with_a_word else None
+        done = start is not None and task.errand.files.done(start) in self._names
+        exits = self._answered(task, start, done=done) if start else []
+        if task.left and (done or self._is_gone(task, now)):
+            exits += [self._without_a_word(task, key) for key in list(task.left)]
+        if not task.left and (done or self._is_gone(task, now)):
+            self._end(task)
+        return exits
+
+    def _answered(self, task: _Task, start: str, *, done: bool) -> list[Exit]:
+        """A listing may miss what came meanwhile, so that a job which is done is asked for every cell."""
+        files = task.errand.files
+        there = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
+        answers = {key: answer for key, cell in there.items() if (answer := task.errand.answer(cell, start))}
+        return [self._exit(task, key, *answer) for key, answer in answers.items()]
+
+    def _exit(self, task: _Task, key: str, code: int, outcome: Outcome | None) -> Exit:
+        self._release(task, key)
+        if outcome and outcome.status is Status.INTERRUPTED and not task.stopping and task.errand.stop is not None:
+            return Exit(key, code, None, lost="another launcher stopped it")
+        return Exit(key, code, outcome)
+
+    def _is_gone(self, task: _Task, now: float) -> bool:
+        if task.job is None:
+            return task.stopping is not None  # it was stopped before it was handed over
+        if task.gone_since is None or task.state is None:
+            return False
+        return now - task.gone_since >= (SETTLE_WELL_S if task.state.code == 0 else SETTLE_S)
+
+    def _without_a_word(self, task: _Task, key: str) -> Exit:
+        self._release(task, key)
+        if task.stopping:
+            return Exit(key, -task.stopping, None)
+        state, started = task.state or UNKNOWN, task.errand.files.started in self._names
+        words = self._queue.last_words(task.job) if task.job and not started else ""
+        why = f"{state.why}, having said: {words}" if words else state.why
+        by_itself = state.code not in (None, 0, -signal.SIGTERM)
+        if state.failed or (by_itself and not started):
+            return Exit(key, 1, Outcome(Status.FAILED, why, state.hint))
+        if by_itself and state.code:
+            return Exit(key, state.code, None)
+        return Exit(key, 1, None, lost=why)
+
+    def _release(self, task: _Task, key: str) -> None:
+        task.left.pop(key, None)
+        if self._task_of.get(key) is task:
+            del self._task_of[key]
+
+    def _end(self, task: _Task) -> None:
+        self._tasks.pop(task.errand.name, None)
+        self._clear(task.errand, task.job)
+
+    def _clear(self, errand: Errand, job: str | None) -> None:
+        errand.remove()
+        if job:
+            self._queue.clear(job)
+
+    def has_started(self, key: str) -> bool:
+        task = self._task_of.get(key)
+        if task is None or (task.state and task.state.stage is Stage.QUEUED):
+            return False
+        return task.errand.files.started in self._names
+
+    def stop(self, key: str, *, kill: bool) -> None:
+        """A job that waits, or that is to be killed, is cancelled; one that runs saves and leaves by itself."""
+        task, wanted = self._task_of.get(key), signal.SIGKILL if kill else signal.SIGTERM
+        if task is None or task.stopping in (wanted, signal.SIGKILL):
+            return
+        task.stopping = wanted
+        if task.job is None:
+            return
+        task.errand.ask_to_stop(kill=kill)
+        if kill or not self.has_started(key):
+            self._to_cancel.add(task.job)  # with all others that are stopped now
+
+    def forget(self, key: str) -> None:
+        """The engine is told not to start it again; what its old process still says is heard by nobody."""
+        task = self._task_of.get(key)
+        if task is None:
+            return
+        self._release(task, key)
+        if not task.left:
+            if task.job:
+                self._to_cancel.add(task.job)
+            self._end(task)
+
+    def close(self) -> None:
+        self._let_finish()
+        for task in list(self._tasks.values()):
+            if not task.left or not task.job:
+                self._end(task)
+            else:
+                task.errand.ask_to_stop(kill=False)
+                self._to_cancel.add(task.job)  # its notes are cleared by the next launcher of the study
+        self._cancel()
+        self._queue.close()
+
+    def _let_finish(self) -> None:
+        """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
+        deadline = time.monotonic() + SETTLE_S
+        said_all = [task.errand for task in self._tasks.values() if not task.left]
+        answered = {errand.files.done(errand.latest_start or "") for errand in said_all}
+        while answered - self._notes.names() and time.monotonic() < deadline:
+            time.sleep(0.05)

@@ -1,0 +1,146 @@
+"""Players in processes of their own. Each gets the frozen model once and reads adapters from the run's folder.
+
+A task is sent to whoever is idle, by a thread that also listens, so that nobody waits for the trainer to have time. The
+processes are started afresh, as programs: a copy of a process with threads can hang for good, and a person's script is
+not run again in them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from multiprocessing.connection import Connection, wait
+
+from fairtrial.core.errors import FairtrialError, Interrupted
+from fairtrial.core.training import Watch
+from fairtrial.recipes.lm.rollouts import Notes, Player
+from fairtrial.recipes.lm.types import Part
+from fairtrial.recipes.lm.version_schedule import Buffer, Task
+
+MakePlayer = Callable[[], Player]
+WAIT_S = 5.0
+LOOK_S = 1.0
+STANDARD_ERROR = 2
+"""What a game prints is for people: standard output belongs to the result."""
+ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+class Processes:
+    """A crew of `count` processes. `make_player` is called in each of them and must be picklable."""
+
+    def __init__(self, buffer: Buffer, make_player: MakePlayer, count: int) -> None:
+        self._buffer = buffer
+        self._tasks: deque[Task] = deque()
+        self._turn = threading.Lock()
+        self._closing = False
+        self._members = dict(_start(make_player) for _ in range(count))
+        self._idle = list(self._members)
+        self._listener = threading.Thread(target=self._listen, name="rollouts", daemon=True)
+        self._listener.start()
+
+    def assign(self, task: Task) -> None:
+        with self._turn:
+            self._tasks.append(task)
+            self._hand_out()
+
+    def close(self) -> None:
+        self._closing = True
+        for process in self._members.values():
+            process.terminate()
+        for process in self._members.values():
+            _see_off(process)
+        self._listener.join(WAIT_S)
+        for line in self._members:
+            line.close()
+
+    def _hand_out(self) -> None:
+        try:
+            while self._tasks and self._idle:
+                self._idle.pop().send(self._tasks.popleft())
+        except OSError:
+            self._buffer.fail(self._how_they_ended())
+
+    def _listen(self) -> None:
+        try:
+            while not self._closing:
+                for line in wait(list(self._members), timeout=LOOK_S):
+                    assert isinstance(line, Connection)
+                    self._hear(line)
+        except (EOFError, OSError):
+            if not self._closing:
+                self._buffer.fail(self._how_they_ended())
+
+    def _hear(self, line: Connection) -> None:
+        told = line.recv()
+        if isinstance(told, str):
+            self._buffer.fail(FairtrialError(f"a process that plays has failed: {told}"))
+            return
+        with self._turn:
+            self._idle.append(line)
+            self._hand_out()
+        self._buffer.deliver(told)
+
+    def _how_they_ended(self) -> FairtrialError:
+        """A player that was killed says nothing about the run, which can go on from its last checkpoint."""
+        for process in self._members.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(LOOK_S)
+        codes = [process.returncode for process in self._members.values() if process.returncode is not None]
+        how = next((f"was ended by {signal.Signals(-code).name}" for code in codes if code < 0), "ended without a word")
+        return Interrupted(f"a process that plays {how}")
+
+
+def _see_off(process: subprocess.Popen[bytes]) -> None:
+    """Wait for a process that was asked to end; one that does not is ended."""
+    try:
+        process.wait(WAIT_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _start(make_player: MakePlayer) -> tuple[Connection, subprocess.Popen[bytes]]:
+    ours, theirs = multiprocessing.Pipe()
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "fairtrial.recipes.lm.rollout_workers", str(theirs.fileno())],
+            pass_fds=[theirs.fileno()], env={**os.environ, **dict.fromkeys(ONE_THREAD, "1")}, stdout=STANDARD_ERROR,
+            process_group=0,  # Ctrl-C is for the trainer, which then ends its crew
+        )  # fmt: skip
+    ours.send(make_player)
+    return ours, process
+
+
+def play(line: Connection) -> None:
+    """What a process of the crew does: tasks in, parts out, until the line is cut."""
+    try:
+        player = line.recv()()
+        while True:
+            line.send(noted(player, line.recv()))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        return
+    except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must hear of it
+        told = error.message if isinstance(error, FairtrialError) else "".join(traceback.format_exception_only(error))
+        line.send(told.strip())
+
+
+def noted(player: Player, task: Task) -> Part:
+    """A part, with the borders of its phases."""
+    notes = Notes()
+    part = player.part(task.step, task.version, task.batch, Watch([notes]))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return replace(part, notes=notes.notes, player=os.getpid(), peak_bytes=peak)
+
+
+if __name__ == "__main__":
+    play(Connection(int(sys.argv[1])))

@@ -1,0 +1,428 @@
+"""Candidate against control: the one place where a method, a verdict rule and the lost runs come together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.cautions import (
+    ARMS_DIFFER,
+    BOOTSTRAP_FEW,
+    FEW_SEEDS,
+    UNEQUAL_N,
+)
+from fairtrial.core.errors import InvalidOptions, UserError, unknown
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Reliability, SeedsNeeded, Verdict
+from fairtrial.stats import effects
+from fairtrial.stats.bootstrap import infer_bca, infer_percentile, infer_studentized
+from fairtrial.stats.diagnostics import diagnose, differ_in_shape, too_unequal
+from fairtrial.stats.inference import SIDES, Inference
+from fairtrial.stats.permutation import infer_mann_whitney, infer_permutation, infer_sign_flip, infer_wilcoxon
+from fairtrial.stats.power import (
+    Design,
+    detectable_from,
+    noise_of_test,
+    pooled_freedom,
+    seeds_for,
+    seeds_for_equivalence,
+)
+from fairtrial.stats.reliability import Losses, count_losses, judge_reliability, lost_cautions, with_reliability
+from fairtrial.stats.robust import sensitivity
+from fairtrial.stats.samples import Arms, Array, Seed, as_sample, canonical, frozen_seed, is_still
+from fairtrial.stats.student import infer_t, paired_parts, welch_parts
+from fairtrial.stats.verdicts import Decision, decide
+
+Method = Callable[[Arms, int, np.random.Generator], Inference]
+POWER = 0.8
+RESAMPLES = 10_000
+BOOTSTRAP_SAFE = 10
+"""Below so many runs per arm a plain bootstrap errs in 14 to 48 % of null studies: it is no headline there."""
+FEWEST = 3
+SMALLEST, LARGEST = 1e-100, 1e100
+
+
+def _of_student(arms: Arms, _count: int, _rng: np.random.Generator) -> Inference:
+    return infer_t(arms)
+
+
+PAIRED_METHODS: dict[str, Method] = {
+    "t": _of_student,
+    "bca": infer_bca,
+    "percentile": infer_percentile,
+    "studentized": infer_studentized,
+    "sign-flip": infer_sign_flip,
+    "wilcoxon": lambda arms, _count, _rng: infer_wilcoxon(arms),
+}
+UNPAIRED_METHODS: dict[str, Method] = {
+    "t": _of_student,
+    "bca": infer_bca,
+    "percentile": infer_percentile,
+    "studentized": infer_studentized,
+    "permutation": infer_permutation,
+    "mann-whitney": lambda arms, _count, _rng: infer_mann_whitney(arms),
+}
+METHODS = tuple(dict.fromkeys([*PAIRED_METHODS, *UNPAIRED_METHODS]))
+BOOTSTRAPS = ("bca", "percentile", "studentized")
+UNSAFE_BOOTSTRAPS = ("bca", "percentile")
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What was decided about a comparison before its numbers were seen."""
+
+    paired: bool
+    alpha: float = 0.05
+    side: str = "two-sided"
+    sesoi: float | None = None
+    method: str = "t"
+    direction: str = "max"
+    resamples: int = RESAMPLES
+    power: float = POWER
+    failure_value: float | None = None
+    """The number of a run that was lost. None: it has none, and losses are judged by themselves."""
+    beside: str | None = None
+    """A bootstrap whose interval is shown next to that of the method."""
+
+    def check(self) -> Terms:
+        """Everything that is wrong with these terms, at once."""
+        own, other = (PAIRED_METHODS, "unpaired") if self.paired else (UNPAIRED_METHODS, "paired")
+        problems = []
+        if not 0 < self.alpha < 0.5:
+            problems.append(f"alpha must lie between 0 and 0.5, not {self.alpha!r}")
+        if not 0 < self.power < 1:
+            problems.append(f"power must lie between 0 and 1, not {self.power!r}")
+        if self.side not in SIDES:
+            problems.append(unknown("side", str(self.side), SIDES))
+        if self.sesoi is not None and not 0 < self.sesoi < math.inf:
+            problems.append(f"sesoi must be a positive number, not {self.sesoi!r}")
+        if self.method not in METHODS:
+            problems.append(unknown("method", str(self.method), METHODS))
+        elif self.method not in own:
+            problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(own)}")
+        if self.beside is not None and self.beside not in BOOTSTRAPS:
+            problems.append(unknown("bootstrap", self.beside, BOOTSTRAPS))
+        if self.direction not in ("max", "min"):
+            problems.append(unknown("direction", str(self.direction), ("max", "min")))
+        if self.failure_value is not None and not math.isfinite(self.failure_value):
+            problems.append(f"the value of a lost run must be a number, not {self.failure_value!r}")
+        if self.resamples < 100:
+            problems.append(f"resamples must be at least 100, not {self.resamples}")
+        if problems:
+            raise InvalidOptions(problems[0], problems=problems[1:])
+        return self
+
+    @property
+    def design(self) -> Design:
+        return Design(self.paired, self.alpha, self.power, self.side)
+
+    def on_difference(self) -> str:
+        """The side as it applies to candidate − control: less is better where the metric is minimized."""
+        side = self.side
+        return side if self.direction == "max" else {"greater": "less", "less": "greater"}.get(side, side)
+
+    def infer(self, arms: Arms, seed: Seed) -> Inference:
+        """About candidate − control, whichever of them came first in the canonical order."""
+        methods = PAIRED_METHODS if self.paired else UNPAIRED_METHODS
+        found = methods[self.method](arms, self.resamples, arms.stream(seed))
+        if arms.symmetric:
+            return found.symmetric()
+        return found.negated() if arms.swapped else found
+
+
+def compare_samples(
+    control: Sequence[float] | Array,
+    candidate: Sequence[float] | Array,
+    *,
+    paired: bool,
+    alpha: float = 0.05,
+    side: str = "two-sided",
+    sesoi: float | None = None,
+    method: str = "t",
+    rng: Seed = None,
+    direction: str = "max",
+    resamples: int = RESAMPLES,
+    failure_value: float | None = None,
+    names: tuple[str, str] = ("control", "candidate"),
+) -> Comparison:
+    """Did the candidate do better than the control? One number per run; paired by position.
+
+    Values that are not finite are runs without a result (diverged, NaN). They are counted per arm: a candidate that
+    loses more runs than the control is neither better nor equivalent, unless `failure_value` gives lost runs a number.
+    `side="greater"` asks only whether the candidate is better. `rng` is a seed or a generator; without one, seed 0, so
+    that the same input gives the same answer.
+    """
+    terms = Terms(
+        paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value
+    ).check()  # fmt: skip
+    return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), terms, names=names, seed=rng)
+
+
+def compare(
+    control: Array,
+    candidate: Array,
+    terms: Terms,
+    *,
+    names: tuple[str, str],
+    seed: Seed = None,
+    losses: Losses | None = None,
+) -> Comparison:
+    """The same on arrays and checked terms. `losses` where the arrays do not hold every run, as pairs may not."""
+    if terms.paired and len(control) != len(candidate):
+        raise UserError(
+            f"{len(control)} runs of {names[0]} and {len(candidate)} of {names[1]} cannot be paired one to one",
+            hint="Give one value per seed in both, in the same order, or compare them unpaired.",
+        )
+    losses = losses or count_losses(control, candidate)
+    if terms.failure_value is not None:
+        control, candidate = (
+            np.where(np.isfinite(sample), sample, terms.failure_value) for sample in (control, candidate)
+        )
+    kept = keep_finite(control, candidate, paired=terms.paired)
+    seed = frozen_seed(seed)
+    headline, beside = headline_terms(terms, min(map(len, kept)))
+    judged = judge(*kept, headline, seed)
+    reliability = judge_reliability(losses, terms.alpha)
+    decision = judged.decision if terms.failure_value is not None else with_reliability(judged.decision, reliability)
+    found = assemble(*kept, judged, decision, reliability, headline, names)
+    if judged.inference is not None:
+        robust = sensitivity(*kept, paired=terms.paired, alpha=terms.alpha, side=terms.on_difference())
+        found = replace(found, sensitivity=robust)
+    return _with_bootstrap(found, *kept, beside, seed) if beside else found
+
+
+def headline_terms(terms: Terms, runs: int) -> tuple[Terms, Terms | None]:
+    """The terms of the verdict, and those of a bootstrap that is only shown next to it."""
+    if terms.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
+        return replace(terms, method="t"), terms
+    return terms, replace(terms, method=terms.beside) if terms.beside else None
+
+
+def _with_bootstrap(found: Comparison, control: Array, candidate: Array, terms: Terms, seed: Seed) -> Comparison:
+    """The interval of a bootstrap next to the headline's."""
+    if found.p_value is None:
+        return found
+    inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
+    estimate = inference.estimate(terms.alpha, terms.on_difference(), found.effect.n)
+    found = replace(found, bootstrap=estimate, tests={**found.tests, "bootstrap": dict(inference.detail)})
+    runs = min(len(control), len(candidate))
+    if terms.method not in UNSAFE_BOOTSTRAPS or runs >= BOOTSTRAP_SAFE:
+        return found
+    return replace(found, cautions=(*found.cautions, BOOTSTRAP_FEW.fill(n=runs, method=terms.method)))
+
+
+def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
+    """The runs with a number; pairs are kept or left together."""
+    if paired:
+        both = np.isfinite(control) & np.isfinite(candidate)
+        return control[both], candidate[both]
+    return control[np.isfinite(control)], candidate[np.isfinite(candidate)]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a method said about two finite samples, and what follows from it."""
+
+    inference: Inference | None
+    decision: Decision
+
+
+def judge(control: Array, candidate: Array, terms: Terms, seed: Seed = None) -> Judged:
+    """Infer and decide; refuse where the numbers cannot carry a conclusion."""
+    nothing = _cannot(control, candidate, terms)
+    if nothing is not None:
+        return Judged(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
+    inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
+    return Judged(inference, decide_by(inference, terms))
+
+
+def decide_by(inference: Inference, terms: Terms) -> Decision:
+    """What an inference about candidate − control means under these terms."""
+    return decide_from(
+        inference.interval(terms.alpha, terms.on_difference()), inference.interval(2 * terms.alpha), terms
+    )
+
+
+def decide_from(wide: tuple[float, float], narrow: tuple[float, float], terms: Terms) -> Decision:
+    """The same from the two intervals: the one for a difference, and the narrower one for equivalence."""
+    wide, narrow = _gain(wide, terms), _gain(narrow, terms)
+    if math.isnan(wide[0]) or math.isnan(wide[1]) or wide == (-math.inf, math.inf):
+        return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.METHOD_NEEDS_MORE.value)
+    return decide(wide, narrow, terms.sesoi)
+
+
+def _gain(interval: tuple[float, float], terms: Terms) -> tuple[float, float]:
+    return interval if terms.direction == "max" else (-interval[1], -interval[0])
+
+
+def _cannot(control: Array, candidate: Array, terms: Terms) -> Reason | None:
+    """Why these samples carry no conclusion, if they do not."""
+    if min(len(control), len(candidate)) < 2:
+        return Reason.TOO_FEW
+    scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
+    noisy = [candidate - control] if terms.paired else [control, candidate]
+    if all(is_still(sample, scale) for sample in noisy):
+        return Reason.NO_VARIATION
+    _refuse_extremes(scale)
+    return None
+
+
+def _refuse_extremes(scale: float) -> None:
+    """Squares of such numbers leave the range of floating point, and with them every interval."""
+    if not SMALLEST < scale < LARGEST:
+        raise UserError(f"values around {scale:.1g} cannot be computed with", hint="Give them in another unit.")
+
+
+def assemble(
+    control: Array, candidate: Array, judged: Judged, decision: Decision, reliability: Reliability,
+    terms: Terms, names: tuple[str, str],
+) -> Comparison:  # fmt: skip
+    n = len(control) if terms.paired else len(control) + len(candidate)
+    known = judged.inference
+    checks = diagnose(control, candidate, paired=terms.paired) if known else {}
+    comparison = Comparison(
+        control=names[0], candidate=names[1],
+        pairing="paired" if terms.paired else "unpaired",
+        method=known.method if known else terms.method,
+        side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+        n_control=len(control), n_candidate=len(candidate),
+        mean_control=_mean(control), mean_candidate=_mean(candidate),
+        sd_control=_sd(control), sd_candidate=_sd(candidate),
+        effect=_effect(control, candidate, known, decision, terms, n, terms.alpha, terms.on_difference()),
+        equivalence=_effect(control, candidate, known, decision, terms, n, 2 * terms.alpha, "two-sided"),
+        p_value=known.p_value(terms.on_difference()) if known else None,
+        verdict=decision.verdict, reason=decision.reason,
+        significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
+        reliability=reliability, failure_value=terms.failure_value,
+        diagnostics=checks, tests=dict(known.detail) if known else {},
+        cautions=_cautions(control, candidate, checks, reliability, terms, names),
+    )  # fmt: skip
+    return _with_sizes(comparison, control, candidate, terms) if known else comparison
+
+
+def _mean(sample: Array) -> float | None:
+    return float(np.sort(sample).mean()) if len(sample) else None
+
+
+def _sd(sample: Array) -> float | None:
+    return float(np.sort(sample).std(ddof=1)) if len(sample) > 1 else None
+
+
+def _effect(
+    control: Array, candidate: Array, known: Inference | None, decision: Decision, terms: Terms, n: int,
+    alpha: float, side: str,
+) -> Estimate:  # fmt: skip
+    samples = np.sort(candidate - control) if terms.paired else None
+    if known is not None:
+        return known.estimate(alpha, side, n, samples)
+    low, high = _mean(control), _mean(candidate)
+    value = None if low is None or high is None else high - low
+    told = None if samples is None else tuple(samples.tolist())
+    return Estimate(value, None, None, 1 - alpha, terms.method, n, samples=told, reason=decision.reason)
+
+
+def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms: Terms) -> Comparison:
+    """Standardized effects, the chance to win, the correlation of pairs, and what so few runs can see."""
+    alpha, paired = terms.alpha, terms.paired
+    arms = canonical(control, candidate, paired=paired)
+    worse, better = (control, candidate) if terms.direction == "max" else (-control, -candidate)
+    sd, freedom = _noise(arms)
+    g = effects.hedges_g(arms.first, arms.second, paired=paired, alpha=alpha)
+    d_z = effects.d_z(arms.differences, alpha) if paired else None
+    return replace(
+        comparison,
+        hedges_g=_turned(g, arms),
+        d_z=_turned(d_z, arms) if d_z else None,
+        superiority=effects.paired_superiority(better - worse, alpha) if paired
+        else effects.unpaired_superiority(worse, better, alpha),
+        correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
+        **outlook(comparison, sd, min(arms.runs), terms, freedom, _error(arms)),
+    )  # fmt: skip
+
+
+def _turned(estimate: Estimate, arms: Arms) -> Estimate:
+    """A standardized effect of second − first as one of candidate − control."""
+    if arms.symmetric and estimate.low is not None and estimate.high is not None:
+        half = (estimate.high - estimate.low) / 2
+        return replace(estimate, value=0.0, low=-half, high=half)
+    return estimate.negated() if arms.swapped else estimate
+
+
+def outlook(
+    comparison: Comparison, sd: float, runs: int, terms: Terms, freedom: float | None = None,
+    error: tuple[float, float] | None = None,
+) -> dict[str, Any]:  # fmt: skip
+    """Which difference this design detects, and how many runs per arm would settle an open question.
+
+    `freedom` is that of the standard deviation; `error` is the standard error of the difference with its own degrees
+    of freedom. By default both are those of arms of equal size and spread.
+    """
+    design = terms.design
+    freedom = design.freedom(runs) if freedom is None else freedom
+    error = (sd * math.sqrt((1 if terms.paired else 2) / runs), freedom) if error is None else error
+    return {
+        "detectable": detectable_from(*error, design),
+        "seeds_needed": _seeds_needed(comparison, (sd, freedom), error, runs, terms),
+    }
+
+
+def _noise(arms: Arms) -> tuple[float, float]:
+    """The standard deviation that power is planned with."""
+    if arms.paired:
+        return float(arms.differences.std(ddof=1)), len(arms.differences) - 1
+    variances = [float(sample.var(ddof=1)) for sample in (arms.first, arms.second)]
+    return math.sqrt(sum(variances) / 2), pooled_freedom(variances, [n - 1 for n in arms.runs])
+
+
+def _error(arms: Arms) -> tuple[float, float]:
+    _, error, freedom = paired_parts(arms.differences) if arms.paired else welch_parts(arms.first, arms.second)
+    return float(error), float(freedom)
+
+
+def _seeds_needed(
+    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, terms: Terms
+) -> SeedsNeeded | None:
+    """For an open question: how many runs per arm would settle it, with the wanted power on average over the noise."""
+    open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question:
+        return None
+    asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[terms.side]
+    if terms.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # what was seen points away from what was asked
+        return None
+    sd, freedom = noise
+    if sd == 0:
+        return None
+    margin = terms.sesoi is not None
+    effect = terms.sesoi if terms.sesoi is not None else abs(comparison.effect.value or 0.0)
+    sd *= noise_of_test(terms.design, error[1]).share_of_truth(effect, error[0], margin=margin)
+    per_arm = seeds_for(effect / sd, terms.design, freedom)
+    if margin:
+        counts = [per_arm, seeds_for_equivalence(effect / sd, terms.design, freedom)]
+        per_arm = None if None in counts else max(count for count in counts if count is not None)
+    basis = "sesoi" if margin else "observed difference"
+    more = None if per_arm is None else max(1, per_arm - runs)
+    return SeedsNeeded(per_arm, more, effect, terms.power, None, basis)
+
+
+def _cautions(
+    control: Array,
+    candidate: Array,
+    checks: Mapping[str, Any],
+    reliability: Reliability,
+    terms: Terms,
+    names: tuple[str, str],
+) -> tuple[FilledCaution, ...]:
+    found = lost_cautions(reliability, names)
+    if not checks:
+        return tuple(found)
+    if not terms.paired and too_unequal(len(control), len(candidate)):
+        found.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
+    if differ_in_shape(checks, control, candidate):
+        found.append(ARMS_DIFFER.fill())
+    if min(len(control), len(candidate)) < FEWEST:
+        found.append(FEW_SEEDS.fill(n=min(len(control), len(candidate))))
+    return tuple(found)

@@ -1,0 +1,159 @@
+"""Paired differences adjusted for a covariate from before the change: less noise, the same question.
+
+The difference is regressed on the covariate and read off where the covariate is as it is on average over all seeds, not
+over the seeds that happened to be drawn. That point is what makes the adjustment honest:
+
+- A value that both runs of a pair have from before the change enters as its difference between the arms. The change
+  cannot have reached it, so its true mean is zero, and the difference is read off at zero.
+- A baseline arm enters with its value for the seed of the pair. It is the same for both runs, so it says nothing about
+  which arm drew the luckier seeds; it helps only as far as the mean of the baseline is known from more seeds. The
+  difference is read off at the mean over all of them, whose own uncertainty is added.
+
+Reading the difference off at the covariate's mean over the very pairs that are compared would leave the estimate as it
+is and shrink its standard error: 13 to 15 % false positives at a correlation of 0.7.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from fairtrial.core.errors import UserError
+from fairtrial.stats.inference import Inference
+from fairtrial.stats.samples import DUST, Array, is_still, row_order
+from fairtrial.stats.student import from_t
+
+FEWEST_PAIRS = 8
+"""Below, the degree of freedom that the slope takes costs more than a covariate gives back."""
+FEWEST_TIMES = 2
+"""A baseline needs so many times the seeds of the pairs before it can help at all."""
+
+
+class CannotAdjust(UserError):
+    """Why these pairs cannot be adjusted for this covariate."""
+
+
+@dataclass(frozen=True)
+class Covariate:
+    """A value per pair, and where the difference is read off.
+
+    `turns`: it changes its sign when the arms change places, as a difference between them does.
+    """
+
+    name: str
+    values: Array
+    turns: bool
+    centre: float = 0.0
+    centre_variance: float = 0.0
+
+    @property
+    def scale(self) -> float:
+        return max(float(np.abs(self.values).max()), abs(self.centre))
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """What the regression says about candidate − control."""
+
+    inference: Inference
+    slope: float
+    correlation: float
+    residual_sd: float
+
+
+def refuse_few(name: str, pairs: int) -> None:
+    if pairs < FEWEST_PAIRS:
+        raise CannotAdjust(f"adjusting for {name} needs {FEWEST_PAIRS} complete pairs, and there are {pairs}")
+
+
+def from_both_arms(name: str, control: Array, candidate: Array) -> Covariate:
+    """A value of either run of a pair, measured before the change."""
+    difference = candidate - control
+    scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
+    if is_still(difference, scale):
+        raise CannotAdjust(
+            f"{name} differs by the same amount in all pairs, so there is nothing to adjust for",
+            hint="Pairs that begin alike have cancelled it already.",
+        )
+    return Covariate(name, difference, turns=True)
+
+
+def from_baseline(name: str, on_pairs: Array, all_seeds: Array) -> Covariate:
+    """A baseline arm: its value for the seed of each pair, and its values for all its seeds."""
+    if len(all_seeds) < FEWEST_TIMES * len(on_pairs):
+        raise CannotAdjust(
+            f"the baseline has {len(all_seeds)} seeds for {len(on_pairs)} pairs; it helps only from "
+            f"{FEWEST_TIMES * len(on_pairs)} on",
+            hint="Both runs of a pair share the baseline of their seed: only further seeds add to what they say.",
+        )
+    ordered = np.sort(all_seeds)
+    return Covariate(
+        name, on_pairs, turns=False, centre=float(ordered.mean()),
+        centre_variance=float(ordered.var(ddof=1)) / len(ordered),
+    )  # fmt: skip
+
+
+def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:
+    """Regress candidate − control, pair by pair, on the covariate; t with n − 2 degrees of freedom."""
+    n = len(differences)
+    refuse_few(covariate.name, n)
+    if is_still(covariate.values, covariate.scale):
+        raise CannotAdjust(f"{covariate.name} is the same for all pairs, so there is nothing to adjust for")
+    rows, mirrored, symmetric = _canonical(differences, covariate)
+    value, error, slope, correlation, sd = regression_parts(
+        rows[:, 0], rows[:, 1], covariate.centre, covariate.centre_variance
+    )
+    if float(sd) <= DUST * float(np.abs(differences).max()):
+        raise CannotAdjust(f"{covariate.name} explains the differences entirely, so there is no noise to judge them by")
+    found = from_t(f"paired t adjusted for {covariate.name}", float(value), float(error), n - 2)
+    turned = -1.0 if mirrored and not covariate.turns else 1.0
+    inference = found.symmetric() if symmetric else found.negated() if mirrored else found
+    return Adjusted(inference, float(slope) * turned, float(correlation) * turned, float(sd))
+
+
+def regression_parts(
+    differences: Array, covariate: Array, centre: float | Array = 0.0, centre_variance: float | Array = 0.0
+) -> tuple[Array, Array, Array, Array, Array]:
+    """Adjusted difference, its standard error, slope, correlation and residual sd along the last axis.
+
+    For one study, or for many simulated ones.
+    """
+    n = differences.shape[-1]
+    mean, middle = differences.mean(axis=-1), covariate.mean(axis=-1)
+    y, x = differences - mean[..., None], covariate - middle[..., None]
+    sxx, syy, sxy = (x * x).sum(axis=-1), (y * y).sum(axis=-1), (x * y).sum(axis=-1)
+    slope = sxy / sxx
+    variance = ((y - slope[..., None] * x) ** 2).sum(axis=-1) / (n - 2)
+    away = middle - centre
+    error = np.sqrt(variance * (1 / n + away**2 / sxx) + slope**2 * centre_variance)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        correlation = sxy / np.sqrt(sxx * syy)
+    return mean - slope * away, error, slope, correlation, np.sqrt(variance)
+
+
+def _canonical(differences: Array, covariate: Covariate) -> tuple[Array, bool, bool]:
+    """Pairs in an order, and the arms in roles, that only the values decide."""
+    turn = -1.0 if covariate.turns else 1.0
+    forward = _sorted(np.column_stack([differences, covariate.values]) + 0.0)
+    backward = _sorted(np.column_stack([-differences, turn * covariate.values]) + 0.0)
+    keys = forward.tolist(), backward.tolist()
+    mirrored = keys[1] < keys[0]
+    return (backward if mirrored else forward), mirrored, keys[0] == keys[1]
+
+
+def _sorted(rows: Array) -> Array:
+    return np.asarray(rows[row_order(rows)])
+
+
+def differs_between_arms(covariate: Covariate) -> float | None:
+    """Two-sided p that a value from before the change has the same mean in both arms; None for a baseline.
+
+    A small one says that the change, or something else that differs, has reached it.
+    """
+    if not covariate.turns:
+        return None
+    ordered = np.sort(covariate.values)
+    error = float(ordered.std(ddof=1)) / math.sqrt(len(ordered))
+    return from_t("paired t", float(ordered.mean()), error, len(ordered) - 1).p_two_sided

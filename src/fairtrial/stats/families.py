@@ -1,0 +1,418 @@
+"""Several arms on shared seeds: differences that are judged together.
+
+Each pair alone would be wrong in one of twenty cases; fifteen pairs together would nearly always find something.
+Below twelve seeds paired differences are judged by a limit for all pairs at once, on the largest of three spreads:
+pooled noise gives power at few seeds, and the larger spread keeps the promise where arms are not equally noisy. From
+twelve seeds on each pair has evidence enough of its own, and Holm's step-down adjusts its t. Unpaired runs, other
+methods and one-sided questions are Holm's at any number of seeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from fairtrial.core.cautions import ARMS_DIFFER, POOLED_NOISE, TOO_FEW_FOR_FAMILY
+from fairtrial.core.errors import InvalidOptions, unknown
+from fairtrial.core.findings import Comparison, Estimate, Reason, SeedsNeeded, Verdict
+from fairtrial.stats.compare import Judged, Terms, compare, decide_from, judge, keep_finite
+from fairtrial.stats.family_power import FamilyPlan, plan_pairs
+from fairtrial.stats.inference import Inference
+from fairtrial.stats.ranges import range_quantile
+from fairtrial.stats.reliability import Losses, count_losses, with_losses
+from fairtrial.stats.samples import Array, Mask, Seed, frozen_seed, row_order
+from fairtrial.stats.spreads import (
+    AUTO,
+    BH,
+    HOLM,
+    MAX_SPREAD,
+    TUKEY,
+    FamilyLimit,
+    JointNoise,
+    incomplete_residual,
+    largest_spreads,
+    settled,
+    student_limit,
+)
+from fairtrial.stats.spreads import residual_variance as residual_variance
+from fairtrial.stats.verdicts import Decision, conclude
+
+ADJUSTMENTS = (AUTO, MAX_SPREAD, TUKEY, HOLM, BH)
+POOLED = {MAX_SPREAD: "largest spread", TUKEY: "Tukey, pooled within seeds"}
+"""Adjustments that take their noise from the whole layout, and what an interval's method is then called."""
+ENOUGH_FOR_PAIRS = 5
+
+Arms = Mapping[str, Array]
+Pair = tuple[str, str]
+Again = Callable[[int, float], Comparison]
+"""The comparison of this number, judged at this error rate."""
+
+tukey_quantile = range_quantile
+
+
+def infer_tukey(layout: Array, first: int, second: int) -> Inference:
+    """second − first, with limits that hold for all pairs of the layout at once."""
+    arms, seeds = layout.shape
+    variance, freedom = residual_variance(layout)
+    limit = FamilyLimit(arms, arms * (arms - 1) // 2, freedom, narrower=False)
+    value = float(layout[second].mean() - layout[first].mean())
+    return JointNoise(limit, seeds, 2 * float(variance), None).infer(value, POOLED[TUKEY])
+
+
+# Adjusted p, and the error rate at which an interval says the same
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's step-down: keeps the chance of any false alarm in the family below α."""
+    count = len(p_values)
+    adjusted = [0.0] * count
+    worst = 0.0
+    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
+        worst = max(worst, min(1.0, (count - rank) * p_values[index]))
+        adjusted[index] = worst
+    return adjusted
+
+
+def holm_levels(p_values: Sequence[float], alpha: float) -> list[float]:
+    """The share of α of each one's own step; those that come after the first failure share its step.
+
+    An interval at this error rate excludes zero exactly when the adjusted p is at most α. Equal p have equal steps.
+    """
+    count, ordered = len(p_values), sorted(p_values)
+    failed = next((rank for rank, p in enumerate(ordered) if (count - rank) * p > alpha), count - 1)
+    return [alpha / (count - min(ordered.index(p), failed)) for p in p_values]
+
+
+def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
+    """Keeps the expected share of false alarms among all alarms below α."""
+    count = len(p_values)
+    adjusted = [0.0] * count
+    best = 1.0
+    for rank, index in reversed(list(enumerate(np.argsort(p_values, kind="stable"), 1))):
+        best = min(best, p_values[index] * count / rank)
+        adjusted[index] = best
+    return adjusted
+
+
+def benjamini_hochberg_levels(p_values: Sequence[float], alpha: float) -> list[float]:
+    """One error rate for all: α times the share that is significant. It excludes zero exactly for those."""
+    count = len(p_values)
+    significant = sum(p <= alpha for p in benjamini_hochberg(p_values))
+    return [alpha * max(1, significant) / count] * count
+
+
+ADJUST = {HOLM: holm, BH: benjamini_hochberg}
+LEVELS = {HOLM: holm_levels, BH: benjamini_hochberg_levels}
+
+
+def stepwise(family: str | None) -> str:
+    """How comparisons that share no noise are adjusted: as was asked, or by Holm's."""
+    if family in POOLED:
+        raise InvalidOptions(f"--family {family} is for numbers, one per run; here it does not apply", hint=_STEPWISE)
+    return family if family in ADJUST else HOLM
+
+
+_STEPWISE = "Use --family holm or bh, or leave it out."
+
+
+# Families
+
+
+def compare_family(
+    arms: Arms,
+    control: str,
+    terms: Terms,
+    adjustment: str,
+    *,
+    seed: Seed = None,
+    losses: Mapping[str, Losses] | None = None,
+    ended: Mapping[str, Mask] | None = None,
+) -> list[Comparison]:
+    """Every other arm against the control, judged together. Paired arms are aligned by seed; NaN is a lost run.
+
+    `losses` by candidate, where the arrays do not hold every run that ended; `ended` by arm, where they hold cells
+    that were never run.
+    """
+    pairs = [(control, name) for name in arms if name != control]
+    counted = {(control, name): each for name, each in losses.items()} if losses else None
+    return compare_pairs(arms, pairs, terms, adjustment, seed=seed, losses=counted, ended=ended)
+
+
+def compare_pairs(
+    arms: Arms,
+    pairs: Sequence[Pair],
+    terms: Terms,
+    adjustment: str,
+    *,
+    seed: Seed = None,
+    losses: Mapping[Pair, Losses] | None = None,
+    ended: Mapping[str, Mask] | None = None,
+) -> list[Comparison]:
+    """Pairs of arms, as (control, candidate), judged together. Each pair rests on the seeds that it has itself."""
+    check_adjustment(adjustment, terms)
+    if not pairs:
+        return []
+    seed = frozen_seed(seed)
+    ended = ended or {name: np.ones(len(sample), dtype=bool) for name, sample in arms.items()}
+    if losses is None:
+        outcomes = {name: sample[ended[name]] for name, sample in arms.items()}
+        losses = {pair: count_losses(outcomes[pair[0]], outcomes[pair[1]]) for pair in pairs}
+    if terms.failure_value is not None:
+        arms = {
+            name: np.where(ended[name] & ~np.isfinite(sample), terms.failure_value, sample)
+            for name, sample in arms.items()
+        }
+    rule = settle_adjustment(adjustment, terms, min(len(sample) for sample in arms.values()))
+    if rule in POOLED:
+        found = _judged_jointly(arms, pairs, terms, rule, seed)
+    else:
+        found = _judged_stepwise(arms, pairs, terms, rule, seed)
+    found = _with_outlooks(found, terms, adjustment)
+    found = [replace(each, cautions=(*each.cautions, *_cautions(each, rule))) for each in found]
+    # Losses are tested once per pair, whatever the rule for quality is: at an equal share of α.
+    share = terms.alpha / len(pairs)
+    return [with_losses(each, losses[pair], share) for each, pair in zip(found, pairs, strict=True)]
+
+
+def _compare_finished(arms: Arms, pair: Pair, terms: Terms, seed: int) -> Comparison:
+    """The quality of a pair, on the runs that finished."""
+    kept = keep_finite(arms[pair[0]], arms[pair[1]], paired=terms.paired)
+    return compare(*kept, terms, names=pair, seed=seed)
+
+
+def check_adjustment(adjustment: str, terms: Terms) -> None:
+    if adjustment not in ADJUSTMENTS:
+        raise InvalidOptions(unknown("family adjustment", adjustment, ADJUSTMENTS))
+    if adjustment in POOLED and not _fits_layout(terms):
+        name = {TUKEY: "Tukey's limit", MAX_SPREAD: "the rule of the largest spread"}[adjustment]
+        raise InvalidOptions(
+            f"{name} is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
+        )
+
+
+def default_adjustment(terms: Terms) -> str:
+    return AUTO if _fits_layout(terms) else HOLM
+
+
+def settle_adjustment(adjustment: str, terms: Terms, seeds: int) -> str:
+    """The adjustment that is used. The design and the number of seeds decide, never the values."""
+    return settled(adjustment, seeds) if _fits_layout(terms) else HOLM if adjustment == AUTO else adjustment
+
+
+def _fits_layout(terms: Terms) -> bool:
+    return terms.paired and terms.method == "t" and terms.side == "two-sided"
+
+
+def _cautions(found: Comparison, rule: str) -> list[Mapping[str, str]]:
+    runs = min(found.n_control, found.n_candidate)
+    if rule == TUKEY and any(caution["code"] == ARMS_DIFFER.code for caution in found.cautions):
+        return [POOLED_NOISE.fill()]
+    return [TOO_FEW_FOR_FAMILY.fill(n=runs, method=rule)] if rule not in POOLED and runs < ENOUGH_FOR_PAIRS else []
+
+
+# One limit for all pairs
+
+
+@dataclass(frozen=True)
+class JointlyJudged:
+    """What a family says about one pair. `noise` is None where the pair carries no conclusion."""
+
+    judged: Judged
+    noise: JointNoise | None = None
+
+
+def _judged_jointly(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str, seed: int) -> list[Comparison]:
+    return [
+        _joint_comparison(_compare_finished(arms, pair, terms, seed), here, here.judged.decision, terms, rule)
+        for pair, here in zip(pairs, _joint_verdicts(arms, pairs, terms, rule), strict=True)
+    ]
+
+
+def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str) -> list[JointlyJudged]:
+    """For every pair in turn. Its difference rests on its own seeds, its noise on those of the whole layout."""
+    plain = [judge(*keep_finite(arms[first], arms[second], paired=True), terms) for first, second in pairs]
+    order = sorted(range(len(pairs)), key=lambda index: sorted(pairs[index]))  # roles and order must not reach a digit
+    order = [index for index in order if plain[index].inference is not None]
+    noises = _joint_noises(arms, [pairs[i] for i in order], [_inference(plain[i]) for i in order], rule)
+    if noises is None:
+        too_few = Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.TOO_FEW.value)
+        return [JointlyJudged(each if each.inference is None else Judged(None, too_few)) for each in plain]
+    by_pair = dict(zip(order, noises, strict=True))
+    return [
+        JointlyJudged(each) if (noise := by_pair.get(i)) is None else _judged_by(noise, _inference(each), terms, rule)
+        for i, each in enumerate(plain)
+    ]
+
+
+def _inference(judged: Judged) -> Inference:
+    assert judged.inference is not None
+    return judged.inference
+
+
+def _joint_noises(arms: Arms, pairs: Sequence[Pair], plain: Sequence[Inference], rule: str) -> list[JointNoise] | None:
+    """What each pair is judged by, from paired t of each; None where the layout leaves no noise to judge by."""
+    if not pairs:
+        return []
+    names = sorted(name for name, sample in arms.items() if np.isfinite(sample).any())
+    left = incomplete_residual(canonical_layout([arms[name] for name in names]))
+    if left is None:
+        return None
+    residual, freedom = left
+    counts = np.array([each.detail["df"] + 1 for each in plain])
+    own = np.array([each.detail["standard_error"] for each in plain]) ** 2 * counts
+    limit = FamilyLimit(len(names), len(pairs), freedom, narrower=rule == MAX_SPREAD)
+    if rule == TUKEY:
+        return [JointNoise(limit, int(n), 2 * residual, None) for n in counts]
+    places = [(names.index(first), names.index(second)) for first, second in pairs]
+    largest, least = largest_spreads(own, np.asarray(residual), places, counts - 1)
+    return [JointNoise(limit, int(n), float(a), float(b)) for n, a, b in zip(counts, largest, least, strict=True)]
+
+
+def _judged_by(noise: JointNoise, plain: Inference, terms: Terms, rule: str) -> JointlyJudged:
+    inference = noise.infer(plain.value, POOLED[rule])
+    decision = decide_from(inference.interval(terms.alpha), _equivalence_limits(noise, plain.value, terms), terms)
+    raw = plain.p_two_sided <= terms.alpha
+    if decision.reason == Reason.NOT_COVERED and raw:
+        decision = replace(decision, reason=Reason.ADJUSTED.value)
+    return JointlyJudged(Judged(inference, decision), noise)
+
+
+def _equivalence_limits(noise: JointNoise, value: float, terms: Terms) -> tuple[float, float]:
+    reach = noise.equivalence_reach(terms.alpha)
+    return value - reach, value + reach
+
+
+def _joint_comparison(
+    alone: Comparison, found: JointlyJudged, decision: Decision, terms: Terms, rule: str
+) -> Comparison:
+    changed = replace(
+        alone, adjustment=rule, verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
+        equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
+    )  # fmt: skip
+    noise, inference = found.noise, found.judged.inference
+    if noise is None or inference is None:
+        return changed
+    effect = replace(inference.estimate(terms.alpha, "two-sided", noise.n), samples=alone.effect.samples)
+    low, high = _equivalence_limits(noise, inference.value, terms)
+    level = 1 - 2 * terms.alpha / noise.limit.pairs
+    equivalence = Estimate(inference.value, low, high, level, inference.method, noise.n, samples=alone.effect.samples)
+    return replace(
+        changed, adjusted_p=inference.p_two_sided, method=inference.method, effect=effect, equivalence=equivalence
+    )
+
+
+# Pair by pair, with adjusted p
+
+
+def _judged_stepwise(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str, seed: int) -> list[Comparison]:
+    def again(index: int, alpha: float) -> Comparison:
+        return _compare_finished(arms, pairs[index], replace(terms, alpha=alpha), seed)
+
+    return adjust_comparisons(again, len(pairs), rule, terms.alpha)
+
+
+def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) -> list[Comparison]:
+    """Comparisons that each have a test of their own, as a family: p, interval, equivalence and `not_worse` together.
+
+    Each is judged again: at the error rate of its own step, which decides whether there is a difference and gives the
+    interval, and at α over their number, which decides whether it is equivalent or not worse.
+    """
+    found = [again(index, alpha) for index in range(count)]
+    known = {index: each.p_value for index, each in enumerate(found) if each.p_value is not None}
+    if count < 2 or not known:
+        return found
+    p_values = list(known.values())
+    adjusted = dict(zip(known, ADJUST[adjustment](p_values), strict=True))
+    levels = dict(zip(known, LEVELS[adjustment](p_values, alpha), strict=True))
+    return [
+        _one_of_family(each, again(i, levels[i]), again(i, alpha / len(known)), adjusted[i], adjustment)
+        if i in known else replace(each, adjustment=adjustment)
+        for i, each in enumerate(found)
+    ]  # fmt: skip
+
+
+def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: float, adjustment: str) -> Comparison:
+    """`own` is judged by itself, `step` at the error rate of its step, `share` at α over the number of comparisons."""
+    decided = share if share.verdict is Verdict.EQUIVALENT else step
+    verdict, reason = decided.verdict, decided.reason
+    if decided is step and verdict is Verdict.EQUIVALENT:  # equivalent by itself, but not as one of so many
+        again = conclude(bool(step.significant), (step.gain or 0.0) > 0, equivalent=False, exceeds=step.exceeds_sesoi)
+        verdict, reason = again.verdict, again.reason
+    if reason == Reason.NOT_COVERED and own.significant:
+        reason = Reason.ADJUSTED.value
+    better = verdict is Verdict.BETTER
+    return replace(
+        own, adjusted_p=p, adjustment=adjustment, verdict=verdict, reason=reason,
+        effect=step.effect, significant=step.significant, exceeds_sesoi=step.exceeds_sesoi,
+        equivalence=share.equivalence, equivalent=share.equivalent,
+        not_worse=None if share.not_worse is None else share.not_worse or better,
+        detectable=share.detectable, seeds_needed=share.seeds_needed if verdict is Verdict.INCONCLUSIVE else None,
+    )  # fmt: skip
+
+
+# What the family can see
+
+
+def _with_outlooks(found: Sequence[Comparison], terms: Terms, adjustment: str) -> list[Comparison]:
+    """What so few runs can see, and how many would settle an open question, by the test that judges the family.
+
+    For paired t. Other methods are planned by t at α over the number of comparisons, as `adjust_comparisons` has it.
+    """
+    judged = [each for each in found if each.adjusted_p is not None]
+    if not judged or not _fits_layout(terms):
+        return list(found)
+    pairs = plan_pairs([(each.control, each.candidate) for each in judged])
+    plan = FamilyPlan(adjustment, 1 + max(max(pair) for pair in pairs), pairs, terms.alpha, terms.power)
+    return [each if each.adjusted_p is None else _with_outlook(each, plan) for each in found]
+
+
+def _with_outlook(found: Comparison, plan: FamilyPlan) -> Comparison:
+    n = found.n_control
+    if found.adjustment in POOLED:
+        half_width = ((found.effect.high or 0.0) - (found.effect.low or 0.0)) / 2
+    else:  # an interval of Holm's is that of its step: planned is the first, which another difference would need
+        half_width = student_limit(plan.alpha / 2 / len(plan.pairs), n - 1) * found.tests["standard_error"]
+    needed = _seeds_needed(found, half_width, n, plan)
+    return replace(found, detectable=plan.detectable(half_width, n), seeds_needed=needed)
+
+
+def _seeds_needed(found: Comparison, half_width: float, n: int, plan: FamilyPlan) -> SeedsNeeded | None:
+    open_question = found.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    if found.verdict is not Verdict.INCONCLUSIVE or not open_question or not half_width > 0:
+        return None
+    margin = found.sesoi is not None
+    effect = found.sesoi if found.sesoi is not None else abs(found.effect.value or 0.0)
+    half_width = plan.half_width_of_truth(effect, half_width, n, margin=margin)
+    per_arm = plan.seeds_for(effect, half_width, n)
+    if margin:
+        counts = (per_arm, plan.seeds_for_equivalence(effect, half_width, n))
+        per_arm = None if None in counts else max(count for count in counts if count is not None)
+    basis = "sesoi" if margin else "observed difference"
+    more = None if per_arm is None else max(1, per_arm - n)
+    return SeedsNeeded(per_arm, more, effect, plan.power, None, basis)
+
+
+# Lost runs
+
+
+def complete_seeds(arms: Arms) -> Arms:
+    """The seeds that every arm of a layout has."""
+    whole = np.all([np.isfinite(sample) for sample in arms.values()], axis=0)
+    return {name: sample[whole] for name, sample in arms.items()}
+
+
+def with_worst(arms: Arms, direction: str) -> Arms:
+    """Every lost run at the worst value that any arm has seen."""
+    seen = np.concatenate([sample[np.isfinite(sample)] for sample in arms.values()])
+    if not len(seen):
+        return arms
+    worst = seen.min() if direction == "max" else seen.max()
+    return {name: np.where(np.isfinite(sample), sample, worst) for name, sample in arms.items()}
+
+
+def canonical_layout(arms: Sequence[Array]) -> Array:
+    """Arms × seeds, with the seeds in an order that depends on the values alone: it must not reach the last digits."""
+    layout = np.array(arms)
+    return np.asarray(layout[:, row_order(layout.T)])

@@ -1,0 +1,53 @@
+"""Several inferences judged together by Holm's steps, with intervals that agree with the verdicts.
+
+The smallest p-value is judged at α/m, the next at α/(m − 1), and so on up to the first that fails; all later ones fail
+with it, at the same limit. Each interval is the one at the limit that its verdict was made with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fairtrial.core.findings import Reason, Verdict
+from fairtrial.stats.compare import Terms, decide_by
+from fairtrial.stats.families import holm, holm_levels
+from fairtrial.stats.inference import Inference
+from fairtrial.stats.verdicts import Decision, conclude
+
+
+@dataclass(frozen=True)
+class HolmVerdict:
+    """One member of the family: its decision, its adjusted p, and the error rate that its interval is at.
+
+    `share` is α/m, at which equivalence and `not worse` are judged.
+    """
+
+    decision: Decision
+    adjusted_p: float
+    alpha: float
+    share: float
+
+
+def judge_by_holm(inferences: Sequence[Inference], terms: Terms) -> list[HolmVerdict]:
+    """Verdicts on several differences whose family-wise error rate is at most α."""
+    p_values = [each.p_value(terms.on_difference()) for each in inferences]
+    limits = holm_levels(p_values, terms.alpha)
+    share = terms.alpha / len(p_values)
+    return [
+        HolmVerdict(_decided(found, replace(terms, alpha=limit), replace(terms, alpha=share)), p, limit, share)
+        for found, limit, p in zip(inferences, limits, holm(p_values), strict=True)
+    ]
+
+
+def _decided(found: Inference, at_limit: Terms, at_share: Terms) -> Decision:
+    """Better and worse at the limit of the step; equivalence, margins and `not worse` at Bonferroni's share."""
+    ordered, margin = decide_by(found, at_limit), decide_by(found, at_share)
+    if ordered.significant is None:
+        return ordered
+    good = (found.value > 0) == (at_limit.direction == "max")
+    decision = conclude(ordered.significant, good, margin.equivalent, margin.exceeds_sesoi)
+    not_worse = bool(margin.not_worse) or decision.verdict is Verdict.BETTER
+    alone = at_limit.alpha == at_share.alpha
+    reason = Reason.ADJUSTED.value if decision.verdict is Verdict.INCONCLUSIVE and not alone else decision.reason
+    return replace(decision, reason=reason, not_worse=not_worse)

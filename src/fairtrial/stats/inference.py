@@ -1,0 +1,112 @@
+"""What every method gives back: a value, limits for any error rate, and p-values for either side.
+
+Writing a method means writing one function that returns an `Inference` about a difference. All else (intervals at
+1 − α and 1 − 2α, verdicts, equivalence, certificates) asks it for limits and needs to know nothing of the method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from fairtrial.core.findings import Estimate, Reason
+from fairtrial.stats.samples import DUST, Array
+
+SIDES = ("two-sided", "greater", "less")
+SIGNED = ("statistic", "bias", "acceleration")
+"""Details that turn round with the difference."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """About a difference. `lower(tail)` is the limit below which the truth lies with probability `tail` at most.
+
+    A limit that this method cannot give at that error rate, with so few runs, is infinite.
+    """
+
+    method: str
+    value: float
+    lower: Callable[[float], float]
+    upper: Callable[[float], float]
+    p_greater: float
+    p_less: float
+    p_two_sided: float
+    detail: Mapping[str, float] = field(default_factory=dict)
+
+    def p_value(self, side: str) -> float:
+        return {"two-sided": self.p_two_sided, "greater": self.p_greater, "less": self.p_less}[side]
+
+    def interval(self, alpha: float, side: str = "two-sided") -> tuple[float, float]:
+        """The limits at 1 − α; one-sided tests have one-sided intervals."""
+        if side == "greater":
+            return self.lower(alpha), math.inf
+        if side == "less":
+            return -math.inf, self.upper(alpha)
+        return self.lower(alpha / 2), self.upper(alpha / 2)
+
+    def agreeing(self) -> Inference:
+        """Limits that exclude zero only where the test does: ties and discreteness let the two drift apart."""
+        lower, upper = self.lower, self.upper
+        return replace(
+            self,
+            lower=lambda tail: lower(tail) if self.p_greater <= tail * (1 + 1e-9) else min(lower(tail), 0.0),
+            upper=lambda tail: upper(tail) if self.p_less <= tail * (1 + 1e-9) else max(upper(tail), 0.0),
+        )
+
+    def estimate(self, alpha: float, side: str, n: int, samples: Array | None = None) -> Estimate:
+        low, high = self.interval(alpha, side)
+        told = None if samples is None else tuple(samples.tolist())
+        empty = math.isinf(low) and math.isinf(high)
+        reason = Reason.METHOD_NEEDS_MORE.value if empty else None
+        shown = (None, None) if empty else (low, high)
+        return Estimate(self.value, shown[0], shown[1], 1 - alpha, self.method, n, samples=told, reason=reason)
+
+    def negated(self) -> Inference:
+        """The same evidence about the difference taken the other way round: exactly, to the last bit."""
+        return replace(
+            self,
+            value=-self.value + 0.0,
+            lower=lambda tail: -self.upper(tail) + 0.0,
+            upper=lambda tail: -self.lower(tail) + 0.0,
+            p_greater=self.p_less,
+            p_less=self.p_greater,
+            detail={name: -value if name in SIGNED else value for name, value in self.detail.items()},
+        )
+
+    def symmetric(self) -> Inference:
+        """For data that are the same seen from either arm: limits that are, too."""
+        p = (self.p_greater + self.p_less) / 2
+
+        def half(tail: float) -> float:
+            return (self.upper(tail) - self.lower(tail)) / 2
+
+        return replace(self, value=0.0, lower=lambda tail: -half(tail), upper=half, p_greater=p, p_less=p)
+
+
+def from_thresholds(method: str, value: float, thresholds: Array, arrangements: int) -> Inference:
+    """Invert a permutation test.
+
+    `thresholds` holds, for every rearrangement but the one observed, the shift from which on that rearrangement is
+    at least as extreme as what was observed. The exact limits are order statistics of these shifts.
+    """
+    ordered = np.sort(thresholds)
+    slack = DUST * float(np.abs(ordered).max(initial=0.0))
+    ordered[np.abs(ordered) <= slack] = 0.0  # a shift of rounding is no shift: limits and p-values must agree on it
+
+    def order(tail: float) -> int:
+        return math.floor(tail * arrangements + 1e-9)
+
+    def lower(tail: float) -> float:
+        rank = order(tail)
+        return float(ordered[rank - 1]) if rank else -math.inf
+
+    def upper(tail: float) -> float:
+        rank = order(tail)
+        return float(ordered[len(ordered) - rank]) if rank else math.inf
+
+    p_greater = (1 + int(np.searchsorted(ordered, 0.0, "right"))) / arrangements
+    p_less = (1 + len(ordered) - int(np.searchsorted(ordered, 0.0, "left"))) / arrangements
+    return Inference(method, value, lower, upper, p_greater, p_less, min(1.0, 2 * min(p_greater, p_less)))

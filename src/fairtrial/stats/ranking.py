@@ -1,0 +1,54 @@
+"""Who comes first: by one protocol for all, over distinct seeds, so that more seeds are no advantage.
+
+The best of the seeds would favour whoever had more of them; the mean over them favours nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fairtrial.stats.aggregate import as_means
+from fairtrial.stats.jackknife import Tables, aggregate_value
+from fairtrial.stats.samples import Array
+
+
+@dataclass(frozen=True)
+class Rank:
+    """An arm by its aggregate over complete seeds; `incomplete` ones, which lost a task, are counted, not scored."""
+
+    arm: str
+    place: int | None
+    value: float | None
+    seeds: int
+    incomplete: int
+
+    def to_dict(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+def rank_arms(tables: Mapping[str, Array | Tables], statistic: str, direction: str, gamma: float = 1.0) -> list[Rank]:
+    """From a table of seeds × tasks per arm, or several where tasks have seeds of their own.
+
+    Arms without a complete seed come last and have no place.
+    """
+    sign = 1 if direction == "max" and statistic != "optimality_gap" else -1
+    every = {arm: [each] if isinstance(each, np.ndarray) else list(each) for arm, each in tables.items()}
+    whole = {arm: [table[np.isfinite(table).all(axis=1)] for table in each] for arm, each in every.items()}
+    values = {
+        arm: aggregate_value(*as_means(each, statistic, gamma))
+        for arm, each in whole.items()
+        if min(len(table) for table in each)
+    }
+    order = sorted(values, key=lambda arm: -sign * values[arm])
+    places = {arm: 1 + sum(sign * other > sign * values[arm] for other in values.values()) for arm in values}
+    return [
+        Rank(
+            arm, places.get(arm), values.get(arm), min(len(table) for table in whole[arm]),
+            sum(map(len, every[arm])) - sum(map(len, whole[arm])),
+        )
+        for arm in [*order, *(arm for arm in tables if arm not in values)]
+    ]  # fmt: skip

@@ -1,0 +1,148 @@
+"""Reliability: how often each arm loses a run, judged next to the quality of the runs that finish.
+
+A run that diverged has no number, and no number may be invented for it: the worst value seen is a good value where all
+survivors are good. So a verdict is a pair. Losses are counted per arm, not per seed, because a seed says nothing about
+who diverges next time.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+from scipy import special
+
+from fairtrial.core.cautions import LOST_RUNS
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Reliability, Verdict
+from fairtrial.stats.samples import Array
+from fairtrial.stats.verdicts import Decision, capped
+
+LARGEST_EXACT = 150
+"""Runs per arm up to which Boschloo's test is computed; above, Fisher's, which never has the smaller p-value."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """Runs that ended without a valid number, of all that ended, in both arms."""
+
+    lost_control: int
+    control: int
+    lost_candidate: int
+    candidate: int
+    how: str = "were lost"
+
+    @property
+    def any(self) -> bool:
+        return bool(self.lost_control or self.lost_candidate)
+
+    @property
+    def more_in_candidate(self) -> bool:
+        """Whether the candidate loses a larger share of its runs, in whole numbers so that rounding cannot decide."""
+        return self.lost_candidate * self.control > self.lost_control * self.candidate
+
+
+def count_losses(control: Array, candidate: Array) -> Losses:
+    """From one number per run, where a run without a result is not finite."""
+    lost = [int((~np.isfinite(sample)).sum()) for sample in (control, candidate)]
+    return Losses(lost[0], len(control), lost[1], len(candidate))
+
+
+def judge_reliability(losses: Losses, alpha: float, share: float | None = None) -> Reliability:
+    """Failure rates of both arms, their difference with Newcombe's interval, and an exact test of it.
+
+    `share` is the part of α that the test may use as one of a family.
+    """
+    p_value, method = _exact_p(losses)
+    significant = p_value is not None and p_value <= (alpha if share is None else share)
+    return Reliability(
+        lost_control=losses.lost_control, runs_control=losses.control,
+        lost_candidate=losses.lost_candidate, runs_candidate=losses.candidate,
+        difference=_newcombe_difference(losses, alpha),
+        p_value=p_value, method=method,
+        worse=significant and losses.more_in_candidate,
+        capped=losses.more_in_candidate,
+        upper_control=upper_rate(losses.lost_control, losses.control, alpha),
+        upper_candidate=upper_rate(losses.lost_candidate, losses.candidate, alpha), how=losses.how,
+    )  # fmt: skip
+
+
+def with_reliability(quality: Decision, found: Reliability) -> Decision:
+    """The verdict of quality and reliability together: `better`, `equivalent` and `not worse` need both."""
+    if found.worse:
+        return replace(capped(quality), verdict=Verdict.WORSE, reason=Reason.RELIABILITY.value)
+    return capped(quality) if found.capped else quality
+
+
+def with_losses(found: Comparison, losses: Losses, share: float) -> Comparison:
+    """A comparison of the runs that finished, with the losses of both arms weighed in; they are tested at `share`."""
+    reliability = judge_reliability(losses, found.alpha, share)
+    decision = Decision(
+        found.verdict, found.significant, found.equivalent, found.exceeds_sesoi, found.reason, found.not_worse
+    )
+    if found.failure_value is None:
+        decision = with_reliability(decision, reliability)
+    return replace(
+        found, reliability=reliability, verdict=decision.verdict, reason=decision.reason,
+        equivalent=decision.equivalent, not_worse=decision.not_worse,
+        cautions=(*lost_cautions(reliability, (found.control, found.candidate)), *found.cautions),
+    )  # fmt: skip
+
+
+def lost_cautions(found: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
+    if not found.any:
+        return []
+    lost = {"control": found.lost_control, "candidate": found.lost_candidate}
+    return [LOST_RUNS.fill(**lost, first=names[0], second=names[1])]
+
+
+def upper_rate(lost: int, runs: int, alpha: float) -> float | None:
+    """The largest failure rate that so few losses still allow: one-sided Clopper–Pearson limit at 1 − α.
+
+    Without a loss this is 1 − α^(1/n): 45 % after five runs.
+    """
+    if runs == 0:
+        return None
+    return 1.0 if lost == runs else float(special.betaincinv(lost + 1, runs - lost, 1 - alpha))
+
+
+def _exact_p(losses: Losses) -> tuple[float | None, str]:
+    """Two-sided p of equal failure rates; None where nothing was lost, or everything, or an arm is empty."""
+    arms = (losses.lost_control, losses.control), (losses.lost_candidate, losses.candidate)
+    lost, runs = sum(arm[0] for arm in arms), sum(arm[1] for arm in arms)
+    exact = max(arm[1] for arm in arms) <= LARGEST_EXACT
+    method = "Boschloo" if exact else "Fisher"
+    if lost in (0, runs) or 0 in (losses.control, losses.candidate):
+        return None, method
+    return _exact_p_of(*sorted(arms), exact=exact), method
+
+
+@lru_cache(maxsize=4096)
+def _exact_p_of(first: tuple[int, int], second: tuple[int, int], *, exact: bool) -> float:
+    """Of arms as (lost, runs), always in the same order: SciPy's search must not let the order reach the last digit."""
+    from scipy import stats
+
+    table = [[first[0], second[0]], [first[1] - first[0], second[1] - second[0]]]
+    found = stats.boschloo_exact(table) if exact else stats.fisher_exact(table)
+    return min(1.0, float(found.pvalue))
+
+
+def _newcombe_difference(losses: Losses, alpha: float) -> Estimate:
+    """Candidate's failure rate minus the control's, with the interval that Newcombe combines from two Wilson ones."""
+    n = losses.control + losses.candidate
+    if not losses.control or not losses.candidate:
+        return Estimate(None, None, None, 1 - alpha, "Newcombe", n, reason=Reason.TOO_FEW.value)
+    first, second = losses.lost_control / losses.control, losses.lost_candidate / losses.candidate
+    low_first, high_first = _wilson(first, losses.control, alpha)
+    low_second, high_second = _wilson(second, losses.candidate, alpha)
+    low = second - first - math.hypot(second - low_second, high_first - first)
+    high = second - first + math.hypot(high_second - second, first - low_first)
+    return Estimate(second - first, low, high, 1 - alpha, "Newcombe", n)
+
+
+def _wilson(share: float, runs: int, alpha: float) -> tuple[float, float]:
+    z = float(special.ndtri(1 - alpha / 2))
+    middle = (share + z**2 / (2 * runs)) / (1 + z**2 / runs)
+    reach = z / (1 + z**2 / runs) * math.sqrt(share * (1 - share) / runs + z**2 / (4 * runs**2))
+    return max(0.0, middle - reach), min(1.0, middle + reach)

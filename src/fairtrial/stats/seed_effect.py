@@ -1,0 +1,51 @@
+"""Does the seed reach the program? Where a metric is the same in all runs of a variant, the other numbers may tell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.cautions import SAME_OVER_SEEDS
+from fairtrial.core.directions import direction_by_name, varies_by_itself
+from fairtrial.core.findings import FilledCaution
+from fairtrial.stats.samples import Array, is_still
+
+
+def seed_effect_cautions(
+    variant: str,
+    metric: str,
+    values: Iterable[float],
+    *,
+    finals: Sequence[Mapping[str, Any]] = (),
+    curves: Sequence[Array] = (),
+) -> list[FilledCaution]:
+    """Caution where at least two runs of a variant have a number and all have the same.
+
+    No caution where something else shows that the seed has an effect: the metric on its way to the same end, or
+    another metric of quality. Then this one is a count, or as good as it can get.
+    """
+    sample = np.fromiter(values, dtype=float)
+    known = sample[np.isfinite(sample)]
+    if len(known) < 2 or not is_still(known, float(np.abs(known).max())):
+        return []
+    if _differ(curves) or any(_varies(name, finals) for name in _others(finals, metric)):
+        return []
+    return [SAME_OVER_SEEDS.fill(variant=variant, metric=metric)]
+
+
+def _differ(curves: Sequence[Array]) -> bool:
+    """Whether the courses of a metric differ, as far as all of them go."""
+    shared = min(map(len, curves), default=0)
+    return any(not np.array_equal(curve[:shared], curves[0][:shared], equal_nan=True) for curve in curves)
+
+
+def _others(finals: Sequence[Mapping[str, Any]], metric: str) -> list[str]:
+    """Further metrics of quality that every run has: what the clock or the machine decides shows nothing."""
+    shared = sorted(set.intersection(*map(set, finals))) if finals else []
+    return [name for name in shared if name != metric and direction_by_name(name) and not varies_by_itself(name)]
+
+
+def _varies(name: str, finals: Sequence[Mapping[str, Any]]) -> bool:
+    return len({str(final[name]) for final in finals}) > 1

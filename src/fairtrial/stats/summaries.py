@@ -1,0 +1,309 @@
+"""One number per run: rules that turn a series into what is compared.
+
+A window is the same steps for every run. A run that does not cover it, or is not finite in it, has no number, and
+the reason is kept: it is listed and counted, never silently shortened.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.errors import InvalidOptions, UserError, unknown
+from fairtrial.stats.samples import Array
+
+Curve = tuple[Array, Array]
+"""Steps in rising order, and the value at each."""
+Window = tuple[float, float]
+
+TYPES = ("auc", "last", "best", "slope", "time_to")
+ENDS = ("first", "last")
+
+
+@dataclass(frozen=True)
+class SummaryRule:
+    """How a series becomes a number. `points` is for `last`, `threshold` for `time_to`."""
+
+    type: str = "last"
+    window: tuple[float, float] | None = None
+    percent: float | None = None
+    percent_window: str = "last"
+    points: int = 1
+    threshold: float | None = None
+
+    def check(self) -> SummaryRule:
+        problems = []
+        if self.type not in TYPES:
+            problems.append(unknown("summary type", self.type, TYPES))
+        if self.window is not None and self.percent is not None:
+            problems.append("a window is given in steps or as a share of them, not both")
+        if self.window is not None and not self.window[0] < self.window[1]:
+            problems.append(f"the window must end after it begins, not {self.window[0]:g}:{self.window[1]:g}")
+        if self.percent is not None and not 0 < self.percent <= 1:
+            problems.append(f"the window's share must lie between 0 and 1, not {self.percent:g}")
+        if self.percent_window not in ENDS:
+            problems.append(unknown("end of the step range", self.percent_window, ENDS))
+        if self.points < 1:
+            problems.append(f"points must be at least 1, not {self.points}")
+        if (self.type == "time_to") != (self.threshold is not None):
+            problems.append("time_to needs --summary.threshold, and nothing else takes one")
+        if self.points > 1 and self.type != "last":
+            problems.append(f"--summary.points is for last, not for {self.type}")
+        if problems:
+            raise InvalidOptions(problems[0], problems=problems[1:])
+        return self
+
+    def direction(self, of_metric: str) -> str:
+        """Which way is good for the number, given which way is good for the metric: sooner is always better."""
+        return "min" if self.type == "time_to" else of_metric
+
+    @property
+    def depends_on_density(self) -> bool:
+        """Whether the number depends on how often a run was logged, unless every run is looked at equally often."""
+        return self.type in ("best", "time_to") or self.points > 1
+
+    @property
+    def short(self) -> str:
+        return f"the mean of the last {self.points} points" if self.points > 1 else self.type
+
+    def label(self, metric: str) -> str:
+        """What the number is, in a few words: `AUC of accuracy`."""
+        return {
+            "auc": f"AUC of {metric}",
+            "last": metric,
+            "best": f"best {metric}",
+            "slope": f"slope of {metric}",
+            "time_to": f"steps until {metric} reaches {self.threshold:g}" if self.threshold is not None else metric,
+        }[self.type]
+
+    def __str__(self) -> str:
+        where = ""
+        if self.window is not None:
+            where = f" over steps {self.window[0]:g} to {self.window[1]:g}"
+        elif self.percent is not None:
+            where = f" over the {self.percent_window} {100 * self.percent:g} % of the steps"
+        what = {
+            "auc": "mean height of the curve",
+            "last": "last value" if self.points == 1 else f"mean of the last {self.points} points",
+            "best": "best value",
+            "slope": "slope",
+            "time_to": f"first step that reaches {self.threshold:g}" if self.threshold is not None else "first step",
+        }[self.type]
+        return what + where
+
+
+@dataclass(frozen=True)
+class Summarised:
+    """A run's number, or why it has none. `censored`: the threshold was not reached until `horizon`."""
+
+    value: float | None
+    reason: str | None = None
+    censored: bool = False
+    horizon: float | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether the run takes part: with its number, or ranked last because it never reached the threshold."""
+        return self.value is not None or self.censored
+
+    @property
+    def number(self) -> float:
+        return math.nan if self.value is None else self.value
+
+
+def tidy(steps: Sequence[float] | Array, values: Sequence[float] | Array) -> Curve:
+    """Points in any order become a curve; a step that occurs twice counts as last written."""
+    s, v = np.asarray(steps, dtype=np.float64), np.asarray(values, dtype=np.float64)
+    if len(s) and np.all(np.diff(s) > 0):
+        return s, v
+    order = np.argsort(s, kind="stable")
+    s, v = s[order], v[order]
+    last = np.append(np.diff(s) > 0, True) if len(s) else np.zeros(0, dtype=bool)
+    return s[last], v[last]
+
+
+def usual_gap(steps: Array) -> float:
+    """How far apart a run's logged steps usually are; zero where it logged once."""
+    return float(np.median(np.diff(steps))) if len(steps) > 1 else 0.0
+
+
+def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[str, Window | None]:
+    """The absolute steps that the rule looks at in each arm; None: each run to its own end.
+
+    Without an explicit window it is the range that more than half of an arm's runs have. Areas, slopes and shares of
+    the steps take what the arms have in common; last and best values each arm's own range. Where runs stop early, each
+    at its own step, areas take what all of them cover, and last values each run's own end.
+    """
+    logged = {name: [steps for steps, _ in curves if len(steps)] for name, curves in arms.items()}
+    if rule.window is not None:
+        return dict.fromkeys(arms, _logged_part(rule.window, [each for each in logged.values() if each]))
+    ranges = {name: [(float(s[0]), float(s[-1])) for s in each] for name, each in logged.items()}
+    own = {name: _majority(each) for name, each in ranges.items() if each}
+    known = [window for window in own.values() if window is not None]
+    if rule.type not in ("auc", "slope") and rule.percent is None:
+        windows = {name: own.get(name) for name in arms}
+        return windows if rule.type == "last" else _same_end(windows, logged)
+    shared = [*known, *(window for name, each in ranges.items() if own.get(name) is None for window in each)]
+    if not shared:
+        return dict.fromkeys(arms)
+    first, last = max(window[0] for window in shared), min(window[1] for window in shared)
+    if first >= last and len(shared) > 1 and any(window[0] < window[1] for window in shared):
+        raise UserError("the runs have no steps in common", hint="Give --summary.window, or compare last values.")
+    width = (last - first) * (rule.percent or 1.0)
+    from_end = rule.percent_window == "last"
+    return dict.fromkeys(arms, (last - width, last) if from_end else (first, first + width))
+
+
+def _majority(ranges: Sequence[Window]) -> Window | None:
+    (first, firsts), (last, lasts) = (Counter(ends).most_common(1)[0] for ends in zip(*ranges, strict=True))
+    return (first, last) if min(firsts, lasts) * 2 > len(ranges) else None
+
+
+def _logged_part(window: Window, arms: Sequence[Sequence[Array]]) -> Window:
+    """A window that was asked for, without the part of a logging interval that no run has.
+
+    0:1000 of a training whose thousand steps are counted from 0, or logged from step 1 on, is all of it.
+    """
+    last = _edge(window[1], [[(float(s[-1]), usual_gap(s)) for s in arm] for arm in arms])
+    first = -_edge(-window[0], [[(-float(s[0]), usual_gap(s)) for s in arm] for arm in arms])
+    return (first, last) if first < last else window
+
+
+def _edge(asked: float, arms: Sequence[Sequence[tuple[float, float]]]) -> float:
+    """Where the window ends: as asked, or where the runs do, if most of each arm end at most an interval before that.
+
+    From each arm it takes the end that more than half of its runs have, else one that all of the near ones reach.
+    """
+    if all(2 * sum(end >= asked for end, _ in arm) > len(arm) for arm in arms):
+        return asked
+    ends = []
+    for arm in arms:
+        near = [end for end, gap in arm if end + gap >= asked]
+        if 2 * len(near) <= len(arm):
+            return asked
+        usual, count = Counter(near).most_common(1)[0]
+        ends.append(usual if 2 * count > len(arm) else min(near))
+    return min([asked, *ends])
+
+
+def _same_end(windows: Mapping[str, Window | None], logged: Mapping[str, Sequence[Array]]) -> dict[str, Window | None]:
+    """Arms whose ends differ by no more than a logging interval were trained as long: all are looked at to one end."""
+    ends = [window[1] for window in windows.values() if window is not None]
+    gaps = [float(np.median([usual_gap(steps) for steps in each])) for each in logged.values() if each]
+    if not ends or max(ends) - min(ends) > max(gaps):
+        return dict(windows)
+    return {name: window and (window[0], min(ends)) for name, window in windows.items()}
+
+
+def summarise(curve: Curve | None, rule: SummaryRule, window: Window | None, direction: str) -> Summarised:
+    """The number of one run; None for the curve of one that logged too little to be compared."""
+    if curve is None:
+        return Summarised(None, "logged at far fewer steps than the other runs")
+    steps, values = curve
+    if not len(steps):
+        return Summarised(None, "never logged")
+    if rule.type == "time_to":
+        return _time_to(steps, values, rule, window, direction)
+    if window is not None and steps[-1] < window[1]:
+        return Summarised(None, f"too short: ends at step {steps[-1]:g}, the window at {window[1]:g}")
+    if window is not None and steps[0] > window[0] and rule.type in ("auc", "slope"):
+        return Summarised(None, f"too short: begins at step {steps[0]:g}, the window at {window[0]:g}")
+    inside = _inside(steps, values, window, edges=rule.type in ("auc", "slope"))
+    if len(inside[0]) < (2 if rule.type in ("auc", "slope") else 1):
+        return Summarised(None, "too few points in the window")
+    with np.errstate(invalid="ignore", over="ignore"):
+        value = _NUMBER[rule.type](*inside, rule, direction)
+    return Summarised(value) if math.isfinite(value) else Summarised(None, f"{rule.type} is not finite")
+
+
+def _inside(steps: Array, values: Array, window: tuple[float, float] | None, *, edges: bool) -> Curve:
+    """The points in the window; areas and slopes also get its edges, interpolated between their neighbours."""
+    if window is None or (steps[0] == window[0] and steps[-1] == window[1]):
+        return steps, values
+    first, last = np.searchsorted(steps, window[0], "left"), np.searchsorted(steps, window[1], "right")
+    s, v = steps[first:last], values[first:last]
+    if edges:
+        heads = [w for w in window[:1] if not len(s) or s[0] != w]
+        tails = [w for w in window[1:] if not len(s) or s[-1] != w]
+        s, v = (
+            np.concatenate([heads, s, tails]),
+            np.concatenate([np.interp(heads, steps, values), v, np.interp(tails, steps, values)]),
+        )
+    return s, v
+
+
+def _auc(steps: Array, values: Array, _rule: SummaryRule, _direction: str) -> float:
+    return float(np.trapezoid(values, steps) / (steps[-1] - steps[0]))
+
+
+def _last(_steps: Array, values: Array, rule: SummaryRule, _direction: str) -> float:
+    return float(values[-rule.points :].mean())
+
+
+def _best(_steps: Array, values: Array, _rule: SummaryRule, direction: str) -> float:
+    finite = values[np.isfinite(values)]  # a NaN is never best
+    if not len(finite):
+        return math.nan
+    return float(finite.max() if direction == "max" else finite.min())
+
+
+def _slope(steps: Array, values: Array, _rule: SummaryRule, _direction: str) -> float:
+    centred = steps - steps.mean()
+    return float(centred @ (values - values.mean()) / (centred @ centred))
+
+
+_NUMBER: Mapping[str, Callable[[Array, Array, SummaryRule, str], float]] = {
+    "auc": _auc,
+    "last": _last,
+    "best": _best,
+    "slope": _slope,
+}
+
+
+def _time_to(
+    steps: Array, values: Array, rule: SummaryRule, window: tuple[float, float] | None, direction: str
+) -> Summarised:
+    s, v = _inside(steps, values, window, edges=False)
+    threshold = np.float64(rule.threshold)
+    with np.errstate(invalid="ignore"):
+        reached = v >= threshold if direction == "max" else v <= threshold
+    horizon = window[1] if window is not None else float(steps[-1])
+    if reached.any():
+        return Summarised(float(s[np.argmax(reached)]), horizon=horizon)
+    if steps[-1] < horizon:
+        return Summarised(None, f"too short: ends at step {steps[-1]:g} without reaching the threshold")
+    return Summarised(None, f"did not reach the threshold until step {horizon:g}", censored=True, horizon=horizon)
+
+
+def end_slope(curve: Curve, share: float = 0.1) -> float | None:
+    """Change over the last tenth of a run, in units of its whole range: far from zero, it was still moving."""
+    steps, values = curve
+    finite = np.isfinite(values)
+    steps, values = steps[finite], values[finite]
+    if len(steps) < 10 or np.ptp(values) == 0:
+        return None
+    late = steps >= steps[-1] - share * (steps[-1] - steps[0])
+    if late.sum() < 3:
+        return None
+    return (
+        _slope(steps[late], values[late], SummaryRule(), "max") * share * float(np.ptp(steps)) / float(np.ptp(values))
+    )
+
+
+def describe(rule: SummaryRule, windows: Mapping[str, Window | None]) -> dict[str, Any]:
+    """The rule and the steps it came to look at, for reports; no window where the arms have different ones."""
+    distinct = set(windows.values())
+    window = distinct.pop() if len(distinct) == 1 else None
+    shown = replace(rule, window=window) if rule.window is not None and window is not None else rule
+    return {
+        "type": rule.type,
+        "window": None if window is None else list(window),
+        "points": rule.points if rule.type == "last" else None,
+        "threshold": rule.threshold,
+        "text": str(shown),
+    }

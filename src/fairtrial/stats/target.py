@@ -1,0 +1,217 @@
+"""One arm against a fixed value, such as a published loss: the one-sample t, or z where the noise is known.
+
+A target has no noise and no runs of its own, so nothing cancels: skewed noise reaches the interval in full, and a lost
+run of the arm has no counterpart. Both are said.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import special
+
+from fairtrial.core.cautions import FEW_SEEDS, KNOWN_SD_DOUBTED
+from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, SeedsNeeded, Target, Verdict
+from fairtrial.stats import effects
+from fairtrial.stats.compare import FEWEST, Terms, decide_by, judge, outlook
+from fairtrial.stats.diagnostics import one_arm_cautions
+from fairtrial.stats.holm import judge_by_holm
+from fairtrial.stats.inference import Inference
+from fairtrial.stats.power import Design, chi2_quantile
+from fairtrial.stats.reliability import upper_rate
+from fairtrial.stats.samples import Array, as_sample
+from fairtrial.stats.student import from_t
+from fairtrial.stats.verdicts import Decision, capped
+
+DOUBT = 0.01
+"""How unlikely the runs' spread must be under the known one for a caution."""
+ONE_SAMPLE = "one-sample"
+
+
+def target_name(value: float) -> str:
+    return f"target {value:.12g}"
+
+
+def compare_to_target(
+    sample: Sequence[float] | Array,
+    target: float,
+    *,
+    alpha: float = 0.05,
+    side: str = "two-sided",
+    sesoi: float | None = None,
+    known_sd: float | None = None,
+    direction: str = "max",
+    failure_value: float | None = None,
+    name: str = "candidate",
+) -> Comparison:
+    """Is the mean of one arm better than a fixed value? One number per run.
+
+    Values that are not finite are runs without a result; with any of them the arm is neither better nor equivalent,
+    unless `failure_value` gives them a number. `known_sd` is the standard deviation of runs where it is known from
+    elsewhere; then z replaces t.
+    """
+    terms = Terms(True, alpha, side, sesoi, "t", direction).check()
+    arms = {name: as_sample(sample, name)}
+    return compare_arms_to_target(arms, target, terms, known_sd=known_sd, failure_value=failure_value)[0]
+
+
+def compare_arms_to_target(
+    arms: Mapping[str, Array], target: float, terms: Terms, *, known_sd: float | None = None,
+    failure_value: float | None = None,
+) -> list[Comparison]:  # fmt: skip
+    """Each arm against the target; several arms are a family by Holm. NaN is a lost run."""
+    _check(target, known_sd)
+    terms = replace(terms, paired=True)
+    alone = {name: _OneArm(name, sample, target, known_sd, failure_value, terms) for name, sample in arms.items()}
+    known = {name: arm.inference for name, arm in alone.items() if arm.inference is not None}
+    if len(arms) == 1 or not known:
+        return [arm.compared() for arm in alone.values()]
+    judged = dict(zip(known, judge_by_holm(list(known.values()), terms), strict=True))
+    return [
+        replace(
+            arm.compared(judged[name].decision, judged[name].alpha, judged[name].share),
+            adjusted_p=judged[name].adjusted_p, adjustment="holm",
+        ) if name in judged else arm.compared()
+        for name, arm in alone.items()
+    ]  # fmt: skip
+
+
+def _check(target: float, known_sd: float | None) -> None:
+    if not math.isfinite(target):
+        raise InvalidOptions(f"the target must be a finite number, not {target!r}")
+    if known_sd is not None and not 0 < known_sd < math.inf:
+        raise InvalidOptions(f"the known standard deviation must be a positive number, not {known_sd!r}")
+
+
+def infer_z(method: str, mean: float, error: float) -> Inference:
+    """A mean whose standard error is known."""
+
+    def reach(tail: float) -> float:
+        return float(-special.ndtri(tail)) * error
+
+    greater, less = float(special.ndtr(-mean / error)), float(special.ndtr(mean / error))
+    return Inference(
+        method, mean, lower=lambda tail: mean - reach(tail), upper=lambda tail: mean + reach(tail),
+        p_greater=greater, p_less=less, p_two_sided=2 * min(greater, less),
+        detail={"statistic": mean / error, "standard_error": error},
+    )  # fmt: skip
+
+
+class _OneArm:
+    """The runs of one arm against the target."""
+
+    def __init__(
+        self, name: str, sample: Array, target: float, known_sd: float | None, failure_value: float | None, terms: Terms
+    ) -> None:
+        finite = np.isfinite(sample)
+        self.name, self.terms, self.known_sd = name, terms, known_sd
+        self.target = Target(
+            target, known_sd, int((~finite).sum()), len(sample),
+            upper_rate(int((~finite).sum()), len(sample), terms.alpha), failure_value,
+        )  # fmt: skip
+        filled = sample if failure_value is None else np.where(finite, sample, failure_value)
+        self.values = np.sort(filled[np.isfinite(filled)]) + 0.0
+        # The one-sample t is the paired t against a control that does not vary.
+        self._judged = judge(np.full(len(self.values), target), self.values, terms)
+        self.inference = self._inference()
+
+    def _inference(self) -> Inference | None:
+        plain = self._judged.inference
+        if plain is None:
+            return None
+        if self.known_sd is None:
+            return from_t("one-sample t", plain.value, plain.detail["standard_error"], plain.detail["df"])
+        return infer_z("one-sample z", plain.value, self.known_sd / math.sqrt(len(self.values)))
+
+    def compared(
+        self, decision: Decision | None = None, alpha: float | None = None, share: float | None = None
+    ) -> Comparison:
+        """With the decision of a family, at the error rates that it was made with; by itself otherwise."""
+        terms, known = self.terms, self.inference
+        alpha, share = alpha or terms.alpha, share or terms.alpha
+        if decision is None:
+            decision = self._judged.decision if known is None else decide_by(known, terms)
+        decision = self._under_losses(decision)
+        values, target = self.values, self.target.value
+        found = Comparison(
+            control=target_name(target), candidate=self.name, pairing=ONE_SAMPLE,
+            method=known.method if known else "one-sample t",
+            side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+            n_control=0, n_candidate=len(values), mean_control=target,
+            mean_candidate=float(values.mean()) if len(values) else None,
+            sd_control=None, sd_candidate=float(values.std(ddof=1)) if len(values) > 1 else None,
+            effect=self._estimate(alpha, terms.on_difference(), decision),
+            equivalence=self._estimate(2 * share, "two-sided", decision),
+            p_value=known.p_value(terms.on_difference()) if known else None,
+            verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
+            equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
+            tests=dict(known.detail) if known else {}, target=self.target, cautions=self._cautions(),
+        )  # fmt: skip
+        if known is None:
+            return found
+        d_z = effects.d_z(values - target, terms.alpha) if self.known_sd is None else None
+        return replace(found, d_z=d_z, **self._outlook(found, replace(terms, alpha=alpha)))
+
+    def _estimate(self, alpha: float, side: str, decision: Decision) -> Estimate:
+        samples = self.values - self.target.value
+        if self.inference is not None:
+            return self.inference.estimate(alpha, side, len(samples), samples)
+        value = float(samples.mean()) if len(samples) else None
+        told = tuple(samples.tolist())
+        return Estimate(
+            value, None, None, 1 - alpha, "one-sample t", len(samples), samples=told, reason=decision.reason
+        )  # fmt: skip
+
+    def _under_losses(self, decision: Decision) -> Decision:
+        """A target loses no runs: any lost run keeps the arm from being better, equivalent or not worse."""
+        return decision if not self.target.lost or self.target.failure_value is not None else capped(decision)
+
+    def _outlook(self, found: Comparison, terms: Terms) -> dict[str, Any]:
+        runs = len(self.values)
+        if self.known_sd is None:
+            return outlook(found, found.sd_candidate or 0.0, runs, terms)
+        return _known_outlook(found, self.known_sd, runs, terms)
+
+    def _cautions(self) -> tuple[FilledCaution, ...]:
+        runs = len(self.values)
+        found: list[FilledCaution] = []
+        if self.inference is None:
+            return ()
+        if runs < FEWEST:
+            found.append(FEW_SEEDS.fill(n=runs))
+        found += one_arm_cautions(runs)
+        sd = float(self.values.std(ddof=1))
+        if self.known_sd is not None and sd > self.known_sd * math.sqrt(
+            chi2_quantile(1 - DOUBT, runs - 1) / (runs - 1)
+        ):
+            found.append(KNOWN_SD_DOUBTED.fill(sd=f"{sd:.3g}", known=f"{self.known_sd:.3g}"))
+        return tuple(found)
+
+
+def _known_outlook(found: Comparison, sd: float, runs: int, terms: Terms) -> dict[str, Any]:
+    """What so many runs can see where the noise is known, and how many would settle an open question."""
+    design = terms.design
+    reach = float(special.ndtri(1 - design.tail) + special.ndtri(design.power)) * sd
+    settled = found.verdict is not Verdict.INCONCLUSIVE or found.reason not in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    return {
+        "detectable": reach / math.sqrt(runs),
+        "seeds_needed": None if settled else _known_seeds(found, sd, reach, runs, design),
+    }
+
+
+def _known_seeds(found: Comparison, sd: float, reach: float, runs: int, design: Design) -> SeedsNeeded | None:
+    if found.sesoi is not None:
+        inside = float(special.ndtri(1 - design.alpha) + special.ndtri((1 + design.power) / 2)) * sd
+        effect, basis, needed = found.sesoi, "sesoi", max(reach, inside)
+    else:
+        effect, basis, needed = abs(found.effect.value or 0.0), "observed difference", reach
+    asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[design.side]
+    if effect == 0 or (found.sesoi is None and asked * (found.gain or 0.0) < 0):
+        return None
+    per_arm = math.ceil((needed / effect) ** 2)
+    return SeedsNeeded(per_arm, max(1, per_arm - runs), effect, design.power, 1.0, basis)

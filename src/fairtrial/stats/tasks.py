@@ -1,0 +1,333 @@
+"""Candidate against control over many tasks: the difference of their aggregates, judged by run.
+
+The delete-one-run jackknife gives one number per run whose mean is the arm's aggregate (`stats/jackknife.py`).
+These numbers are compared like any other runs: paired t or Welch, effect sizes, detectable difference and seeds
+needed all speak of the aggregate that the verdict is about.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fairtrial.core.cautions import FEW_SEEDS, FEW_TASKS, MEDIAN_TASKS, TASK_SCALES
+from fairtrial.core.errors import UserError
+from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Reliability, Verdict
+from fairtrial.stats.aggregate import JACKKNIFE, as_means
+from fairtrial.stats.compare import FEWEST, Judged, Terms, assemble, decide_by, judge, outlook
+from fairtrial.stats.inference import Inference
+from fairtrial.stats.jackknife import (
+    Tables,
+    aggregate_value,
+    are_still,
+    fewest_runs,
+    run_values,
+    summed_parts,
+    table_values,
+)
+from fairtrial.stats.power import Design
+from fairtrial.stats.reliability import Losses, judge_reliability, lost_cautions, with_reliability
+from fairtrial.stats.samples import Array, Seed, canonical, frozen_seed
+from fairtrial.stats.stratified import BOOTSTRAP, RESAMPLES, infer_difference
+from fairtrial.stats.student import from_t
+from fairtrial.stats.task_statistics import ENOUGH_TASKS, default_statistic, same_tasks, statistic_named
+from fairtrial.stats.verdicts import Decision
+
+BY_TASK = "jackknife by run within each task"
+SATTERTHWAITE = "Satterthwaite t"
+ENOUGH_FOR_MEDIAN = 10
+"""Below this many runs the middle task is too uncertain for a median over tasks: intervals covered 90 to 98 %."""
+PER_RUN = ("mean", "optimality_gap")
+"""Statistics that are means of one number per run: any test of runs applies to them."""
+
+
+@dataclass(frozen=True)
+class TaskTerms:
+    """What is asked of a comparison over tasks. `resamples` is for the stratified bootstrap."""
+
+    statistic: str | None = None
+    resamples: int = RESAMPLES
+    gamma: float = 1.0
+
+    def named(self, tasks: int) -> str:
+        return self.statistic or default_statistic(tasks)
+
+
+@dataclass(frozen=True)
+class TaskComparison:
+    """A comparison over tasks with the inference that it rests on, which a family needs to adjust its intervals.
+
+    `unit` is what losses count: `runs`, or `cells` (one run on one task) where seeds differ by task.
+    """
+
+    comparison: Comparison
+    inference: Inference | None
+    losses: Losses
+    unit: str
+
+
+def compare_tasks(
+    control: Array | Tables,
+    candidate: Array | Tables,
+    terms: Terms,
+    how: TaskTerms,
+    *,
+    names: tuple[str, str],
+    seed: Seed = None,
+    losses: Losses | None = None,
+) -> Comparison:
+    """Candidate against control over the same tasks; see `judge_tasks`."""
+    return judge_tasks(control, candidate, terms, how, names=names, seed=seed, losses=losses).comparison
+
+
+def judge_tasks(
+    control: Array | Tables,
+    candidate: Array | Tables,
+    terms: Terms,
+    how: TaskTerms,
+    *,
+    names: tuple[str, str],
+    seed: Seed = None,
+    losses: Losses | None = None,
+) -> TaskComparison:
+    """From one table of runs × tasks per arm, or from several where tasks have runs of their own.
+
+    A value that is not finite is a lost task, and its run is not whole; quality is judged on whole runs. `losses` are
+    those of all runs of the arms, where the tables hold only some of them.
+    """
+    first: Tables = as_tables(control)
+    second: Tables = as_tables(candidate)
+    _refuse_other_shapes(first, second, paired=terms.paired)
+    losses = losses or count_task_losses(first, second)
+    tasks = sum(table.shape[1] for table in first)
+    name = how.named(tasks)
+    statistic_named(name)
+    if name == "optimality_gap":
+        if terms.direction == "min":
+            raise UserError("an optimality gap is for scores of which more is better")
+        # From here on the gaps are the scores, and are to be small.
+        terms = replace(terms, direction="min")
+        first, name = as_means(first, name, how.gamma)
+        second, _ = as_means(second, "optimality_gap", how.gamma)
+    if terms.failure_value is not None:
+        first, second = _filled(first, terms.failure_value), _filled(second, terms.failure_value)
+    over = _OneTable(terms, name, frozen_seed(seed)) if len(first) == 1 else _ByTask(terms, name)
+    kept = _whole_runs(first, second, paired=terms.paired)
+    judged, reliability = over.judge(*kept), judge_reliability(losses, terms.alpha)
+    decision = judged.decision if terms.failure_value is not None else with_reliability(judged.decision, reliability)
+    found = over.assemble(*kept, judged, decision, reliability, names)
+    found = replace(found, cautions=(*found.cautions, *_cautions(*kept, how.named(tasks), tasks)))
+    return TaskComparison(found, judged.inference, losses, "runs" if len(first) == 1 else "cells")
+
+
+def as_tables(scores: Array | Tables) -> list[Array]:
+    return [scores] if isinstance(scores, np.ndarray) else list(scores)
+
+
+def _refuse_other_shapes(control: Tables, candidate: Tables, *, paired: bool) -> None:
+    if len(control) != len(candidate):
+        raise UserError(f"{len(control)} and {len(candidate)} tables of runs × tasks cannot be compared")
+    for first, second in zip(control, candidate, strict=True):
+        same_tasks(first, second)
+        if paired and len(first) != len(second):
+            raise UserError(f"{len(first)} and {len(second)} runs cannot be paired one to one")
+
+
+def count_task_losses(control: Tables, candidate: Tables) -> Losses:
+    """A run with any lost task is one lost run. Where tasks have runs of their own, a run is a cell."""
+    tables = (control, candidate)
+    lost = [sum(int((~np.isfinite(table).all(axis=1)).sum()) for table in each) for each in tables]
+    planned = [sum(len(table) for table in each) for each in tables]
+    return Losses(lost[0], planned[0], lost[1], planned[1])
+
+
+def _whole_runs(control: Tables, candidate: Tables, *, paired: bool) -> tuple[list[Array], list[Array]]:
+    kept: tuple[list[Array], list[Array]] = ([], [])
+    for pair in zip(control, candidate, strict=True):
+        whole = [np.isfinite(table).all(axis=1) for table in pair]
+        if paired:
+            whole = [whole[0] & whole[1]] * 2
+        for side, table, complete in zip(kept, pair, whole, strict=True):
+            side.append(table[complete])
+    return kept
+
+
+def _filled(tables: Tables, value: float) -> list[Array]:
+    """A lost task with the number that the person chose for it."""
+    return [np.where(np.isfinite(table), table, value) for table in tables]
+
+
+def _open(reason: Reason) -> Judged:
+    return Judged(None, Decision(Verdict.INCONCLUSIVE, None, None, None, reason.value))
+
+
+def _scale(tables: Sequence[Array]) -> float:
+    return max(float(np.abs(table).max()) for table in tables)
+
+
+@dataclass(frozen=True)
+class _OneTable:
+    """Runs that were all on the same tasks: one number per run."""
+
+    terms: Terms
+    name: str
+    seed: int
+
+    def judge(self, control: Tables, candidate: Tables) -> Judged:
+        fewest = min(len(control[0]), len(candidate[0]))
+        if fewest < fewest_runs(self.name):
+            return _open(Reason.TOO_FEW)
+        samples = self._values(control, candidate)
+        noisy = [samples[1] - samples[0]] if self.terms.paired else list(samples)
+        if are_still(noisy, _scale([*control, *candidate])):
+            return _open(Reason.NO_VARIATION)
+        judged = judge(*samples, self.terms, self.seed)
+        if judged.inference is None or self.terms.method != "t":
+            return judged
+        return replace(judged, inference=replace(judged.inference, method=f"{JACKKNIFE}, {judged.inference.method}"))
+
+    def assemble(
+        self, control: Tables, candidate: Tables, judged: Judged, decision: Decision, reliability: Reliability,
+        names: tuple[str, str],
+    ) -> Comparison:  # fmt: skip
+        samples = self._values(control, candidate)
+        return assemble(*samples, judged, decision, reliability, self.terms, names)
+
+    def _values(self, control: Tables, candidate: Tables) -> tuple[Array, Array]:
+        first, second = (run_values(table, self.name) if len(table) else np.empty(0)
+                         for table in (control[0], candidate[0]))  # fmt: skip
+        return first, second
+
+
+@dataclass(frozen=True)
+class _DesignByTask(Design):
+    """More runs on every task: the degrees of freedom of all tasks together grow with them."""
+
+    freedom_per_run: float = 1.0
+
+    def freedom(self, n: int) -> float:  # type: ignore[override]
+        return self.freedom_per_run * (n - 1)
+
+
+@dataclass(frozen=True)
+class _TermsByTask(Terms):
+    freedom_per_run: float = 1.0
+
+    @property
+    def design(self) -> Design:
+        return _DesignByTask(self.paired, self.alpha, self.power, self.side, self.freedom_per_run)
+
+
+@dataclass(frozen=True)
+class _ByTask:
+    """Tasks with runs of their own: their variances add, with Satterthwaite's degrees of freedom."""
+
+    terms: Terms
+    name: str
+
+    def judge(self, control: Tables, candidate: Tables) -> Judged:
+        if min(len(table) for table in [*control, *candidate]) < fewest_runs(self.name):
+            return _open(Reason.TOO_FEW)
+        noise = self._noise(control, candidate)
+        if are_still(noise, _scale([*control, *candidate])):
+            return _open(Reason.NO_VARIATION)
+        value = aggregate_value(candidate, self.name) - aggregate_value(control, self.name)
+        inference = from_t(f"{BY_TASK}, {SATTERTHWAITE}", value, *summed_parts(noise))
+        return Judged(inference, decide_by(inference, self.terms))
+
+    def _noise(self, control: Tables, candidate: Tables) -> list[Array]:
+        first, second = table_values(control, self.name), table_values(candidate, self.name)
+        if self.terms.paired:
+            return [b - a for a, b in zip(first, second, strict=True)]
+        return [*first, *second]
+
+    def assemble(
+        self, control: Tables, candidate: Tables, judged: Judged, decision: Decision, reliability: Reliability,
+        names: tuple[str, str],
+    ) -> Comparison:  # fmt: skip
+        """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
+        terms, known = self.terms, judged.inference
+        runs = [min(len(table) for table in tables) for tables in (control, candidate)]
+        values = [aggregate_value(tables, self.name) if least else None
+                  for tables, least in zip((control, candidate), runs, strict=True)]  # fmt: skip
+        n = runs[0] if terms.paired else sum(runs)
+        found = Comparison(
+            control=names[0], candidate=names[1], pairing="paired" if terms.paired else "unpaired",
+            method=known.method if known else terms.method, side=terms.side, direction=terms.direction,
+            alpha=terms.alpha, sesoi=terms.sesoi, n_control=runs[0], n_candidate=runs[1],
+            mean_control=values[0], mean_candidate=values[1], sd_control=None, sd_candidate=None,
+            effect=_estimate(known, values, decision, terms, n, terms.alpha, terms.on_difference()),
+            equivalence=_estimate(known, values, decision, terms, n, 2 * terms.alpha, "two-sided"),
+            p_value=known.p_value(terms.on_difference()) if known else None,
+            verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
+            equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
+            reliability=reliability, failure_value=terms.failure_value, tests=dict(known.detail) if known else {},
+            cautions=tuple(_few_or_lost(runs, reliability, names)),
+        )  # fmt: skip
+        return replace(found, **_outlook_by_task(found, known, terms)) if known else found
+
+
+def _estimate(
+    known: Inference | None, values: Sequence[float | None], decision: Decision, terms: Terms, n: int, alpha: float,
+    side: str,
+) -> Estimate:  # fmt: skip
+    if known is not None:
+        return known.estimate(alpha, side, n)
+    value = None if values[0] is None or values[1] is None else values[1] - values[0]
+    return Estimate(value, None, None, 1 - alpha, terms.method, n, reason=decision.reason)
+
+
+def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
+    found = lost_cautions(reliability, names)
+    return [*found, FEW_SEEDS.fill(n=min(runs))] if min(runs) < FEWEST else found
+
+
+def _outlook_by_task(found: Comparison, known: Inference, terms: Terms) -> dict[str, Any]:
+    """From the standard error of the difference and its own degrees of freedom."""
+    runs = min(found.n_control, found.n_candidate)
+    error, freedom = known.detail["standard_error"], known.detail["df"]
+    sd = error * math.sqrt(runs if terms.paired else runs / 2)
+    own = _TermsByTask(**vars(terms), freedom_per_run=freedom / (runs - 1))
+    return outlook(found, sd, runs, own)
+
+
+def stratified_difference(
+    control: Array | Tables, candidate: Array | Tables, terms: Terms, how: TaskTerms, seed: Seed = None
+) -> Estimate:
+    """What rliable's stratified bootstrap says about the same difference, for comparison with published intervals."""
+    kept = _whole_runs(as_tables(control), as_tables(candidate), paired=terms.paired)
+    if any(len({len(table) for table in tables}) > 1 for tables in kept):
+        raise UserError("the stratified bootstrap needs the same number of runs on every task")
+    first, second = (np.hstack(tables) for tables in kept)
+    tasks = first.shape[1]
+    name = how.named(tasks)
+    function = statistic_named(name, how.gamma)
+    n = len(first) if terms.paired else len(first) + len(second)
+    told = f"{BOOTSTRAP} of the {name} over {tasks} tasks"
+    unknown = Estimate(None, None, None, 1 - terms.alpha, told, n, reason=Reason.TOO_FEW.value)
+    if min(len(first), len(second)) < 2:
+        return unknown
+    found = infer_difference(canonical(first, second, paired=terms.paired), function, how.resamples, frozen_seed(seed))
+    if found is None:
+        return replace(unknown, value=float(function(second) - function(first)), reason=Reason.NO_VARIATION.value)
+    return replace(found, method=told).estimate(terms.alpha, terms.on_difference(), n)
+
+
+def _cautions(control: Tables, candidate: Tables, name: str, tasks: int) -> list[FilledCaution]:
+    found: list[FilledCaution] = []
+    if name == "iqm" and tasks < ENOUGH_TASKS:
+        found.append(FEW_TASKS.fill(tasks=tasks))
+    pairs = list(zip(control, candidate, strict=True))
+    runs = min(len(table) for pair in pairs for table in pair)
+    if runs < 2:
+        return found
+    if name == "median" and runs < ENOUGH_FOR_MEDIAN:
+        found.append(MEDIAN_TASKS.fill(runs=runs))
+    sizes = np.concatenate([np.abs(np.concatenate(pair)).mean(axis=0) for pair in pairs])
+    if tasks > 1 and sizes.min() * 10 < sizes.max():
+        found.append(TASK_SCALES.fill())
+    return found
