@@ -20,7 +20,7 @@ from benchmarks.figures import Figure, estimated, exactly, less_than
 from benchmarks.measure import ROOT, Estimate, Spent, Unavailable, in_a_process, median_interval
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.store import Store
@@ -84,7 +84,7 @@ def _make_share(store: Path, cells: list[tuple[str, int]]) -> None:
     for variant, seed in cells:
         options = resolve(recipe, {**OPTIONS, **VARIANTS[variant]}, where=STUDY)
         spec = spec_of(recipe, options, study=STUDY, variant=variant, seed=seed)
-        outcome = run_cell(Request(spec, store, environment))
+        outcome = run_cell(Job(spec, store, environment))
         if outcome.status is not Status.COMPLETED:
             raise RuntimeError(f"{spec.name}: {outcome.reason}")
 

@@ -16,7 +16,7 @@ from scipy import special
 from benchmarks.figures import Figure, at_least, at_most
 from fairtrial.stats.aggregate import aggregate, default_statistic
 from fairtrial.stats.certificate import certify, t_intervals
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import residual_variance, tukey_quantile
 from fairtrial.stats.noise import SHAPES, Shape
 from fairtrial.stats.student import paired_parts
@@ -173,7 +173,7 @@ def _certificates() -> Iterator[Figure]:
         shape = next(shape for shape in SHAPES if shape.name == name)
         rng = np.random.default_rng([5, len(name)])
         control, candidate = shape.draw(rng, (5,)), shape.draw(rng, (5,))
-        worst = certify(control, candidate, Terms(paired=True)).worst
+        worst = certify(control, candidate, ComparisonConfig(paired=True)).worst
         mean, error, freedom = paired_parts(shape.draw(rng, (REPEATS, 5)))
         reach = -special.stdtrit(freedom, ALPHA / 2) * error
         true = float((np.abs(mean - shape.mean) <= reach).mean())

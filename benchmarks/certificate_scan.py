@@ -15,7 +15,7 @@ import numpy as np
 from benchmarks.figures import Figure, at_least, at_most
 from fairtrial.stats import certificate
 from fairtrial.stats.certificate import Certificate, certify, coverage
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.noise import DEPTH, SHAPES, collapsed
 
 TITLE = "Does the certificate state more than the truth?"
@@ -36,9 +36,9 @@ def _stated() -> Iterator[Figure]:
     for paired in (True, False):
         for n in COUNTS:
             rng = np.random.default_rng([1, n, paired])
-            found = certify(rng.standard_normal(n), rng.standard_normal(n), Terms(paired))
-            truth = _collapse_truth(n, Terms(paired), rng)
-            tail = _tail_truth(n, Terms(paired), rng)
+            found = certify(rng.standard_normal(n), rng.standard_normal(n), ComparisonConfig(paired))
+            truth = _collapse_truth(n, ComparisonConfig(paired), rng)
+            tail = _tail_truth(n, ComparisonConfig(paired), rng)
             design = f"{'paired' if paired else 'unpaired'}, n = {n}"
             yield _points(f"{design}: stated worst of the shapes tried", found.worst)
             yield _points(f"{design}: lowest true coverage, collapse rates 2 to 30 %", min(map(min, truth)))
@@ -62,7 +62,7 @@ def _both_above(found: Certificate, truth: list[tuple[float, ...]], tail: tuple[
     return found.worst_both_arms - min(each[0] for each in [*truth, tail])
 
 
-def _collapse_truth(n: int, terms: Terms, rng: np.random.Generator) -> list[tuple[float, ...]]:
+def _collapse_truth(n: int, terms: ComparisonConfig, rng: np.random.Generator) -> list[tuple[float, ...]]:
     """Coverage by rate: both arms, one arm beside a still one, one arm beside plain noise."""
     noise, chances = rng.standard_normal((2, REPEATS, n)), rng.random((2, REPEATS, n))
     still = np.zeros((REPEATS, n))
@@ -74,7 +74,7 @@ def _collapse_truth(n: int, terms: Terms, rng: np.random.Generator) -> list[tupl
     return rows
 
 
-def _tail_truth(n: int, terms: Terms, rng: np.random.Generator) -> tuple[float, ...]:
+def _tail_truth(n: int, terms: ComparisonConfig, rng: np.random.Generator) -> tuple[float, ...]:
     first, second = LOG_NORMAL.draw(rng, (2, REPEATS, n))
     alone = coverage(np.zeros_like(first), second, LOG_NORMAL.mean, terms, 0)
     return coverage(first, second, 0.0, terms, 0), alone
@@ -88,13 +88,17 @@ def _cost() -> Iterator[Figure]:
         whole, panel = [], []
         for _ in range(TIMES):
             began = time.process_time()
-            certify(*arms, Terms(True))
+            certify(*arms, ComparisonConfig(True))
             whole.append(time.process_time() - began)
             began = time.process_time()
-            list(certificate._on_panel(*arms, Terms(True), 0, certificate.REPEATS, n >= certificate.FITTED_FROM))
+            list(
+                certificate._on_panel(
+                    *arms, ComparisonConfig(True), 0, certificate.REPEATS, n >= certificate.FITTED_FROM
+                )
+            )
             panel.append(time.process_time() - began)
         yield Figure(f"certificate at n = {n}, paired t", 1000 * float(np.median(whole)), "ms", samples=TIMES)
         ratio = float(np.median(whole) / np.median(panel))
         yield Figure(f"the same / the fixed panel alone, n = {n}", ratio, "×", samples=TIMES, goal=at_most(2))
-    scanned = len([row for row in certify(*arms, Terms(True), repeats=100).covered if row.rate is not None])
+    scanned = len([row for row in certify(*arms, ComparisonConfig(True), repeats=100).covered if row.rate is not None])
     yield Figure("collapse rates scanned at n = 30", scanned, "rates", goal=at_least(6))

@@ -22,11 +22,11 @@ from typing import Any
 
 from benchmarks.figures import Figure, exactly, less_than
 from benchmarks.measure import ROOT
-from fairtrial.api.running.cells import Terms, complete, prepare
+from fairtrial.api.running.cells import ExecutionPolicy, complete, prepare
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.launch.contract import Order, Resources
+from fairtrial.launch.contract import LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.sky_program import Sky
 from fairtrial.launch.sky_tasks import as_yaml
@@ -48,13 +48,13 @@ class Launch:
     settings: Mapping[str, Any] = field(default_factory=dict)
     runs: int = 1
     recipes: Sequence[str] = ("fake",)
-    resources: Resources = field(default_factory=Resources)
+    resources: ResourceRequest = field(default_factory=ResourceRequest)
     store: str = "s3://bucket/lab"
     jobs: int | None = None
 
     def tasks(self, folder: Path) -> list[dict[str, Any]]:
         """Its task files, if it is launched from this folder. Refuses what Fairtrial itself finds wrong."""
-        order = Order(
+        order = LaunchRequest(
             "my study", self.store, str(folder / "mirror/my study/.launcher"),
             load_engine("skypilot").settings(self.settings), cells=self.runs, jobs=self.jobs, resources=self.resources,
             preload=self.recipes,
@@ -67,7 +67,7 @@ LAUNCHES = {
     "plain": Launch(runs=3),
     "spot-cards": Launch(
         {"cloud": "aws", "region": "us-east-1", "accelerators": "L4", "spot": True, "at_once": 2},
-        runs=6, recipes=("classify",), resources=Resources(cpus=4, gpus=1, memory_gb=7.5), jobs=4,
+        runs=6, recipes=("classify",), resources=ResourceRequest(cpus=4, gpus=1, memory_gb=7.5), jobs=4,
     ),
     "own-image": Launch(
         {"image_id": "docker:lab/image:1", "python": "/opt/lab/bin/python", "group": 2, "secrets": "LAB_KEY,LAB_TOKEN"},
@@ -93,8 +93,8 @@ TYPOS = {
     "disk_size=200x": Launch({"disk_size": "200x"}),
     "disk_tier=fast": Launch({"disk_tier": "fast"}),
     "accelerators=L4:one": Launch({"accelerators": "L4:one"}),
-    "accelerators=L4:4 with --gpus 2": Launch({"accelerators": "L4:4"}, resources=Resources(gpus=2)),
-    "accelerators=L4 with --gpus 0": Launch({"accelerators": "L4"}, resources=Resources(gpus=0)),
+    "accelerators=L4:4 with --gpus 2": Launch({"accelerators": "L4:4"}, resources=ResourceRequest(gpus=2)),
+    "accelerators=L4 with --gpus 0": Launch({"accelerators": "L4"}, resources=ResourceRequest(gpus=0)),
     "at_once=0": Launch({"at_once": 0}),
     "group=few": Launch({"group": "few"}),
     "spot=perhaps": Launch({"spot": "perhaps"}),
@@ -143,7 +143,7 @@ def _carried_out(folder: Path) -> list[Figure]:
     store = Store(folder / "store")
     recipe = load_recipe("fake")
     specs = [spec_of(recipe, resolve(recipe, {}, where=TITLE), study="s", variant="v", seed=n) for n in range(RUNS)]
-    order = Order(
+    order = LaunchRequest(
         "s", str(store.root), str(store.paths.launcher("s")), load_engine("skypilot").settings({"group": RUNS}),
         cells=RUNS, preload=["fake"],
     )  # fmt: skip
@@ -153,7 +153,7 @@ def _carried_out(folder: Path) -> list[Figure]:
         _surroundings(program.parent, folder / "cloud"),
         closing(load_engine("skypilot").open(order)) as launcher,
     ):
-        tickets = complete(prepare(specs, store, {}), store, launcher, Terms())
+        tickets = complete(prepare(specs, store, {}), store, launcher, ExecutionPolicy())
     done = sum(bool(ticket.outcome and ticket.outcome.status is Status.COMPLETED) for ticket in tickets)
     took = time.perf_counter() - began
     return [

@@ -23,7 +23,7 @@ from benchmarks.disturbed import LINE, STUDY, beating, compare, completed, quiet
 from benchmarks.figures import Figure, at_least, exactly, unavailable
 from fairtrial.core.paths import StorePaths
 from fairtrial.record.claims import token_of
-from fairtrial.record.heartbeat import read_pulse
+from fairtrial.record.heartbeat import read_heartbeat
 
 TITLE = "On a Slurm cluster"
 LONG = (
@@ -150,7 +150,7 @@ def _went_on(store: Path, runs: Mapping[str, int]) -> int:
 
 
 def _last_holder(store: Path, run: str) -> int | None:
-    beat = read_pulse(StorePaths(store).run(STUDY, run))
+    beat = read_heartbeat(StorePaths(store).run(STUDY, run))
     return beat.pid if beat else None
 
 

@@ -33,7 +33,7 @@ from fairtrial.api.comparing.analyze import analyze
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 from fairtrial.stats.compare import compare_samples
@@ -114,7 +114,7 @@ def _make_share(store: Path, seeds: range) -> None:
         options = resolve(recipe, {**chosen, "effect": effect, "label": variant}, where=STUDY)
         for seed in seeds:
             spec = spec_of(recipe, options, study=STUDY, variant=variant, seed=seed)
-            outcome = run_cell(Request(spec, store, environment))
+            outcome = run_cell(Job(spec, store, environment))
             if outcome.status is not Status.COMPLETED:
                 raise RuntimeError(f"{spec.name}: {outcome.reason}")
 

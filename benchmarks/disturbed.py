@@ -18,7 +18,7 @@ from typing import TypeVar
 from benchmarks.figures import Figure, exactly
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
-from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
+from fairtrial.record.heartbeat import HEARTBEAT_VARIABLE, read_heartbeat
 from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 
@@ -35,7 +35,7 @@ Found = TypeVar("Found")
 
 def start(store: Path | str, *words: str, log: Path, line: Sequence[str] = LINE) -> subprocess.Popen[bytes]:
     """A launcher in a process of its own; what it says goes to a file."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", PULSE_VARIABLE: "0.5"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", HEARTBEAT_VARIABLE: "0.5"}
     with log.open("ab") as output:
         return subprocess.Popen(
             [sys.executable, "-m", "fairtrial", *line, "--store", str(store), *words],
@@ -66,7 +66,7 @@ def beating(store: Path, begun_by: Collection[str] = ("run_started", "run_resume
     found = {}
     for paths in runs_of(store):
         told = [row for row in read_lines(paths.events).rows if row["event"] in (*begun_by, "run_ended")]
-        beat = read_pulse(paths)
+        beat = read_heartbeat(paths)
         if beat and beat.saved and told and told[-1].get("pid") == beat.pid:
             found[paths.root.name] = beat.pid
     return found

@@ -18,7 +18,7 @@ import numpy as np
 from scipy import special
 
 from benchmarks.figures import Figure, Goal, at_least, at_most, within
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import compare_family, residual_variance
 from fairtrial.stats.family_power import FamilyPlan
 from fairtrial.stats.noise import SHAPES, Shape
@@ -291,8 +291,8 @@ def _losses() -> Iterator[Figure]:
     rng = np.random.default_rng(8)
     arms = {name: rng.normal(size=8) for name in "abcd"}
     arms["d"][:4] = np.nan
-    found = {each.candidate: each.effect.n for each in compare_family(arms, "a", Terms(True), "auto")}
+    found = {each.candidate: each.effect.n for each in compare_family(arms, "a", ComparisonConfig(True), "auto")}
     yield Figure("pairs of b, where d lost 4 of 8", found["b"], "", goal=at_least(8))
     late = {name: rng.normal(size=ENOUGH_FOR_HOLM) for name in "abc"}
-    rules = {each.adjustment for each in compare_family(late, "a", Terms(True), "auto")}
+    rules = {each.adjustment for each in compare_family(late, "a", ComparisonConfig(True), "auto")}
     yield Figure("families of 12 seeds that Holm judges", float(rules == {"holm"}), "", goal=at_least(1))

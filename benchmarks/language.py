@@ -19,8 +19,8 @@ import numpy as np
 from benchmarks.figures import NOISE, Figure, at_least, estimated
 from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval
 from benchmarks.peer_trl import Peer, reward, words_tokenizer
-from fairtrial.core.training import Watch
-from fairtrial.recipes.lm.types import Request, Sample
+from fairtrial.core.training import LoopEvents
+from fairtrial.recipes.lm.types import Sample, SamplingRequest
 from fairtrial.recipes.lm.weights import Blueprint
 
 TITLE = "GRPO with a tiny Llama"
@@ -88,13 +88,13 @@ def _rate(case: Case, spent: Sequence[float]) -> float:
 
 def our_steps(case: Case, blueprint: Blueprint, texts: Sequence[str], count: int) -> list[float]:
     """CPU seconds of each step of a new training."""
-    from fairtrial.recipes.lm.engine import Engine
-    from fairtrial.recipes.lm.learner import Learner, Terms
+    from fairtrial.recipes.lm.engine import SamplingEngine
+    from fairtrial.recipes.lm.learner import GrpoConfig, Learner
 
     tokenizer = words_tokenizer(blueprint.vocabulary).backend_tokenizer
-    learner = Learner(blueprint, Terms(learning_rate=RATE, beta=BETA, chunk=case.prompts))
-    engine = Engine(blueprint, lambda _: learner.values(), batch=case.prompts * case.samples)
-    watch, spent = Watch(), []
+    learner = Learner(blueprint, GrpoConfig(learning_rate=RATE, beta=BETA, chunk=case.prompts))
+    engine = SamplingEngine(blueprint, lambda _: learner.values(), batch=case.prompts * case.samples)
+    watch, spent = LoopEvents(), []
     for step in range(count):
         start = time.process_time()
         samples = _play(case, engine, tokenizer, texts, step)
@@ -106,7 +106,7 @@ def our_steps(case: Case, blueprint: Blueprint, texts: Sequence[str], count: int
 def _play(case: Case, engine: Any, tokenizer: Any, texts: Sequence[str], step: int) -> list[Sample]:
     prompts = [tuple(each.ids) for each in tokenizer.encode_batch(list(texts))]
     requests = [
-        Request(prompt, seed=(step * 1000 + group) * 1000 + number, allowed=None, most_tokens=case.tokens)
+        SamplingRequest(prompt, seed=(step * 1000 + group) * 1000 + number, allowed=None, most_tokens=case.tokens)
         for group, prompt in enumerate(prompts)
         for number in range(case.samples)
     ]

@@ -24,7 +24,7 @@ from benchmarks.figures import Figure, estimated, less_than
 from benchmarks.measure import median_interval
 from fairtrial import Launched, LaunchTerms, Study, launch
 from fairtrial.core.runs import Run
-from fairtrial.launch.schedule import Ticket
+from fairtrial.launch.schedule import ScheduledRun
 from fairtrial.record.series import RESERVED, last_row
 
 TITLE = "Launching"
@@ -50,7 +50,7 @@ def measure(folder: Path) -> list[Figure]:
 
 def _overhead(label: str, recipe: str, options: Mapping[str, Any], store: Path) -> list[Figure]:
     study = Study.model_validate({"study": recipe, "recipe": recipe, "options": dict(options), "seeds": CELLS})
-    tickets: dict[str, Ticket] = {}
+    tickets: dict[str, ScheduledRun] = {}
     done = launch(study, store=store, terms=LaunchTerms(jobs=1, watch=lambda seen: _remember(seen, tickets)))
     runs = _completed(done)
     gaps = _gaps(list(tickets.values()))
@@ -67,11 +67,11 @@ def _overhead(label: str, recipe: str, options: Mapping[str, Any], store: Path) 
     ]
 
 
-def _remember(seen: Sequence[Ticket], tickets: dict[str, Ticket]) -> None:
+def _remember(seen: Sequence[ScheduledRun], tickets: dict[str, ScheduledRun]) -> None:
     tickets.update({ticket.key: ticket for ticket in seen})
 
 
-def _gaps(tickets: Sequence[Ticket]) -> dict[str, float]:
+def _gaps(tickets: Sequence[ScheduledRun]) -> dict[str, float]:
     """Time from each cell's start to the next one's, the first cell left out."""
     started = sorted((ticket.started or 0.0, ticket.key) for ticket in tickets)
     return {key: after - before for (before, key), (after, _) in pairwise(started[1:])}

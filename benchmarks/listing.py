@@ -19,7 +19,7 @@ from benchmarks.measure import Spent, in_a_process, interleave, median_interval
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 
@@ -61,7 +61,7 @@ def _make_share(store: Path, seeds: range) -> None:
     environment = {**git_state(Path.cwd()), **machine()}
     for seed in seeds:
         spec = spec_of(recipe, options, study=STUDY, variant="default", seed=seed)
-        outcome = run_cell(Request(spec, store, environment))
+        outcome = run_cell(Job(spec, store, environment))
         if outcome.status is not Status.COMPLETED:
             raise RuntimeError(f"{spec.name}: {outcome.reason}")
 

@@ -16,7 +16,7 @@ from scipy import special
 from tests.stats.task_studies import draw_arms
 
 from benchmarks.figures import Figure, Goal, at_least, within
-from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.components import same_seed_noise
 from fairtrial.stats.families import compare_pairs
 from fairtrial.stats.family_power import FamilyPlan
@@ -239,7 +239,7 @@ def _of_family(n: int, pairs: tuple[tuple[int, int], ...], truth: float) -> np.n
     """What the pairs with the first of four arms print, and the power that their test has with so many seeds."""
     plan, unit = FamilyPlan("auto", 4, pairs, 0.05, 0.8), math.sqrt(2.0)
     rng = np.random.default_rng([n, len(pairs), int(10 * truth)])
-    terms, names = Terms(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
+    terms, names = ComparisonConfig(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
     counts = []
     for runs in rng.normal(size=(FAMILY_STUDIES, 4, n)):
         arms = {"a": runs[0] - truth * unit, **dict(zip("bcd", runs[1:], strict=True))}
@@ -261,10 +261,10 @@ def _family_powers(plan: FamilyPlan, n: int) -> tuple[float, float]:
 def _of_tasks(n: int, paired: bool, truth: float) -> np.ndarray:
     """An interquartile mean over 26 tasks whose runs share some luck. Its true noise is that of many studies."""
     control, candidate = draw_arms(np.random.default_rng([n, paired, int(10 * truth)]), STUDIES, n, 26, shared=0.3)
-    values = [float(compare_tasks(a, b, Terms(False), TaskTerms(), names=("a", "b")).effect.value or 0.0)
+    values = [float(compare_tasks(a, b, ComparisonConfig(False), TaskTerms(), names=("a", "b")).effect.value or 0.0)
               for a, b in zip(control, candidate, strict=True)]  # fmt: skip
     unit = float(np.std(values)) * math.sqrt(n if paired else n / 2)
-    terms = Terms(paired, sesoi=0.5 * unit)
+    terms = ComparisonConfig(paired, sesoi=0.5 * unit)
     found = [
         compare_tasks(a, b, terms, TaskTerms(), names=("a", "b")).seeds_needed
         for a, b in zip(control, candidate + truth * unit, strict=True)

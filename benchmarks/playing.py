@@ -20,10 +20,10 @@ from benchmarks.measure import interleave, ratio_interval, told_by
 from fairtrial.api.benchmarking.profile import ProfileTerms, profile
 from fairtrial.api.benchmarking.profile_diff import PROCESS_SPREAD
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting, Watch
+from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.recipes.grpo import PlayOptions
 from fairtrial.recipes.lm.games import Position
-from fairtrial.recipes.lm.run import Run
+from fairtrial.recipes.lm.run import GrpoRun
 from fairtrial.record.store import Store
 from fairtrial.stats.samples import Array
 from fairtrial.stats.speed import compare_rounds
@@ -71,9 +71,9 @@ def _learning(folder: Path) -> list[Figure]:
     ]
 
 
-def _run(store: Store, name: str, **options: Any) -> Run:
-    setting = Setting(Streams(1), "v", store.paths.run("playing", name), store.cache)
-    return Run(PlayOptions(groups=POSITIONS, samples=SAMPLES, **options), setting, scripted=True)
+def _run(store: Store, name: str, **options: Any) -> GrpoRun:
+    setting = RunContext(Streams(1), "v", store.paths.run("playing", name), store.cache)
+    return GrpoRun(PlayOptions(groups=POSITIONS, samples=SAMPLES, **options), setting, scripted=True)
 
 
 def _prompts(store: Store, game: str) -> list[Figure]:
@@ -102,7 +102,7 @@ def _verdict(control: Array, candidate: Array) -> str:
     return compare_rounds(control, candidate, ("control", "candidate"), MARGIN, ALPHA).verdict
 
 
-def _movements(run: Run) -> list[Position]:
+def _movements(run: GrpoRun) -> list[Position]:
     """Different positions of that kind, from random play."""
     found: list[Position] = []
     chance = np.random.default_rng(3)
@@ -118,7 +118,7 @@ def _movements(run: Run) -> list[Position]:
     return found
 
 
-def _written(run: Run, positions: list[Position]) -> Callable[[], float]:
+def _written(run: GrpoRun, positions: list[Position]) -> Callable[[], float]:
     """Every sample of a group asks about the same position. The version is read anew each time, as after an update."""
     requests = [
         run.player.request(each, 100 * number + k) for number, each in enumerate(positions) for k in range(SAMPLES)
@@ -141,10 +141,10 @@ def _positions(store: Store, game: str) -> list[Figure]:
         for name, kept in names.items()
     }
 
-    def roll(run: Run) -> Callable[[], float]:
+    def roll(run: GrpoRun) -> Callable[[], float]:
         def once() -> float:
             start = time.process_time()
-            run.play(1, Watch(), version=0)
+            run.play(1, LoopEvents(), version=0)
             return time.process_time() - start
 
         once()

@@ -25,7 +25,7 @@ from benchmarks.peer_ppo import make_peer
 from fairtrial import Study, launch
 from fairtrial.api.running.launch import LaunchTerms
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting, Watch
+from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.recipes import ppo
 from fairtrial.record.store import Store
 
@@ -72,8 +72,8 @@ def _one_run(folder: Path) -> list[Figure]:
 def _train_one(folder: Path) -> float:
     options = ppo.Options(steps=ONE_STEPS)
     place = Store(folder / "one")
-    run = ppo.build(options, Setting(Streams(1), "v", place.paths.run("s", "v"), place.cache))
-    watch = Watch()
+    run = ppo.build(options, RunContext(Streams(1), "v", place.paths.run("s", "v"), place.cache))
+    watch = LoopEvents()
 
     def train() -> None:
         for step in range(1, ONE_STEPS + 1):

@@ -14,7 +14,7 @@ from scipy import special
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
 from fairtrial.core.findings import Verdict
-from fairtrial.stats.compare import Terms, decide_by
+from fairtrial.stats.compare import ComparisonConfig, decide_by
 from fairtrial.stats.reliability import Losses, judge_reliability, upper_rate, with_reliability
 from fairtrial.stats.student import from_t
 from fairtrial.stats.verdicts import Decision
@@ -24,7 +24,7 @@ REPEATS = 4_000
 COUNTS = (3, 5, 8, 15)
 RATES = (0.05, 0.1, 0.3, 0.5)
 ALPHA = 0.05
-TERMS = Terms(True, sesoi=2.0)
+TERMS = ComparisonConfig(True, sesoi=2.0)
 GOOD = (Verdict.BETTER, Verdict.EQUIVALENT)
 
 

@@ -16,7 +16,7 @@ from benchmarks.measure import median_interval
 from benchmarks.simulated import correlated, covered, false_alarms, noise_scales_covered
 from fairtrial import Bench, BenchTerms, bench
 from fairtrial.api.benchmarking.self_check import self_check
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.probe.phases import PhaseTimer, event_seconds
 from fairtrial.stats.timing import LEAST
 
@@ -55,9 +55,9 @@ def _timer() -> list[Figure]:
     """Blocks of a millisecond step with and without the timer, in turns, by CPU time of the thread."""
     values, count = _work(STEP_S / len(PHASES))
     timer = PhaseTimer()
-    sides = {"bare": Watch(), "timed": Watch([timer]), "bare again": Watch()}
+    sides = {"bare": LoopEvents(), "timed": LoopEvents([timer]), "bare again": LoopEvents()}
 
-    def block(watch: Watch) -> float:
+    def block(watch: LoopEvents) -> float:
         start = time.thread_time()
         for number in range(BLOCK):
             for name in PHASES:

@@ -119,13 +119,13 @@ def _stack(store: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
     """A training step of a real stack, and its matrix products alone, in buffers of their own."""
     import torch
 
-    from fairtrial.core.training import Watch
-    from fairtrial.recipes._stacked import Engine
+    from fairtrial.core.training import LoopEvents
+    from fairtrial.recipes._stacked import StackEngine
     from fairtrial.recipes._stacks import RunStack
 
     torch.set_num_threads(1)
     runs = [_run(store, 1 + number / 3, number) for number in range(STACK)]
-    stack, watch, steps = RunStack(runs, Engine), Watch(), itertools.count(1)
+    stack, watch, steps = RunStack(runs, StackEngine), LoopEvents(), itertools.count(1)
 
     def step() -> None:
         stack.step(dict.fromkeys(range(STACK), next(steps)), watch)
@@ -137,7 +137,7 @@ def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped
     from fairtrial.api.running.cells import prepare
     from fairtrial.core.registry import load_recipe
     from fairtrial.core.streams import Streams
-    from fairtrial.core.training import Setting
+    from fairtrial.core.training import RunContext
     from fairtrial.plan.cells import resolve, spec_of
     from fairtrial.record.store import Store
 
@@ -145,7 +145,7 @@ def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped
     options = resolve(recipe, {"temperature": temperature}, where="benchmark")
     [cell] = prepare([spec_of(recipe, options, study="benchmark", variant="v", seed=seed)], place, {})
     needs = {name: place.paths.run(*where) for name, where in cell.request.needs.items()}
-    setting = Setting(
+    setting = RunContext(
         Streams(seed), "v", place.paths.run("benchmark", "v"), place.cache, recipe.data(options, place.cache), needs
     )
     return recipe.build(options, setting)

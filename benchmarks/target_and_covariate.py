@@ -17,7 +17,7 @@ from scipy import special
 
 from benchmarks.figures import Figure, Goal, at_least, at_most
 from fairtrial.core.findings import Verdict
-from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.covariate import regression_parts
 from fairtrial.stats.holm import judge_by_holm
 from fairtrial.stats.noise import SHAPES, Shape
@@ -84,7 +84,7 @@ def _families() -> Iterator[Figure]:
         wrong = 0
         for mean, error in zip(means, errors, strict=True):
             family = [from_t("t", float(m), float(e), freedom) for m, e in zip(mean, error, strict=True)]
-            judged = judge_by_holm(family, Terms(True))
+            judged = judge_by_holm(family, ComparisonConfig(True))
             wrong += any(each.decision.verdict is not Verdict.INCONCLUSIVE for each in judged)
         name = f"target, {arms} arms, n = {n}: any false verdict"
         yield _percent(name, wrong / FAMILIES, FAMILIES, _limit(5, FAMILIES))

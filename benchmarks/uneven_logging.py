@@ -15,7 +15,7 @@ from scipy import stats
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
 from fairtrial.stats.certificate import t_intervals
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.logged_steps import share_steps
 from fairtrial.stats.samples import Array
 from fairtrial.stats.summaries import Curve, SummaryRule, summarise, windows_of
@@ -201,7 +201,7 @@ def _times() -> Iterator[Figure]:
 
 
 def _verdicts(studies: Array) -> float:
-    terms = Terms(False)
+    terms = ComparisonConfig(False)
     found = [compare_times(a, b, 100.0, terms, names=("a", "b")).verdict != "inconclusive" for a, b in studies]
     return float(np.mean(found))
 

@@ -19,7 +19,7 @@ from fairtrial.api.running.cells import prepare
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
@@ -27,7 +27,7 @@ from fairtrial.record.store import Store
 
 def request_for(
     store: Store, recipe: str, *, seed: int = 1, study: str = "s", variant: str = "v", **options: Any
-) -> Request:
+) -> Job:
     loaded = load_recipe(recipe)
     spec = spec_of(loaded, resolve(loaded, options, where="test"), study=study, variant=variant, seed=seed)
     [cell] = prepare([spec], store, {})

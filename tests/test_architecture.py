@@ -120,7 +120,7 @@ ALLOWED = {
     ("record/store.py:Store._match", "Path(os.path.abspath(reference))"): GIVEN,
     ("record/store.py:Store._match", "Path(entry.path)"): LISTED,
     ("record/upload.py:whole_files", "Path(folder, name)"): LISTED,
-    ("record/upload.py:Shipment._send_files", "self.paths.root / name"): LISTED,
+    ("record/upload.py:RunUpload._send_files", "self.paths.root / name"): LISTED,
     ("record/upload.py:publish_run", "Path(name)"): "never opened: only its last part is looked at",
     ("research/archive.py:under_another_name", "path.with_name(f'.{path.name}.{os.getpid()}.tmp')"): OWN,
     ("research/archive.py:_write_zip", "PurePosixPath(name)"): "never opened: only its parts are looked at",
@@ -154,7 +154,7 @@ ALLOWED = {
     ("api/evidence/bundle.py:_stage_charts", "INSIDE.charts(study) / path.name"): LISTED,
     ("api/running/stores.py:sync_store", "Path(to)"): GIVEN,
     ("api/running/stores.py:_copy_run", "copy.root / path.relative_to(source.root)"): LISTED,
-    ("jobs/mailbox.py:open_notes", "Path(where)"): GIVEN,
+    ("jobs/mailbox.py:open_mailbox", "Path(where)"): GIVEN,
 }
 # fmt: on
 """Where a path is built of something else than a foreign name: module and function, the expression, the reason."""

@@ -77,10 +77,10 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 from pathlib import Path
 from fairtrial.core.specs import RunSpec
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 import fairtrial.jobserver
 spec = RunSpec(recipe="fake", options=dict(steps=5), identity={{}}, seed=1)
-print(run_cell(Request(spec, Path({store!r}))).status)
+print(run_cell(Job(spec, Path({store!r}))).status)
 """
 
 

@@ -32,7 +32,7 @@ from fairtrial.core.registry import LoadedRecipe, load_recipe, recipe_names
 from fairtrial.core.schema import ARTIFACT_SCHEMA, EVENTS_SCHEMA, METADATA_SCHEMA, REGISTRATION_SCHEMA, STUDY_SCHEMA
 from fairtrial.costs.prices import BUILT_IN
 from fairtrial.plan.study import Study
-from fairtrial.research.artifact import Artifact
+from fairtrial.research.artifact import ArtifactFile
 from fairtrial.research.plan_schema import RegistrationModel
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -63,7 +63,7 @@ def pages(root: Path) -> Iterator[Page]:
         f"docs/schemas/events-{EVENTS_SCHEMA}.json",
         schema_page("One line of events.jsonl of a run of Fairtrial", events),
     )
-    artifact = Artifact.model_json_schema()
+    artifact = ArtifactFile.model_json_schema()
     yield (
         f"docs/schemas/artifact-{ARTIFACT_SCHEMA}.json",
         schema_page("artifact.yaml of a project of Fairtrial", artifact),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fairtrial.api.pricing.points import Source
     from fairtrial.api.pricing.recommend import Advice, recommend
     from fairtrial.api.running.detach import Detached, detach
-    from fairtrial.api.running.evaluate import Evaluated, evaluate
+    from fairtrial.api.running.evaluate import CheckpointEvaluations, evaluate
     from fairtrial.api.running.init import write_study
     from fairtrial.api.running.launch import Launched, LaunchTerms, launch
     from fairtrial.api.running.runs import export_runs, list_runs, query, show_run
@@ -72,7 +72,7 @@ _HOMES = {
     "detach": "fairtrial.api.running.detach",
     "Detached": "fairtrial.api.running.detach",
     "evaluate": "fairtrial.api.running.evaluate",
-    "Evaluated": "fairtrial.api.running.evaluate",
+    "CheckpointEvaluations": "fairtrial.api.running.evaluate",
     "list_runs": "fairtrial.api.running.runs",
     "show_run": "fairtrial.api.running.runs",
     "export_runs": "fairtrial.api.running.runs",
@@ -151,24 +151,109 @@ _HOMES = {
     "Deposit": "fairtrial.api.evidence.deposit",
 }
 
+_RENAMED = {
+    "Evaluated": "CheckpointEvaluations",
+}
+"""Old names, which still work with a warning."""
+
 __all__ = [
-    "Ablation", "Advice", "Analysis", "Bench", "BenchTerms", "BundleTerms", "Bundled", "CheckedBundle", "Columns",
-    "Comparison", "Constraints", "CostModel", "CostPerformance", "CostPerformanceAnalysis", "CostPoint", "Deposit",
-    "Detached", "Estimate", "Evaluated", "FairtrialError", "Intent", "LabTerms", "LaunchTerms", "Launched", "Profile",
-    "ProfileDiff", "ProfileTerms", "Question", "Source", "StrategyComparison", "Study", "StudyState",
-    "SummaryOptions", "SummaryRule",
-    "Sweep", "Sync", "Trained", "Verdict", "__version__", "ablation", "add_file", "aggregate", "alpha", "alpha_sweep",
-    "analyze", "analyze_by_plan", "bench", "bench_revisions", "bench_variants", "bundle", "check_profile", "cite",
-    "compare", "compare_samples", "compare_strategies", "compare_to_target", "compute_pareto_frontier",
-    "cost_performance", "deposit", "detach", "diff_profiles", "doctor", "evaluate", "export", "export_runs",
-    "init_artifact", "launch", "list_runs", "load_profile", "power", "preregister", "profile", "query",
-    "read_study", "recommend", "resume", "run", "show_run", "sweep", "sync",
-    "temperature", "temperature_sweep", "train", "variance", "variance_by_stream", "verify_bundle", "watch_study",
+    "Ablation",
+    "Advice",
+    "Analysis",
+    "Bench",
+    "BenchTerms",
+    "BundleTerms",
+    "Bundled",
+    "CheckedBundle",
+    "CheckpointEvaluations",
+    "Columns",
+    "Comparison",
+    "Constraints",
+    "CostModel",
+    "CostPerformance",
+    "CostPerformanceAnalysis",
+    "CostPoint",
+    "Deposit",
+    "Detached",
+    "Estimate",
+    "FairtrialError",
+    "Intent",
+    "LabTerms",
+    "LaunchTerms",
+    "Launched",
+    "Profile",
+    "ProfileDiff",
+    "ProfileTerms",
+    "Question",
+    "Source",
+    "StrategyComparison",
+    "Study",
+    "StudyState",
+    "SummaryOptions",
+    "SummaryRule",
+    "Sweep",
+    "Sync",
+    "Trained",
+    "Verdict",
+    "__version__",
+    "ablation",
+    "add_file",
+    "aggregate",
+    "alpha",
+    "alpha_sweep",
+    "analyze",
+    "analyze_by_plan",
+    "bench",
+    "bench_revisions",
+    "bench_variants",
+    "bundle",
+    "check_profile",
+    "cite",
+    "compare",
+    "compare_samples",
+    "compare_strategies",
+    "compare_to_target",
+    "compute_pareto_frontier",
+    "cost_performance",
+    "deposit",
+    "detach",
+    "diff_profiles",
+    "doctor",
+    "evaluate",
+    "export",
+    "export_runs",
+    "init_artifact",
+    "launch",
+    "list_runs",
+    "load_profile",
+    "power",
+    "preregister",
+    "profile",
+    "query",
+    "read_study",
+    "recommend",
+    "resume",
+    "run",
+    "show_run",
+    "sweep",
+    "sync",
+    "temperature",
+    "temperature_sweep",
+    "train",
+    "variance",
+    "variance_by_stream",
+    "verify_bundle",
+    "watch_study",
     "write_study",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        from fairtrial.core.deprecation import warn_renamed
+
+        warn_renamed(f"fairtrial.{name}", f"fairtrial.{_RENAMED[name]}", stacklevel=2)
+        name = _RENAMED[name]
     if name not in _HOMES:
         raise AttributeError(f"module 'fairtrial' has no attribute {name!r}")
     return getattr(importlib.import_module(_HOMES[name]), name)

@@ -8,14 +8,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from fairtrial.jobs.remote import run_errand
+from fairtrial.jobs.remote import run_remote_job
 from fairtrial.jobs.server import run_once, serve
 
 
 def main(arguments: Sequence[str]) -> int:
     mode, *rest = arguments
     if mode == "errand":
-        return run_errand(*rest)
+        return run_remote_job(*rest)
     if mode == "serve":
         serve(rest)
     return run_once(int(rest[0]), rest[1])

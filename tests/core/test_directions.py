@@ -10,7 +10,7 @@ import pytest
 from fairtrial.core.directions import HIGHER, LOWER, WEAK, WORDS, Direction, direction_by_name, settle
 from fairtrial.core.errors import UserError
 from fairtrial.core.specs import Metric
-from fairtrial.costs.frontier import Judged
+from fairtrial.costs.frontier import OptimizationTarget
 
 ROOT = Path(__file__).parents[2]
 
@@ -72,8 +72,12 @@ def test_a_recipe_and_a_choice_state_their_direction_or_have_it_by_name() -> Non
     assert [Metric("loss").direction, Metric("accuracy").direction, Metric("oddity", "min").direction] == [
         "min", "max", "min"
     ]  # fmt: skip
-    assert [Judged("eval_loss").direction, Judged().direction, Judged("loss", "max").direction] == ["min", "max", "max"]
-    for make in (Metric, Judged):
+    assert [
+        OptimizationTarget("eval_loss").direction,
+        OptimizationTarget().direction,
+        OptimizationTarget("loss", "max").direction,
+    ] == ["min", "max", "max"]
+    for make in (Metric, OptimizationTarget):
         with pytest.raises(UserError, match="high or a low oddity"):
             make("oddity")
 

@@ -16,7 +16,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.events import NAMES, EventLine, check_event
 from fairtrial.core.runs import EVALUATION, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
-from fairtrial.core.training import Setting
+from fairtrial.core.training import RunContext
 from fairtrial.jobs.run_session import run_cell
 from fairtrial.probe.gpu import GpuReading, Gpus
 from fairtrial.record.recorder import Recorder
@@ -279,6 +279,6 @@ def test_a_recipe_tells_what_happened_and_nothing_that_was_taken_back(store: Sto
 
 
 def test_a_setting_that_nobody_listens_to_takes_what_it_is_told(store: Store) -> None:
-    setting = Setting(streams=None, variant="v", run=store.paths.run("s", "v.seed1"), cache=None)  # type: ignore[arg-type]
+    setting = RunContext(streams=None, variant="v", run=store.paths.run("s", "v.seed1"), cache=None)  # type: ignore[arg-type]
     setting.tell("training_step", step=1)
     assert not store.root.exists()

@@ -14,7 +14,7 @@ import fairtrial
 from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
 from fairtrial.costs.choice import OBJECTIVES, JointRelaxation
-from fairtrial.costs.frontier import Judged, gains_of, price_points
+from fairtrial.costs.frontier import OptimizationTarget, gains_of, price_points
 from fairtrial.costs.pareto import dominance
 from fairtrial.costs.prices import BUILT_IN
 
@@ -66,7 +66,7 @@ def test_efficiency_winner_and_best_marginal_gain():
 
 
 def test_a_metric_that_can_be_negative_has_no_efficiency_winner():
-    analysis = CostPerformanceAnalysis(CostModel.a100_80gb(), Judged("report_return_mean", "max"))
+    analysis = CostPerformanceAnalysis(CostModel.a100_80gb(), OptimizationTarget("report_return_mean", "max"))
     assert analysis.frontier(documented()).efficiency_winner is None
     with pytest.raises(InvalidOptions, match="per dollar means nothing"):
         analysis.recommend(documented(), Constraints(), "value")
@@ -128,7 +128,7 @@ def test_what_is_recommended_is_feasible_and_dominated_by_nothing_feasible(point
         assert found.feasible == []
         return
     feasible = [each.priced for each in found.feasible]
-    gains = gains_of(feasible, Judged(objectives=("cost", "accuracy", "hours")))
+    gains = gains_of(feasible, OptimizationTarget(objectives=("cost", "accuracy", "hours")))
     place = next(i for i, each in enumerate(feasible) if each is found.chosen.priced)
     assert not dominance(gains)[:, place].any()
     assert {id(each.priced) for each in found.alternatives}.isdisjoint({id(found.chosen.priced)})
@@ -138,7 +138,7 @@ def test_what_is_recommended_is_feasible_and_dominated_by_nothing_feasible(point
 def test_the_best_feasible_accuracy_is_the_maximum_over_the_feasible(points, limits):
     found = A100.recommend(points, Constraints(**limits))
     allowed = [
-        point for point in price_points(points, CostModel.a100_80gb(), Judged())
+        point for point in price_points(points, CostModel.a100_80gb(), OptimizationTarget())
         if point.cost.value <= limits.get("max_cost", math.inf) * (1 + 1e-9)
         and point.quality.value >= limits.get("min_accuracy", 0) * (1 - 1e-9)
         and point.hours.value <= limits.get("max_time", math.inf) * (1 + 1e-9)
@@ -249,7 +249,7 @@ def test_frontier_probability_is_sure_where_the_gap_is_wide_and_even_where_there
 
 
 def test_less_is_better_for_a_loss():
-    analysis = CostPerformanceAnalysis(CostModel.a100_80gb(), Judged("report_loss", "min"))
+    analysis = CostPerformanceAnalysis(CostModel.a100_80gb(), OptimizationTarget("report_loss", "min"))
     points = [
         CostPoint("low", 2, 0.3, memory=1),
         CostPoint("high", 1, 0.5, memory=1),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.cost import CostModel
-from fairtrial.costs.frontier import Frontier, Judged
+from fairtrial.costs.frontier import Frontier, OptimizationTarget
 from fairtrial.costs.points import CostPoint
 from tests.conftest import Answer
 
@@ -22,7 +22,7 @@ ZERO = [[0.1, 0.2, -0.3], [0.3, -0.1, -0.2], [0.7, 0.1, -0.8]]
 
 
 def frontier(*points: CostPoint, metric: str = "accuracy") -> Frontier:
-    return CostPerformanceAnalysis(CostModel.a100_80gb(), Judged(metric)).frontier(list(points))
+    return CostPerformanceAnalysis(CostModel.a100_80gb(), OptimizationTarget(metric)).frontier(list(points))
 
 
 @pytest.mark.parametrize("seeds", list(itertools.permutations(HIGH)))

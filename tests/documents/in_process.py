@@ -9,17 +9,17 @@ from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from fairtrial import jobserver
-from fairtrial.jobs.run_session import Request
-from fairtrial.launch.contract import Exit, Order
+from fairtrial.jobs.run_session import Job
+from fairtrial.launch.contract import Exit, LaunchRequest
 
 
 class InProcess:
     """Does a task when it is polled. `opened_with`: the orders of all launches so far."""
 
     slots = 1
-    opened_with: ClassVar[list[Order]] = []
+    opened_with: ClassVar[list[LaunchRequest]] = []
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LaunchRequest) -> None:
         self.opened_with.append(order)
         self._tasks: list[Mapping[str, Mapping[str, Any]]] = []
 
@@ -32,7 +32,7 @@ class InProcess:
     def poll(self, timeout: float) -> list[Exit]:
         exits: list[Exit] = []
         for task in self._tasks:
-            requests = {key: Request.from_dict(request) for key, request in task.items()}
+            requests = {key: Job.from_dict(request) for key, request in task.items()}
             jobserver.do_job(requests, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
         self._tasks.clear()
         return exits

@@ -10,14 +10,14 @@ import pytest
 
 from fairtrial.core.errors import StoreError
 from fairtrial.core.runs import Outcome, Status
-from fairtrial.jobs.mailbox import Errand, Folder
+from fairtrial.jobs.mailbox import FolderMailbox, RemoteJob
 
 OUTCOME = {"status": "completed", "reason": None, "hint": None, "already_done": False}
 
 
 @pytest.fixture
-def errand(tmp_path: Path) -> Errand:
-    found = Errand(Folder(tmp_path / "notes"), "abc")
+def errand(tmp_path: Path) -> RemoteJob:
+    found = RemoteJob(FolderMailbox(tmp_path / "notes"), "abc")
     found.post("slurm", {"cell": {"spec": {}}}, "job-1")
     found.start("job-1")
     found.note_claim(0, 3)
@@ -25,11 +25,11 @@ def errand(tmp_path: Path) -> Errand:
     return found
 
 
-def write(errand: Errand, name: str, content: Any) -> None:
+def write(errand: RemoteJob, name: str, content: Any) -> None:
     errand.notes.write(name, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
-def test_notes_of_our_own_are_read(errand: Errand) -> None:
+def test_notes_of_our_own_are_read(errand: RemoteJob) -> None:
     assert errand.task and errand.task["job"] == "job-1" and errand.is_ours
     assert errand.claim(0) == 3 and errand.answer(0) == (0, Outcome(Status.COMPLETED))
     assert errand.stop is None
@@ -40,14 +40,14 @@ def test_notes_of_our_own_are_read(errand: Errand) -> None:
 @pytest.mark.parametrize("name", ["../x", "a/b", "/etc/passwd", "..", "", "a\0b"])
 def test_a_note_is_one_file_of_its_folder(tmp_path: Path, name: str) -> None:
     (tmp_path / "x").write_text("untouched")
-    notes = Folder(tmp_path / "notes")
+    notes = FolderMailbox(tmp_path / "notes")
     for use in (lambda: notes.read(name), lambda: notes.write(name, b"{}"), lambda: notes.remove(name)):
         with pytest.raises(StoreError, match=r"name"):
             use()
     assert (tmp_path / "x").read_text() == "untouched"
 
 
-def test_a_start_cannot_lead_to_an_answer_elsewhere(errand: Errand, tmp_path: Path) -> None:
+def test_a_start_cannot_lead_to_an_answer_elsewhere(errand: RemoteJob, tmp_path: Path) -> None:
     """Its mark is a part of the name of the answer."""
     elsewhere = tmp_path / "elsewhere.json"
     elsewhere.write_text(json.dumps({"exit": 0, "outcome": OUTCOME}))
@@ -64,7 +64,7 @@ def test_a_start_cannot_lead_to_an_answer_elsewhere(errand: Errand, tmp_path: Pa
         {"exit": 0, "outcome": {**OUTCOME, "reason": 5}},
     ],
 )  # fmt: skip
-def test_an_answer_of_another_form_is_none(errand: Errand, content: Any) -> None:
+def test_an_answer_of_another_form_is_none(errand: RemoteJob, content: Any) -> None:
     write(errand, errand.files.answer(0, errand.mark), content)
     assert errand.answer(0) is None
 
@@ -76,11 +76,11 @@ def test_an_answer_of_another_form_is_none(errand: Errand, content: Any) -> None
         {"engine": "slurm", "job": None, "at": "now", "requests": {}}, {"engine": "x", "job": None, "at": 1.0, "requests": []},
     ],
 )  # fmt: skip
-def test_a_task_of_another_form_is_none(errand: Errand, content: Any) -> None:
+def test_a_task_of_another_form_is_none(errand: RemoteJob, content: Any) -> None:
     write(errand, errand.files.task, content)
     assert errand.task is None
 
 
-def test_a_claim_of_another_form_does_not_count(errand: Errand) -> None:
+def test_a_claim_of_another_form_does_not_count(errand: RemoteJob) -> None:
     write(errand, errand.files.claim(0, "other"), {"token": "9"})
     assert errand.claim(0) == 3

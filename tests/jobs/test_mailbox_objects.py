@@ -9,7 +9,7 @@ import pytest
 
 from fairtrial.core.errors import StoreError
 from fairtrial.jobs import mailbox_objects as note_objects
-from fairtrial.jobs.mailbox import Errand, open_notes
+from fairtrial.jobs.mailbox import RemoteJob, open_mailbox
 from tests.conftest import Moto
 
 
@@ -19,8 +19,8 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
     for name, value in moto.surroundings.items():
         monkeypatch.setenv(name, value)
     where = f"s3://{moto.bucket()}/lab/my study/.launcher"
-    notes = open_notes(where)
-    errand = Errand(notes, "one")
+    notes = open_mailbox(where)
+    errand = RemoteJob(notes, "one")
     assert notes.names() == set() and errand.task is None
     errand.post("skypilot", {"cell": {"seed": 1}}, "job")
 
@@ -28,7 +28,7 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
     assert errand.answer(0) == (0, None) and len(notes.names()) == 3
     monkeypatch.setattr(note_objects, "PATIENCE_S", 0.0)
     monkeypatch.setitem(note_objects.LIMITS["s3"]["config_kwargs"], "read_timeout", 0.5)
-    impatient = open_notes(where)
+    impatient = open_mailbox(where)
     assert len(impatient.names()) == 3
     with moto.out_of_reach():
         assert len(impatient.names()) == 3, "what was last seen"
@@ -38,8 +38,8 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
 
 JOB = """
 import sys
-from fairtrial.jobs.mailbox import Errand, open_notes
-there = Errand(open_notes(sys.argv[1]), "one")
+from fairtrial.jobs.mailbox import RemoteJob, open_mailbox
+there = RemoteJob(open_mailbox(sys.argv[1]), "one")
 assert there.task["requests"] == {"cell": {"seed": 1}}
 there.start("job")
 there.tell(0, 0, None)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Outcome
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.inline import InlineLauncher
 from fairtrial.launch.local import LocalLauncher
@@ -19,7 +19,7 @@ from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 
 def perform(request: Mapping[str, Any]) -> Outcome | None:
     try:
-        return run_cell(Request.from_dict(request))
+        return run_cell(Job.from_dict(request))
     except ClaimedElsewhere:
         return None
 

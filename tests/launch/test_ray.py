@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from fairtrial.core.paths import RunPaths
-from fairtrial.launch.contract import Order
+from fairtrial.launch.contract import LaunchRequest
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.ray_cluster import _environment, _not_let_in, _set_authentication
-from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
+from fairtrial.record.heartbeat import HEARTBEAT_VARIABLE, read_heartbeat
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
@@ -110,9 +110,9 @@ def connected() -> Iterator[None]:
         _set_authentication(ray, None)
 
 
-def order(store: Path, **settings: Any) -> Order:
+def order(store: Path, **settings: Any) -> LaunchRequest:
     engine = load_engine("ray")
-    return Order(
+    return LaunchRequest(
         "adhoc", str(store), str(store / ".home"), engine.settings(settings), cells=5, jobs=2, preload=["fake"]
     )
 
@@ -127,7 +127,7 @@ def making(store: Store, event: str) -> dict[str, int]:
     """Run → the process that makes it, for those whose attempt began with this event and has saved since."""
     found = {}
     for _, entry in store.directories("s"):
-        beat = read_pulse(RunPaths(Path(entry.path)))
+        beat = read_heartbeat(RunPaths(Path(entry.path)))
         begun = [row for row in read_lines(Path(entry.path) / "events.jsonl").rows if row["event"] == event]
         if beat and begun and beat.pid == begun[-1]["pid"] and beat.saved:
             found[entry.name] = beat.pid
@@ -159,7 +159,7 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
 ) -> None:
     (tmp_path / "token").write_text("0123456789abcdef" * 4)
     monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", str(tmp_path / "token"))  # of another cluster; this one wants none
-    monkeypatch.setenv(PULSE_VARIABLE, "0.3")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.3")
     study = ("launch", "./gated.py", *STUDY, *RUNS)
     line = (*study, "--on", "ray", "--address", cluster.address, "--lost-after", "3")
     first = start(*line)
@@ -194,7 +194,7 @@ def test_a_study_survives_a_lost_node_a_frozen_run_and_a_killed_launcher(
 def test_a_guarded_cluster_is_joined_and_neither_a_killed_job_server_nor_a_kill_of_the_launcher_does_harm(
     guarded: str, store: Store, gate: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(PULSE_VARIABLE, "0.3")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.3")
     there = ("--on", "ray", "--address", guarded)
     process = start("launch", "./gated.py", *STUDY, *RUNS, *there, "--seeds", "1")
     runs = eventually(lambda: making(store, "run_started"), timeout=60, what="a run that has saved")

@@ -16,9 +16,9 @@ import pytest
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.jobs.mailbox import Errand, Folder
+from fairtrial.jobs.mailbox import FolderMailbox, RemoteJob
 from fairtrial.launch.contract import Exit
-from fairtrial.launch.remote_jobs import ErrandLauncher, JobState, Stage
+from fairtrial.launch.remote_jobs import JobStage, JobState, RemoteJobLauncher
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
@@ -46,7 +46,7 @@ class Processes:
 
     def states(self, jobs: Collection[str]) -> Mapping[str, JobState]:
         running = {job for job in jobs if self._is_running(job)}
-        return {job: JobState(Stage.RUNNING) for job in running}
+        return {job: JobState(JobStage.RUNNING) for job in running}
 
     def _is_running(self, job: str) -> bool:
         if job in self.ours:
@@ -83,11 +83,11 @@ def queue(home: Path) -> Iterator[Processes]:
     queue.end()
 
 
-def launcher(queue: Processes) -> ErrandLauncher:
-    return ErrandLauncher(queue, Folder(queue.home), slots=4)
+def launcher(queue: Processes) -> RemoteJobLauncher:
+    return RemoteJobLauncher(queue, FolderMailbox(queue.home), slots=4)
 
 
-def next_exits(launcher: ErrandLauncher) -> list[Exit]:
+def next_exits(launcher: RemoteJobLauncher) -> list[Exit]:
     found: list[Exit] = eventually(lambda: launcher.poll(0.05), timeout=60, what="an exit")
     return found
 
@@ -119,7 +119,7 @@ def test_an_errand_that_is_started_again_takes_its_cell_over_from_the_start_befo
 ) -> None:
     make(store, "fake", study="alone", steps=40, step_time=0.05, checkpoint_every=5)
     request = request_for(store, "fake", steps=40, step_time=0.05, checkpoint_every=5)
-    errand = Errand(Folder(home), "twice")
+    errand = RemoteJob(FolderMailbox(home), "twice")
     errand.post(queue.word, {"cell": request.to_dict()})
     first = queue.start("twice")
     eventually(lambda: claims(home), what="the first start's claim")
@@ -140,13 +140,13 @@ def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_succes
     ours.submit({"cell": request_for(store, "fake", steps=2000, step_time=0.05).to_dict()})
     eventually(lambda: ours.poll(0.05) or claims(home), what="the claim")
     [name] = {note.name.partition(".")[0] for note in claims(home)}
-    frozen = Errand(Folder(home), name)
-    monkeypatch.setattr(Errand, "is_ours", True)
+    frozen = RemoteJob(FolderMailbox(home), name)
+    monkeypatch.setattr(RemoteJob, "is_ours", True)
     frozen.tell(0, 1, Outcome(Status.FAILED, "what the earlier start thought"))
     frozen.note_claim(0, 0)
     frozen.finish()
     assert ours.poll(0.6) == [], "the cell is still being made"
-    assert (Errand(Folder(home), name).claim(0) or 0) > 0, "the latest token is known"
+    assert (RemoteJob(FolderMailbox(home), name).claim(0) or 0) > 0, "the latest token is known"
     ours.stop("cell", kill=False)
     [end] = next_exits(ours)
     assert end.outcome and end.outcome.status is Status.INTERRUPTED
@@ -156,7 +156,7 @@ def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_succes
 
 def test_a_start_repeats_what_the_one_before_has_answered(queue: Processes, home: Path, store: Store) -> None:
     requests = {seed: request_for(store, "fake", seed=seed, steps=5).to_dict() for seed in (1, 2)}
-    errand = Errand(Folder(home), "twice")
+    errand = RemoteJob(FolderMailbox(home), "twice")
     errand.post(queue.word, {f"cell {seed}": request for seed, request in requests.items()})
     errand.start(None)
     errand.tell(0, 7, None)
@@ -170,7 +170,7 @@ def test_a_start_repeats_what_the_one_before_has_answered(queue: Processes, home
 def test_a_cell_that_somebody_else_has_is_not_taken_over(queue: Processes, home: Path, store: Store) -> None:
     request = request_for(store, "fake", steps=5)
     claim = Claim(store.paths.run("s", request.spec.run_id))
-    errand = Errand(Folder(home), "twice")
+    errand = RemoteJob(FolderMailbox(home), "twice")
     errand.post(queue.word, {"cell": request.to_dict()})
     errand.start(None)  # an earlier start that had not got as far as a claim
     assert queue.ours[queue.start("twice")].wait(60) == 0
@@ -182,7 +182,7 @@ def test_a_job_that_its_engine_asks_to_leave_saves_and_gives_no_answer(
     queue: Processes, home: Path, store: Store
 ) -> None:
     request = request_for(store, "fake", steps=2000, step_time=0.05)
-    errand = Errand(Folder(home), "asked")
+    errand = RemoteJob(FolderMailbox(home), "asked")
     errand.post(queue.word, {"cell": request.to_dict()})
     job = queue.start("asked")
     eventually(lambda: claims(home), what="the claim")

@@ -16,16 +16,16 @@ import pytest
 from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
 
 from fairtrial import LaunchTerms, Study, launch
-from fairtrial.api.running.cells import Terms, complete, prepare
+from fairtrial.api.running.cells import ExecutionPolicy, complete, prepare
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
-from fairtrial.jobs.mailbox import Folder, open_notes
+from fairtrial.jobs.mailbox import FolderMailbox, open_mailbox
 from fairtrial.launch import remote_jobs as errands
 from fairtrial.launch import sky_queue
-from fairtrial.launch.contract import Exit, Launcher, Order, Resources
+from fairtrial.launch.contract import Exit, Launcher, LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import load_engine
-from fairtrial.launch.schedule import Ticket
+from fairtrial.launch.schedule import ScheduledRun
 from fairtrial.launch.sky_program import Sky, interpreter_of
 from fairtrial.launch.sky_queue import SkyLauncher
 from fairtrial.launch.sky_tasks import extras_of
@@ -92,18 +92,20 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Ite
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
     monkeypatch.setattr(sky_queue.SkyQueue, "ask_s", 0.2)
     monkeypatch.setattr(errands, "SETTLE_S", 0.3)
-    monkeypatch.setattr(Folder, "look_s", 0.1)
+    monkeypatch.setattr(FolderMailbox, "look_s", 0.1)
     yield
     for job in sky_stand_in.all_jobs():
         sky_stand_in.cancel(["--name", sky_stand_in.read(job)["job_name"]])
     eventually(lambda: all(sky_stand_in.read(job)["end_at"] for job in sky_stand_in.all_jobs()), what="the end of all")
 
 
-def order_on(store: Store, *, cells: int = 1, resources: Resources | None = None, **settings: Any) -> Order:
+def order_on(
+    store: Store, *, cells: int = 1, resources: ResourceRequest | None = None, **settings: Any
+) -> LaunchRequest:
     """Machines of the stand-in share our disk, so a folder serves as their store."""
     options = load_engine("skypilot").settings({"python": sys.executable, **settings})
     home = str(store.paths.launcher("s"))
-    return Order("s", str(store.root), home, options, cells=cells, resources=resources or Resources())
+    return LaunchRequest("s", str(store.root), home, options, cells=cells, resources=resources or ResourceRequest())
 
 
 def records() -> list[dict[str, Any]]:
@@ -209,7 +211,7 @@ def test_the_python_of_sky_is_found_in_either_form_of_its_first_lines(tmp_path: 
 @pytest.mark.usefixtures("cloud")
 def test_it_keeps_the_contract(check: Callable[..., None], store: Store) -> None:
     """Two runs at once on a machine, each with a card of its own; three runs for each machine."""
-    order = order_on(store, cells=5, resources=Resources(gpus=1), accelerators="L4", at_once=2, group=3)
+    order = order_on(store, cells=5, resources=ResourceRequest(gpus=1), accelerators="L4", at_once=2, group=3)
     check(lambda: open_launcher(order), store.root)
 
 
@@ -235,7 +237,7 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
     launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_too, secrets="GATE"))
     phases = ["lose it", "look", "done"]
 
-    def lose_once(tickets: Sequence[Ticket]) -> None:
+    def lose_once(tickets: Sequence[ScheduledRun]) -> None:
         if phases[0] == "lose it" and launcher.has_started(key) and store.paths.run("s", "v.seed1").last.exists():
             phases.pop(0)
             sky_stand_in.lose(1)
@@ -245,7 +247,7 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
             assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
             gate.touch()
 
-    tickets = complete(cells, store, launcher, Terms(watch=lose_once))
+    tickets = complete(cells, store, launcher, ExecutionPolicy(watch=lose_once))
     launcher.close()
     assert phases == ["done"]
     assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
@@ -262,14 +264,14 @@ def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store
     order = order_on(store, cells=2, group=1, secrets="GATE")
 
     def first() -> None:
-        complete(cells, store, open_launcher(order), Terms())
+        complete(cells, store, open_launcher(order), ExecutionPolicy())
 
     pid = forked(first)
     eventually(lambda: store.run("s", "v.seed1") and store.run("s", "v.seed2"), what="the start of both runs")
     os.kill(pid, signal.SIGKILL)
     wait(pid)
     launcher = open_launcher(order)
-    tickets = complete(cells, store, launcher, Terms(watch=lambda _: (tmp_path / "gate").touch()))
+    tickets = complete(cells, store, launcher, ExecutionPolicy(watch=lambda _: (tmp_path / "gate").touch()))
     launcher.close()
     assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
     assert len(records()) == 2, "nothing was started twice"
@@ -343,7 +345,7 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     settings = {"python": sys.executable, "secrets": ",".join(surroundings), "group": 1}
     url = f"s3://{moto.bucket()}/lab"
 
-    def lose_once(tickets: Sequence[Ticket]) -> None:
+    def lose_once(tickets: Sequence[ScheduledRun]) -> None:
         if not gate.exists() and all(ticket.hearing.sign and ticket.hearing.sign.step >= 30 for ticket in tickets):
             for job in sky_stand_in.all_jobs():
                 sky_stand_in.lose(job)
@@ -355,4 +357,4 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     for name in (run.name.partition("/")[2] for run in local.runs):
         assert series_of(Store.at(url), "s", name) == series_of(Store(tmp_path / "local"), "s", name)
     assert ended_records() == [(1, "SUCCEEDED")] * 2, "the next machines of the same jobs went on"
-    assert not open_notes(f"{url}/s/.launcher").names(), "nothing is left of the errands"
+    assert not open_mailbox(f"{url}/s/.launcher").names(), "nothing is left of the errands"

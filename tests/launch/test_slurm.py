@@ -14,11 +14,11 @@ import pytest
 from fairtrial import Launched, LaunchTerms, Study, launch
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
-from fairtrial.launch.contract import Order
-from fairtrial.launch.remote_jobs import JobState, Stage
+from fairtrial.launch.contract import LaunchRequest
+from fairtrial.launch.remote_jobs import JobStage, JobState
 from fairtrial.launch.slurm import Options, SlurmQueue, open_launcher
 from fairtrial.record.claims import token_of
-from fairtrial.record.heartbeat import Beat, read_pulse
+from fairtrial.record.heartbeat import RecordedHeartbeat, read_heartbeat
 from fairtrial.record.store import Store
 from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
 from tests.conftest import start
@@ -47,8 +47,8 @@ def cluster(running_cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Cluste
     return running_cluster
 
 
-def an_order(folder: Path, **settings: object) -> Order:
-    return Order(
+def an_order(folder: Path, **settings: object) -> LaunchRequest:
+    return LaunchRequest(
         study="s", store=str(folder / "store"), home=str(folder / "home"), options=Options(ask=0.3, **settings), cells=5
     )
 
@@ -88,13 +88,13 @@ def all_series(launched: Launched) -> dict[str, Any]:
     return {run.id: series_of(store, "s", run.id) for run in launched.runs}
 
 
-def holders(store: Store) -> dict[str, Beat]:
+def holders(store: Store) -> dict[str, RecordedHeartbeat]:
     """Which process works on which cell, by its last sign of life."""
     runs = [path.name for path in store.paths.study("s").glob("*.seed*")]
-    return {run: beat for run in runs if (beat := read_pulse(store.paths.run("s", run)))}
+    return {run: beat for run in runs if (beat := read_heartbeat(store.paths.run("s", run)))}
 
 
-def node_of(beat: Beat) -> str:
+def node_of(beat: RecordedHeartbeat) -> str:
     """The node that a process believes to be on."""
     variables = Path(f"/proc/{beat.pid}/environ").read_bytes().split(b"\0")
     return next(line.partition(b"=")[2].decode() for line in variables if line.startswith(b"SLURMD_NODENAME="))
@@ -197,26 +197,26 @@ def row(state: str, **fields: str) -> str:
 @pytest.mark.parametrize(
     ("line", "state"),
     [
-        (row("PENDING"), JobState(Stage.QUEUED)),
-        (row("COMPLETING"), JobState(Stage.RUNNING)),
-        (row("TIMEOUT"), JobState(Stage.GONE, why="Slurm's time limit of 1 minute was reached on n2")),
+        (row("PENDING"), JobState(JobStage.QUEUED)),
+        (row("COMPLETING"), JobState(JobStage.RUNNING)),
+        (row("TIMEOUT"), JobState(JobStage.GONE, why="Slurm's time limit of 1 minute was reached on n2")),
         (row("TIMEOUT", TimeLimit="2-01:00:00"),
-         JobState(Stage.GONE, why="Slurm's time limit of 2940 minutes was reached on n2")),
-        (row("NODE_FAIL"), JobState(Stage.GONE, why="Slurm lost the node n2")),
-        (row("PREEMPTED"), JobState(Stage.GONE, why="Slurm gave its place on n2 to another job")),
-        (row("CANCELLED by 0"), JobState(Stage.GONE, why="its Slurm job 7_1 was cancelled")),
-        (row("DEADLINE"), JobState(Stage.GONE, why="the deadline of its Slurm job 7_1 was reached on n2")),
-        (row("BOOT_FAIL"), JobState(Stage.GONE, why="the node n2 did not start")),
+         JobState(JobStage.GONE, why="Slurm's time limit of 2940 minutes was reached on n2")),
+        (row("NODE_FAIL"), JobState(JobStage.GONE, why="Slurm lost the node n2")),
+        (row("PREEMPTED"), JobState(JobStage.GONE, why="Slurm gave its place on n2 to another job")),
+        (row("CANCELLED by 0"), JobState(JobStage.GONE, why="its Slurm job 7_1 was cancelled")),
+        (row("DEADLINE"), JobState(JobStage.GONE, why="the deadline of its Slurm job 7_1 was reached on n2")),
+        (row("BOOT_FAIL"), JobState(JobStage.GONE, why="the node n2 did not start")),
         (row("OUT_OF_MEMORY"),
-         JobState(Stage.GONE, why="it needed more memory than Slurm gave it on n2", failed=True,
+         JobState(JobStage.GONE, why="it needed more memory than Slurm gave it on n2", failed=True,
                   hint="Ask for more with --memory GB.")),
-        (row("COMPLETED"), JobState(Stage.GONE, 0, "its Slurm job 7_1 ended on n2 without an answer")),
-        (row("FAILED", exit_code=str(137 << 8)), JobState(Stage.GONE, -9, "its Slurm job 7_1 ended on n2")),
-        (row("FAILED", exit_code="3:0"), JobState(Stage.GONE, 3, "its Slurm job 7_1 ended on n2")),
+        (row("COMPLETED"), JobState(JobStage.GONE, 0, "its Slurm job 7_1 ended on n2 without an answer")),
+        (row("FAILED", exit_code=str(137 << 8)), JobState(JobStage.GONE, -9, "its Slurm job 7_1 ended on n2")),
+        (row("FAILED", exit_code="3:0"), JobState(JobStage.GONE, 3, "its Slurm job 7_1 ended on n2")),
         (row("FAILED", exit_code=str(143 << 8)),
-         JobState(Stage.GONE, -15, "Slurm's time limit of 1 minute was near on n2")),
+         JobState(JobStage.GONE, -15, "Slurm's time limit of 1 minute was near on n2")),
         (row("FAILED", exit_code=str(143 << 8), TimeLimit="UNLIMITED"),
-         JobState(Stage.GONE, -15, "its Slurm job 7_1 ended on n2")),
+         JobState(JobStage.GONE, -15, "its Slurm job 7_1 ended on n2")),
     ],
 )  # fmt: skip
 def test_what_slurm_says_of_a_job_is_understood(line: str, state: JobState, tmp_path: Path) -> None:

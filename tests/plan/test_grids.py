@@ -15,12 +15,22 @@ from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.paths import check_name
 from fairtrial.core.registry import load_recipe
 from fairtrial.plan import grids
-from fairtrial.plan.grids import MOST_VALUES, Axis, Point, beyond, defaults_of, lay_out, log_span, parse_axis, span
+from fairtrial.plan.grids import (
+    MOST_VALUES,
+    GridAxis,
+    GridPoint,
+    beyond,
+    defaults_of,
+    lay_out,
+    log_span,
+    parse_axis,
+    span,
+)
 
 FAKE, DISTILL = load_recipe("fake"), load_recipe("distill")
 
 
-def laid(*params: str, fixed: dict[str, Any] | None = None, zipped: bool = False) -> list[Point]:
+def laid(*params: str, fixed: dict[str, Any] | None = None, zipped: bool = False) -> list[GridPoint]:
     return lay_out(FAKE, fixed or {}, [parse_axis(param) for param in params], zipped=zipped)
 
 
@@ -146,8 +156,8 @@ def test_too_many_values_on_a_logarithmic_range_are_refused() -> None:
 def test_text_is_a_range_a_list_or_one_value() -> None:
     assert parse_axis("temperature=1:8:0.5") == span("temperature", 1, 8, 0.5)
     assert parse_axis(" learning-rate = 1 : 2 : 0.5 ") == span("learning_rate", 1, 2, 0.5)
-    assert parse_axis("label= a, b ,c") == Axis("label", ("a", "b", "c"))
-    assert parse_axis("effect=0.1") == Axis("effect", ("0.1",))
+    assert parse_axis("label= a, b ,c") == GridAxis("label", ("a", "b", "c"))
+    assert parse_axis("effect=0.1") == GridAxis("effect", ("0.1",))
     assert parse_axis("label=a=b").values == ("a=b",)
 
 
@@ -268,7 +278,7 @@ STRANGE = [
 
 
 def test_variants_of_strange_texts_can_be_folders_and_stay_apart() -> None:
-    points = lay_out(FAKE, {}, [Axis("label", tuple(STRANGE))], zipped=False)
+    points = lay_out(FAKE, {}, [GridAxis("label", tuple(STRANGE))], zipped=False)
     names = [check_name("variant", point.variant) for point in points]
     assert len(set(names)) == len(STRANGE)
     assert [point.values["label"] for point in points] == STRANGE
@@ -276,13 +286,13 @@ def test_variants_of_strange_texts_can_be_folders_and_stay_apart() -> None:
 
 @given(texts=st.lists(st.text(max_size=90), min_size=1, max_size=6, unique=True))
 def test_variants_of_any_texts_can_be_folders_and_stay_apart(texts: list[str]) -> None:
-    points = lay_out(FAKE, {}, [Axis("label", tuple(texts))], zipped=False)
+    points = lay_out(FAKE, {}, [GridAxis("label", tuple(texts))], zipped=False)
     assert len({check_name("variant", point.variant) for point in points}) == len(texts)
 
 
 @given(values=st.lists(st.floats(-1e12, 1e12), min_size=1, max_size=6, unique=True))
 def test_variants_of_any_numbers_can_be_folders_and_stay_apart(values: list[float]) -> None:
-    points = lay_out(FAKE, {}, [Axis("effect", tuple(values))], zipped=False)
+    points = lay_out(FAKE, {}, [GridAxis("effect", tuple(values))], zipped=False)
     assert len({check_name("variant", point.variant) for point in points}) == len(values)
 
 

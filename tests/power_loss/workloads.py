@@ -26,18 +26,18 @@ from fairtrial.record.cache import StoreCache
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.index import list_rows
-from fairtrial.record.interim_looks import note_look, read_looks
+from fairtrial.record.interim_looks import read_looks, record_interim_look
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, Strict, bring, everything
 from fairtrial.record.recorder import Recorder
-from fairtrial.record.remote import Entry
+from fairtrial.record.remote import ObjectEntry
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.record.study_cache import read_study
 from fairtrial.record.top_checkpoints import kept_checkpoints
-from fairtrial.record.upload import Manifest
+from fairtrial.record.upload import RunManifest
 from tests.power_loss.recording import Recording
 from tests.power_loss.states import State, crash_states
 
@@ -396,7 +396,7 @@ def plan_and_look(root: Path, tell: Tell) -> None:
     for count in (1, 2, 3):
         save_plan(store, {"study": "s", "seeds": [count], "variants": {f"v{count}": {}}})
         tell("planned", count)
-        note_look(store, "s", metric="loss", seeds={"a": list(map(str, range(count)))})
+        record_interim_look(store, "s", metric="loss", seeds={"a": list(map(str, range(count)))})
         tell("looked", count)
 
 
@@ -409,7 +409,7 @@ def check_plans(root: Path, told: Told) -> None:
     looks, looked = [row["n"] for row in read_looks(store, "s")], last_of(told, "looked") or 0
     assert looks[:looked] == list(range(1, looked + 1)), "a look is lost"
     save_plan(store, {"study": "s", "seeds": [9], "variants": {}})
-    assert note_look(store, "s", metric="loss", seeds={"a": list(map(str, range(9)))})
+    assert record_interim_look(store, "s", metric="loss", seeds={"a": list(map(str, range(9)))})
     assert [row["n"] for row in read_looks(store, "s")][-1] == 9, "a look was not written"
 
 
@@ -489,8 +489,8 @@ class Server:
     def read(self, name: str) -> bytes:
         return self.objects[name]
 
-    def list(self) -> dict[str, Entry]:
-        return {name: Entry(len(data), f"tag-{hash(data)}", None) for name, data in self.objects.items()}
+    def list(self) -> dict[str, ObjectEntry]:
+        return {name: ObjectEntry(len(data), f"tag-{hash(data)}", None) for name, data in self.objects.items()}
 
     def read_many(self, names: Any) -> dict[str, bytes]:
         return {name: self.objects[name] for name in names if name in self.objects}
@@ -527,7 +527,7 @@ def live_run(lines: int) -> dict[str, bytes]:
         name: {"sha256": hashlib.sha256(content).hexdigest(), "size": len(content), "token": TOKEN}
         for name, content in plain.items() if name != "metrics.parquet"
     }  # fmt: skip
-    manifest = Manifest(TOKEN, metadata.decode(), {name: len(content) for name, content in grown.items()}, files)
+    manifest = RunManifest(TOKEN, metadata.decode(), {name: len(content) for name, content in grown.items()}, files)
     blobs = {NAMES.blob(TOKEN, facts["sha256"]): plain[name] for name, facts in files.items()}  # type: ignore[arg-type]
     segments = {NAMES.segment(TOKEN, name, 0): content for name, content in grown.items()}
     return {NAMES.manifest(TOKEN): manifest.to_bytes(), **blobs, **segments}
@@ -567,7 +567,7 @@ def bring_live(root: Path, tell: Tell) -> None:
 def check_live_mirror(root: Path, told: Told) -> None:
     _bring(root, live_run(14))
     paths = run_paths(root)
-    manifest = Manifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)], TOKEN)
+    manifest = RunManifest.from_bytes(live_run(14)[NAMES.manifest(TOKEN)], TOKEN)
     assert paths.metadata.read_bytes() == manifest.metadata.encode(), "the metadata are not those of the server"
     for name in GROWING:
         assert (paths.root / name).read_bytes() == live_run(14)[NAMES.segment(TOKEN, name, 0)], f"{name} is wrong"

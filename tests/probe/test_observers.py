@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from fairtrial.core.errors import UserError
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.interleaving import abba, shuffled
 from fairtrial.probe.monitor import ResourceMonitor, _group_bytes, available_bytes, resident_bytes
@@ -25,7 +25,7 @@ from tests.virtual import VirtualTime
 
 def test_a_trace_of_one_step_has_our_phases(tmp_path: Path) -> None:
     trace = TorchTrace()
-    watch = Watch([trace])
+    watch = LoopEvents([trace])
     trace.begin(1)
     watch.tell("turn_started")
     with watch.phase("forward"):
@@ -46,7 +46,7 @@ def test_a_trace_of_one_step_has_our_phases(tmp_path: Path) -> None:
 
 def test_before_it_begins_a_trace_notes_nothing() -> None:
     trace = TorchTrace()
-    watch = Watch([trace])
+    watch = LoopEvents([trace])
     with watch.phase("forward"):
         pass
     watch.tell("step_ended", 1)
@@ -64,7 +64,7 @@ def test_traces_do_not_overwrite_each_other_and_need_a_folder(tmp_path: Path) ->
 def test_the_monitor_counts_from_the_first_step_to_the_last() -> None:
     clock = VirtualTime()
     monitor = ResourceMonitor(interval=0.001)
-    watch = Watch([monitor], clock)
+    watch = LoopEvents([monitor], clock)
     assert monitor.result() is None
     watch.tell("turn_started")
     for step in range(1, 4):
@@ -122,7 +122,7 @@ def nvml(cards: int, error: str | None = None) -> types.ModuleType:
 def test_cards_are_read_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(2))
     monitor = ResourceMonitor()
-    watch = Watch([monitor], VirtualTime())
+    watch = LoopEvents([monitor], VirtualTime())
     watch.tell("turn_started")
     watch.tell("step_ended", 1)
     monitor.stop()

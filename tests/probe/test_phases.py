@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fairtrial.core.training import Observer, Watch
+from fairtrial.core.training import LoopEvents, Observer
 from fairtrial.probe.phases import ClockError, PhaseTimer, break_down, event_seconds
 from tests.virtual import VirtualTime
 
@@ -14,7 +14,7 @@ def clock() -> VirtualTime:
     return VirtualTime()
 
 
-def step(watch: Watch, clock: VirtualTime, number: int, *, data: float = 0.002) -> None:
+def step(watch: LoopEvents, clock: VirtualTime, number: int, *, data: float = 0.002) -> None:
     """4 ms of forward within which 1 ms is a transfer, 3 ms backward, 1 ms in no phase."""
     with watch.phase("data"):
         clock.passes(data)
@@ -31,7 +31,7 @@ def step(watch: Watch, clock: VirtualTime, number: int, *, data: float = 0.002) 
 
 def test_phases_are_exclusive_and_add_up_with_the_residual(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 10)
     for number in range(1, 11):
         step(watch, clock, number)
@@ -44,7 +44,7 @@ def test_phases_are_exclusive_and_add_up_with_the_residual(clock: VirtualTime) -
 
 def test_a_stall_in_the_data_is_in_the_steps_and_belongs_to_data(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 100)
     for number in range(1, 101):
         step(watch, clock, number, data=0.052 if number % 20 == 0 else 0.002)
@@ -55,7 +55,7 @@ def test_a_stall_in_the_data_is_in_the_steps_and_belongs_to_data(clock: VirtualT
 
 def test_evaluation_and_checkpoints_lie_between_steps(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 2)
     step(watch, clock, 1)
     with watch.phase("evaluation"):
@@ -70,7 +70,7 @@ def test_evaluation_and_checkpoints_lie_between_steps(clock: VirtualTime) -> Non
 
 def test_the_window_ends_with_the_last_step(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 1)
     step(watch, clock, 1)
     with watch.phase("evaluation"):
@@ -82,7 +82,7 @@ def test_the_window_ends_with_the_last_step(clock: VirtualTime) -> None:
 
 def test_a_clock_that_goes_back_and_phases_that_cross_are_errors(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     clock.passes(5)
     watch.tell("training_started", 1, 1)
     clock.passes(-1)
@@ -91,7 +91,7 @@ def test_a_clock_that_goes_back_and_phases_that_cross_are_errors(clock: VirtualT
     with pytest.raises(ClockError, match="went back"):
         _ = timer.steps
     crossed = PhaseTimer()
-    watch = Watch([crossed], clock)
+    watch = LoopEvents([crossed], clock)
     watch.tell("training_started", 1, 1)
     first, second = watch.phase("a"), watch.phase("b")
     first.__enter__()
@@ -113,12 +113,12 @@ def test_an_observer_that_is_told_hears_what_another_notes(clock: VirtualTime) -
             self.heard.append((f"end of {name}", now))
 
     timer, told = PhaseTimer(), Told()
-    watch = Watch([timer, told], clock)
+    watch = LoopEvents([timer, told], clock)
     watch.tell("training_started", 1, 1)
     step(watch, clock, 1)
     alone = PhaseTimer()
     again = VirtualTime()
-    by_itself = Watch([alone], again)
+    by_itself = LoopEvents([alone], again)
     by_itself.tell("training_started", 1, 1)
     step(by_itself, again, 1)
     assert timer.steps == alone.steps
@@ -131,7 +131,7 @@ def test_an_event_costs_something() -> None:
 
 def test_accumulated_batches_share_the_cost_of_their_update(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 3)
     for number in range(1, 4):
         for _ in range(4):
@@ -149,7 +149,7 @@ def test_accumulated_batches_share_the_cost_of_their_update(clock: VirtualTime) 
 
 def test_turns_of_others_are_not_counted(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.tell("training_started", 1, 2)
     clock.passes(5.0)
     watch.tell("turn_started")
@@ -179,7 +179,7 @@ class AsynchronousDevice:
 
 
 def submit_steps(timer: PhaseTimer, clock: VirtualTime, device: AsynchronousDevice, *, waited: bool) -> None:
-    watch = Watch([timer], clock)
+    watch = LoopEvents([timer], clock)
     watch.wait_with(device.synchronize if waited else None)
     watch.tell("training_started", 1, 5)
     for number in range(1, 6):
@@ -218,7 +218,7 @@ def test_whoever_needs_no_borders_is_not_waited_for(clock: VirtualTime) -> None:
         def step_ended(self, step: int, now: float) -> None: ...
 
     device = AsynchronousDevice(clock)
-    watch = Watch([Idle()], clock)
+    watch = LoopEvents([Idle()], clock)
     watch.wait_with(device.synchronize)
     watch.tell("step_ended", 1)
     assert device.waits == 0

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.probe.resources import step_expense
 from fairtrial.record.store import Store
 from tests.harness import make
@@ -38,7 +38,7 @@ def test_measuring_leaves_no_trace(with_data: Store, model: str) -> None:
     measured, plain = (build(with_data, "classify", model=model) for _ in range(2))
     step_expense(measured, 1)
     for step in range(1, 6):
-        one, two = measured.step(step, Watch())["loss"], plain.step(step, Watch())["loss"]
+        one, two = measured.step(step, LoopEvents())["loss"], plain.step(step, LoopEvents())["loss"]
         assert float(one) == float(two)
     for name, value in measured.state()["module"].items():
         assert torch.equal(value, plain.state()["module"][name])
@@ -68,7 +68,7 @@ def test_operations_that_are_counted_by_hand_are_those_that_torch_counts(
     trainable = build(with_data, recipe, **options)
     counter = FlopCounterMode(display=False)
     with counter:
-        trainable.step(1, Watch())
+        trainable.step(1, LoopEvents())
     assert trainable.flops_per_step() == counter.get_total_flops()
 
 

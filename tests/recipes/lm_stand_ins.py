@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.recipes.lm.types import Request, Tokens
+from fairtrial.recipes.lm.types import SamplingRequest, Tokens
 
 VOCABULARY = 40
 
@@ -47,21 +47,23 @@ RULES = prompt(99, 12)
 LONG_RULES = prompt(98, 70)
 
 
-def game_requests(groups: int = 6, samples: int = 4, first_seed: int = 0, rules: Tokens = RULES) -> list[Request]:
+def game_requests(
+    groups: int = 6, samples: int = 4, first_seed: int = 0, rules: Tokens = RULES
+) -> list[SamplingRequest]:
     """Groups of unequal prompts after the same rules, with legal orders only."""
     made = []
     for group in range(groups):
         text = prompt(group, 3 + 2 * (group % 4), rules)
         made += [
-            Request(text, first_seed + 100 * group + number, orders(group), 12, prefix=len(rules))
+            SamplingRequest(text, first_seed + 100 * group + number, orders(group), 12, prefix=len(rules))
             for number in range(samples)
         ]
     return made
 
 
-def open_requests(groups: int = 4, samples: int = 3, length: int = 6) -> list[Request]:
+def open_requests(groups: int = 4, samples: int = 3, length: int = 6) -> list[SamplingRequest]:
     return [
-        Request(prompt(group, 1 + 3 * group), 50 * group + number, None, length)
+        SamplingRequest(prompt(group, 1 + 3 * group), 50 * group + number, None, length)
         for group in range(groups)
         for number in range(samples)
     ]

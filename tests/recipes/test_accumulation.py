@@ -10,8 +10,8 @@ import torch
 
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.registry import load_recipe
-from fairtrial.core.training import Watch
-from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.core.training import LoopEvents
+from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.record.store import Store
 from tests.harness import request_for
 
@@ -25,14 +25,14 @@ def at_hand(with_data: Store) -> Any:
     with contextlib.ExitStack() as leaving:
         count = iter(range(100))
 
-        def opened(recipe: str, **options: Any) -> RunAtHand:
+        def opened(recipe: str, **options: Any) -> SteppableRun:
             request = request_for(with_data, recipe, variant=f"v{next(count)}", **{**SMALL, **options})
-            return RunAtHand(request, leaving)
+            return SteppableRun(request, leaving)
 
         yield opened
 
 
-def weights(run: RunAtHand) -> torch.Tensor:
+def weights(run: SteppableRun) -> torch.Tensor:
     return torch.cat([each.detach().flatten() for each in run.trainable.tensor_groups()["parameters"]])
 
 
@@ -44,7 +44,7 @@ def test_four_batches_of_30_make_the_update_of_one_of_120(at_hand: Any, model: s
     )
     before = weights(whole)
     assert torch.equal(before, weights(parts))
-    losses = [float(run.trainable.step(1, Watch())["loss"]) for run in (whole, parts)]
+    losses = [float(run.trainable.step(1, LoopEvents())["loss"]) for run in (whole, parts)]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
     moved = [weights(run) - before for run in (whole, parts)]
     assert torch.allclose(moved[0], moved[1], atol=2e-4 * float(moved[0].abs().max()) + 1e-7, rtol=1e-2)

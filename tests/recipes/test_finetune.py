@@ -41,12 +41,12 @@ def test_lora_trains_few_parameters_and_saves_only_those(with_data: Store) -> No
 
 
 def test_frozen_weights_stay_and_adapters_move(with_data: Store) -> None:
-    from fairtrial.core.training import Watch
+    from fairtrial.core.training import LoopEvents
 
     run = built(with_data, method="lora", rank=2)
     before = {name: each.detach().clone() for name, each in run.module.named_parameters()}
     for step in range(1, 4):
-        run.step(step, Watch())
+        run.step(step, LoopEvents())
     moved = {name for name, each in run.module.named_parameters() if not torch.equal(each, before[name])}
     trained_ = {name for name, each in run.module.named_parameters() if each.requires_grad}
     assert moved == trained_ and 0 < len(moved) < len(before)
@@ -57,7 +57,7 @@ def built(store: Store, **options: Any) -> Any:
     """A run that is ready to take steps."""
     from fairtrial.core.registry import load_recipe
     from fairtrial.core.streams import Streams
-    from fairtrial.core.training import Setting
+    from fairtrial.core.training import RunContext
     from fairtrial.plan.cells import resolve
 
     recipe = load_recipe("finetune")
@@ -66,7 +66,7 @@ def built(store: Store, **options: Any) -> Any:
     needs = {name: store.paths.run(*where) for name, where in request.needs.items()}
     place = store.paths.run("s", "v")
     return recipe.build(
-        resolved, Setting(Streams(1), "v", place, store.cache, recipe.data(resolved, store.cache), needs)
+        resolved, RunContext(Streams(1), "v", place, store.cache, recipe.data(resolved, store.cache), needs)
     )
 
 

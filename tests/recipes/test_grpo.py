@@ -17,12 +17,12 @@ from fairtrial import evaluate, train
 from fairtrial.core.errors import FairtrialError, Interrupted, InvalidOptions
 from fairtrial.core.options import parse_options
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting, Watch
+from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.recipes import grpo
 from fairtrial.recipes.lm import rollout_workers as crew
 from fairtrial.recipes.lm.rollouts import _advantages, samples_of
-from fairtrial.recipes.lm.run import Run
-from fairtrial.recipes.lm.types import Decision, Rollout, Trajectory
+from fairtrial.recipes.lm.run import GrpoRun
+from fairtrial.recipes.lm.types import OrderDecision, Rollout, Trajectory
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
 from tests.harness import series_of
@@ -33,17 +33,17 @@ SMALL = {
 }  # fmt: skip
 
 
-def make(store: Store, name: str = "v", seed: int = 1, own: Mapping[str, int] | None = None, **options: Any) -> Run:
+def make(store: Store, name: str = "v", seed: int = 1, own: Mapping[str, int] | None = None, **options: Any) -> GrpoRun:
     parsed = parse_options(grpo.Options, {**SMALL, **options}, where="grpo")
-    return Run(parsed, Setting(Streams(seed, own=own or {}), "v", store.paths.run("s", name), store.cache))
+    return GrpoRun(parsed, RunContext(Streams(seed, own=own or {}), "v", store.paths.run("s", name), store.cache))
 
 
 def to_the_bit(metrics: Mapping[str, Any]) -> dict[str, str]:
     return {name: float(value).hex() for name, value in metrics.items()}
 
 
-def steps_of(run: Run, first: int, last: int) -> list[dict[str, str]]:
-    return [to_the_bit(run.step(step, Watch())) for step in range(first, last + 1)]
+def steps_of(run: GrpoRun, first: int, last: int) -> list[dict[str, str]]:
+    return [to_the_bit(run.step(step, LoopEvents())) for step in range(first, last + 1)]
 
 
 def bits_of(rollout: Rollout) -> list[tuple[object, ...]]:
@@ -66,7 +66,7 @@ def test_a_short_training_plays_better_than_no_training(with_data: Store) -> Non
     }
     run = make(with_data, **options)
     before = run.evaluate("report")["return_mean"]
-    returns = [run.step(step, Watch())["return_mean"] for step in range(1, 13)]
+    returns = [run.step(step, LoopEvents())["return_mean"] for step in range(1, 13)]
     assert run.evaluate("report")["return_mean"] > before + 0.5
     assert fmean(returns[-4:]) > fmean(returns[:4])
 
@@ -76,7 +76,7 @@ def test_caches_on_and_off_give_identical_bits(with_data: Store, change: dict[st
     options = {"compact_prompts": False, "groups": 3, "opening_decisions": 6}
     plain, changed = make(with_data, "a", **options), make(with_data, "b", **options, **change)
     for step in (1, 2):
-        first, second = plain.play(step, Watch(), version=0), changed.play(step, Watch(), version=0)
+        first, second = plain.play(step, LoopEvents(), version=0), changed.play(step, LoopEvents(), version=0)
         assert bits_of(first) == bits_of(second)
     hits = [
         {name: each.parts[0].counters[name] > 0 for name in ("state_hits", "prefix_hits")} for each in (first, second)
@@ -94,7 +94,7 @@ def test_starting_positions_are_replaced_when_the_policy_has_grown_older(with_da
 
 def test_samples_of_a_group_are_held_against_each_other(with_data: Store) -> None:
     """And lie together by group, turn and prompt, each with the advantage of its own trajectory."""
-    rollout = make(with_data, groups=3, samples=4).play(1, Watch())
+    rollout = make(with_data, groups=3, samples=4).play(1, LoopEvents())
     wanted: dict[tuple[Any, ...], list[tuple[tuple[int, ...], float]]] = {}
     for group in range(3):
         mine = [each for each in rollout.trajectories if each.group == group]
@@ -122,12 +122,12 @@ def test_samples_that_did_equally_well_have_no_advantage(size: int) -> None:
         Trajectory(
             0,
             number,
-            [Decision((1,), None, None, "p", reward) for reward in rewards[number % 6 :] + rewards[: number % 6]],
+            [OrderDecision((1,), None, None, "p", reward) for reward in rewards[number % 6 :] + rewards[: number % 6]],
         )  # type: ignore[arg-type]
         for number in range(size)
     ]
     assert _advantages(trajectories) == [0.0] * size
-    odd = Trajectory(0, size, [Decision((1,), None, None, "p", 9.0)])  # type: ignore[arg-type]
+    odd = Trajectory(0, size, [OrderDecision((1,), None, None, "p", 9.0)])  # type: ignore[arg-type]
     assert _advantages([*trajectories, odd])[-1] > 1
 
 
@@ -249,21 +249,21 @@ def test_a_game_that_fails_in_another_process_fails_the_run_with_its_words(with_
     (tmp_path / "game.py").write_text(GAME)
     run = make(with_data, game=str(tmp_path / "game.py"), horizon=8, buffer_depth=1, opening_decisions=0)
     with pytest.raises(FairtrialError, match="the board fell over"):
-        run.step(1, Watch())
+        run.step(1, LoopEvents())
     run.close()
 
 
 @pytest.mark.parametrize("when", ["busy", "idle"])
 def test_a_player_that_is_killed_interrupts_the_run_and_says_how(with_data: Store, when: str) -> None:
     run = make(with_data, buffer_depth=1, steps=100)
-    first = run.take(1, Watch())
+    first = run.take(1, LoopEvents())
     if when == "idle":
-        run.learn(first.rollout, Watch())
-        run.take(2, Watch())
+        run.learn(first.rollout, LoopEvents())
+        run.take(2, LoopEvents())
     os.kill(first.rollout.parts[0].player, signal.SIGKILL)
     with pytest.raises(Interrupted, match="was ended by SIGKILL"):
         for step in range(2, 100):
-            run.step(step, Watch())
+            run.step(step, LoopEvents())
     run.close()
 
 
@@ -276,7 +276,7 @@ def test_a_player_that_does_not_want_to_end_is_ended(
     monkeypatch.setattr(crew, "WAIT_S", 0.2)
     (tmp_path / "deaf.py").write_text(DEAF + GAME)
     run = make(with_data, game=str(tmp_path / "deaf.py"), horizon=1, buffer_depth=1, opening_decisions=0)
-    player = run.take(1, Watch()).rollout.parts[0].player
+    player = run.take(1, LoopEvents()).rollout.parts[0].player
     run.close()
     with pytest.raises(ProcessLookupError):
         os.kill(player, 0)
@@ -288,7 +288,7 @@ def test_steps_can_be_taken_back_and_depend_on_the_state_alone(with_data: Store)
         run = make(with_data, "back", **options)
         kept, losses = run.state(), []
         for step in (1, 2):
-            losses.append(run.step(step, Watch())["loss"])
+            losses.append(run.step(step, LoopEvents())["loss"])
             run.load_state(kept)
         assert len(losses) == 2 and run.version == 0
         run.close()
@@ -326,6 +326,6 @@ def test_what_happened_is_told_and_evaluating_writes_nothing(with_data: Store, m
 def test_diplomacy_is_trained_from_end_to_end(with_data: Store) -> None:
     pytest.importorskip("diplomacy")
     run = make(with_data, game="diplomacy", groups=1, samples=2, horizon=3, opening_decisions=2)
-    told = run.step(1, Watch())
+    told = run.step(1, LoopEvents())
     assert told["generated_tokens"] > 6 and run.version == 1
     assert len(run.evaluate_episodes("report", 1, 1)) == 1

@@ -14,8 +14,8 @@ pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
 
 from fairtrial.core.errors import UserError  # noqa: E402
-from fairtrial.recipes.lm.engine import Engine  # noqa: E402
-from fairtrial.recipes.lm.types import Completion, Request  # noqa: E402
+from fairtrial.recipes.lm.engine import SamplingEngine  # noqa: E402
+from fairtrial.recipes.lm.types import Completion, SamplingRequest  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
 from tests.recipes.lm_stand_ins import LONG_RULES, RULES, VOCABULARY, Node, game_requests, open_requests, prompt  # noqa: E402
 from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
@@ -32,9 +32,9 @@ def small() -> Blueprint:
     return blueprint_of(llama(initializer_range=0.1), method="lora", rank=2)
 
 
-def engine_of(blueprint: Blueprint, **chosen: Any) -> Engine:
+def engine_of(blueprint: Blueprint, **chosen: Any) -> SamplingEngine:
     values = moved(blueprint)
-    return Engine(blueprint, lambda version: values if version else blueprint.initial, **chosen)
+    return SamplingEngine(blueprint, lambda version: values if version else blueprint.initial, **chosen)
 
 
 def assert_same(first: Sequence[Completion], second: Sequence[Completion]) -> None:
@@ -109,7 +109,7 @@ def test_log_probabilities_are_those_of_transformers_among_what_is_open(small: B
 
 def test_tokens_are_drawn_as_often_as_they_are_probable(small: Blueprint) -> None:
     legal: Any = Node(((5,), (6,), (7,)))
-    requests = [Request(prompt(1, 4), seed, legal, 1) for seed in range(3000)]
+    requests = [SamplingRequest(prompt(1, 4), seed, legal, 1) for seed in range(3000)]
     made = engine_of(small, batch=3000).complete(requests, 0)
     for token in (5, 6, 7):
         drawn = [each for each in made if each.tokens == (token,)]
@@ -120,10 +120,10 @@ def test_tokens_are_drawn_as_often_as_they_are_probable(small: Blueprint) -> Non
 def test_without_temperature_the_most_probable_token_is_taken(small: Blueprint) -> None:
     legal: Any = Node(((5,), (6,), (7,)))
     engine = engine_of(small)
-    request = Request(prompt(1, 4), 1, legal, 1)
+    request = SamplingRequest(prompt(1, 4), 1, legal, 1)
     chances = {
         each.tokens: each.policy[0]
-        for each in engine.complete([Request(prompt(1, 4), s, legal, 1) for s in range(64)], 0)
+        for each in engine.complete([SamplingRequest(prompt(1, 4), s, legal, 1) for s in range(64)], 0)
     }
     greedy = engine.complete([request], 0, temperature=0)[0]
     assert len(chances) == 3
@@ -201,7 +201,7 @@ def test_the_queue_is_emptied_in_order_of_arrival_and_time_in_it_is_told(small: 
 def test_forced_runs_are_fed_at_once(small: Blueprint) -> None:
     legal: Any = Node(((5, 8, 9, 10, 11, 20), (5, 8, 9, 10, 11, 21), (6, 8, 9, 10, 11, 22)))
     engine = engine_of(small)
-    engine.complete([Request(prompt(1, 4), seed, legal, 9) for seed in range(16)], 0)
+    engine.complete([SamplingRequest(prompt(1, 4), seed, legal, 9) for seed in range(16)], 0)
     assert engine.counters.decode_steps == 2
 
 
@@ -210,7 +210,7 @@ def test_rows_that_run_ahead_at_different_times_do_not_disturb_each_other(bluepr
     early: Any = Node(tuple((a, *forced, b, c, d) for a, b, c, d in pairs))
     late: Any = Node(tuple((a, b, *forced, c, d) for a, b, c, d in pairs))
     soon: Any = Node(((4, *forced), (5, *forced)))
-    requests = [Request(prompt(seed, 4), seed, (early, late, late, soon)[seed % 4], 12) for seed in range(12)]
+    requests = [SamplingRequest(prompt(seed, 4), seed, (early, late, late, soon)[seed % 4], 12) for seed in range(12)]
     together = engine_of(blueprint, batch=12).complete(requests, 1)
     assert_same(together, engine_of(blueprint, batch=1).complete(requests, 1))
 
@@ -218,9 +218,9 @@ def test_rows_that_run_ahead_at_different_times_do_not_disturb_each_other(bluepr
 def test_what_the_model_was_not_made_for_is_refused(small: Blueprint) -> None:
     engine = engine_of(small)
     with pytest.raises(UserError, match="more than the 128 tokens"):
-        engine.submit(Request(prompt(1, 100), 1, None, 29), 0)
+        engine.submit(SamplingRequest(prompt(1, 100), 1, None, 29), 0)
     with pytest.raises(ValueError, match="one token at least"):
-        engine.submit(Request((), 1, None, 5), 0)
+        engine.submit(SamplingRequest((), 1, None, 5), 0)
 
 
 def test_the_vocabulary_is_that_of_the_stand_ins(small: Blueprint) -> None:

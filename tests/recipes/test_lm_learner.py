@@ -13,10 +13,10 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("peft")
 transformers = pytest.importorskip("transformers")
 
-from fairtrial.core.training import Observer, Watch  # noqa: E402
-from fairtrial.recipes.lm.engine import Engine  # noqa: E402
-from fairtrial.recipes.lm.learner import Learner, Terms, divergence  # noqa: E402
-from fairtrial.recipes.lm.types import Completion, Request, Sample  # noqa: E402
+from fairtrial.core.training import LoopEvents, Observer  # noqa: E402
+from fairtrial.recipes.lm.engine import SamplingEngine  # noqa: E402
+from fairtrial.recipes.lm.learner import GrpoConfig, Learner, divergence  # noqa: E402
+from fairtrial.recipes.lm.types import Completion, Sample, SamplingRequest  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
 from tests.recipes.lm_stand_ins import LONG_RULES, Node, game_requests, open_requests, prompt  # noqa: E402
 from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
@@ -40,11 +40,11 @@ def small() -> Blueprint:
 
 
 def play(
-    blueprint: Blueprint, requests: Sequence[Request], *, values: Any = None, temperature: float = 1.0
+    blueprint: Blueprint, requests: Sequence[SamplingRequest], *, values: Any = None, temperature: float = 1.0
 ) -> list[Sample]:
     """Samples by a policy that is not the reference, with advantages of both signs."""
     acting = moved(blueprint) if values is None else values
-    made = Engine(blueprint, lambda _: acting, temperature=temperature).complete(requests, 0)
+    made = SamplingEngine(blueprint, lambda _: acting, temperature=temperature).complete(requests, 0)
     draw = np.random.default_rng(5)
     return [
         Sample(request.prompt, completion, None, float(draw.normal()))
@@ -58,7 +58,7 @@ def mixed(blueprint: Blueprint) -> list[Sample]:
 
 
 def learner_of(blueprint: Blueprint, *, moved_on: bool = True, **chosen: Any) -> Learner:
-    learner = Learner(blueprint, Terms(**chosen))
+    learner = Learner(blueprint, GrpoConfig(**chosen))
     if moved_on:
         learner.load_values(moved(blueprint))
     return learner
@@ -68,7 +68,7 @@ def gradient_of(learner: Learner, samples: Sequence[Sample]) -> tuple[Any, dict[
     """The gradient that a step hands to the optimizer."""
     caught: list[Any] = []
     learner._update = lambda gradient, rate: caught.append(gradient.clone()) or gradient.norm()  # type: ignore[method-assign,func-returns-value]
-    told = learner.step(samples, Watch())
+    told = learner.step(samples, LoopEvents())
     return caught[0], told
 
 
@@ -125,7 +125,7 @@ def test_cached_reference_values_change_nothing_but_the_number_of_passes(small: 
         replace(s, reference=r)
         for s, r in zip(samples, learner_of(small, chunk=3).reference_logprobs(samples), strict=True)
     ]
-    first, second = asked.step(samples, Watch()), told.step(known, Watch())
+    first, second = asked.step(samples, LoopEvents()), told.step(known, LoopEvents())
     assert first == second
     assert all(np.array_equal(value, told.values()[name]) for name, value in asked.values().items())
     packs = 7
@@ -135,7 +135,7 @@ def test_cached_reference_values_change_nothing_but_the_number_of_passes(small: 
 
 def test_a_reference_is_not_asked_where_it_weighs_nothing(small: Blueprint) -> None:
     learner = learner_of(small, beta=0.0)
-    learner.step(mixed(small), Watch())
+    learner.step(mixed(small), LoopEvents())
     assert learner.counters.reference_forwards == 0
 
 
@@ -201,13 +201,13 @@ def test_what_a_step_tells_is_exact_for_every_token_once(small: Blueprint) -> No
     """All continuations of one token, weighed by their chance, are the expectation itself."""
     tokens = (4, 9, 17, 30)
     legal: Any = Node(tuple((token,) for token in tokens))
-    seeds = [Request(prompt(2, 5), seed, legal, 1) for seed in range(200)]
+    seeds = [SamplingRequest(prompt(2, 5), seed, legal, 1) for seed in range(200)]
     by_token = {each.completion.tokens[0]: each for each in play(small, seeds)}
     assert set(by_token) == set(tokens)
     policy = np.array([by_token[token].completion.policy[0] for token in tokens], np.float64)
     learner = learner_of(small)
     reference = np.array([float(learner.reference_logprobs([by_token[token]])[0][0]) for token in tokens])
-    told = [learner_of(small).step([replace(by_token[token], advantage=0.0)], Watch()) for token in tokens]
+    told = [learner_of(small).step([replace(by_token[token], advantage=0.0)], LoopEvents()) for token in tokens]
     exact = float((np.exp(policy) * (policy - reference)).sum())
     assert sum(np.exp(p) * each["kl"] for p, each in zip(policy, told, strict=True)) == pytest.approx(exact, abs=1e-5)
     for each in told:
@@ -222,7 +222,7 @@ def test_learning_makes_what_was_good_likelier(blueprint: Blueprint) -> None:
     learner = learner_of(blueprint, moved_on=False, learning_rate=1e-2, clip_low=10, clip_high=10)
     before = sum(learner.policy_logprobs(samples)[number].sum() for number in (0, 4, 8))
     for _ in range(10):
-        learner.step(samples, Watch())
+        learner.step(samples, LoopEvents())
     after = sum(learner.policy_logprobs(samples)[number].sum() for number in (0, 4, 8))
     assert after > before + 0.5
 
@@ -230,11 +230,11 @@ def test_learning_makes_what_was_good_likelier(blueprint: Blueprint) -> None:
 def test_a_resumed_learner_goes_on_bit_for_bit(blueprint: Blueprint) -> None:
     samples = mixed(blueprint)
     first = learner_of(blueprint, chunk=3, weight_decay=0.1)
-    first.step(samples, Watch())
+    first.step(samples, LoopEvents())
     state = first.state()
     second = learner_of(blueprint, chunk=3, weight_decay=0.1, moved_on=False)
     second.load_state(state)
-    told = [learner.step(samples, Watch()) for learner in (first, second, first, second)]
+    told = [learner.step(samples, LoopEvents()) for learner in (first, second, first, second)]
     assert told[0] == told[1]
     assert told[2] == told[3]
     assert told[0] != told[2]
@@ -246,32 +246,32 @@ def test_values_are_a_copy_that_later_steps_leave_alone(small: Blueprint) -> Non
     learner = learner_of(small)
     before = learner.values()
     kept = {name: value.copy() for name, value in before.items()}
-    learner.step(mixed(small), Watch())
+    learner.step(mixed(small), LoopEvents())
     assert all(np.array_equal(before[name], kept[name]) for name in kept)
     assert any(not np.array_equal(value, kept[name]) for name, value in learner.values().items())
 
 
 def test_the_base_is_never_moved(blueprint: Blueprint) -> None:
     kept = {name: value.copy() for name, value in {**blueprint.base, **blueprint.initial}.items()}
-    learner_of(blueprint, moved_on=False, learning_rate=0.1).step(mixed(blueprint), Watch())
+    learner_of(blueprint, moved_on=False, learning_rate=0.1).step(mixed(blueprint), LoopEvents())
     assert all(np.array_equal(value, kept[name]) for name, value in {**blueprint.base, **blueprint.initial}.items())
 
 
 def test_samples_in_which_nothing_was_decided_teach_nothing(small: Blueprint) -> None:
     legal: Any = Node(((4, 5, 6),))
-    samples = play(small, [Request(prompt(2, 5), 1, legal, 5)])
+    samples = play(small, [SamplingRequest(prompt(2, 5), 1, legal, 5)])
     learner = learner_of(small)
     before = learner.values()
-    told = learner.step(samples, Watch())
+    told = learner.step(samples, LoopEvents())
     assert told["loss"] == told["grad_norm"] == 0
     assert all(np.array_equal(value, before[name]) for name, value in learner.values().items())
 
 
 def test_a_prompt_of_one_token_has_no_context_and_still_learns(small: Blueprint) -> None:
-    samples = play(small, [Request((3,), seed, None, 4) for seed in range(3)])
+    samples = play(small, [SamplingRequest((3,), seed, None, 4) for seed in range(3)])
     learner = learner_of(small)
     close(learner.policy_logprobs(samples), [sample.completion.policy for sample in samples])
-    assert learner.step(samples, Watch())["grad_norm"] > 0
+    assert learner.step(samples, LoopEvents())["grad_norm"] > 0
 
 
 def test_a_step_has_its_phases(small: Blueprint) -> None:
@@ -281,7 +281,7 @@ def test_a_step_has_its_phases(small: Blueprint) -> None:
         def phase_started(self, name: str, now: float) -> None:
             names.append(name)
 
-    learner_of(small, chunk=3).step(mixed(small), Watch([Listener()]))
+    learner_of(small, chunk=3).step(mixed(small), LoopEvents([Listener()]))
     assert set(names) == {"loss_forward", "backward", "optimizer"}
     assert names[-1] == "optimizer"
 
@@ -289,7 +289,7 @@ def test_a_step_has_its_phases(small: Blueprint) -> None:
 def test_tokens_are_counted_as_trained_and_as_forwarded(small: Blueprint) -> None:
     samples = play(small, open_requests(2, 3, length=5))
     learner = learner_of(small, beta=0.0, chunk=1)
-    learner.step(samples, Watch())
+    learner.step(samples, LoopEvents())
     context = sum(len(text) - 1 for text in {sample.prompt for sample in samples})
     assert learner.counters.trained_tokens == 6 * 5
     assert learner.counters.forwarded_tokens == context + 6 * 5

@@ -201,11 +201,11 @@ def test_sampling_needs_neither_torch_nor_transformers_nor_peft(tmp_path: Path) 
     (tmp_path / "blueprint").write_bytes(pickle.dumps(blueprint))
     code = f"""
 import pickle, sys
-from fairtrial.recipes.lm.engine import Engine
-from fairtrial.recipes.lm.types import Request
+from fairtrial.recipes.lm.engine import SamplingEngine
+from fairtrial.recipes.lm.types import SamplingRequest
 blueprint = pickle.loads(open({str(tmp_path / "blueprint")!r}, "rb").read())
-engine = Engine(blueprint, lambda version: blueprint.initial)
-assert len(engine.complete([Request((1, 2, 3), 7, None, 5)], 0)[0].tokens) == 5
+engine = SamplingEngine(blueprint, lambda version: blueprint.initial)
+assert len(engine.complete([SamplingRequest((1, 2, 3), 7, None, 5)], 0)[0].tokens) == 5
 loaded = {{"torch", "transformers", "peft"}} & set(sys.modules)
 assert not loaded, loaded
 """

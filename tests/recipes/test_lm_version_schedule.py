@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.recipes.lm.types import Part
+from fairtrial.recipes.lm.types import RolloutPart
 from fairtrial.recipes.lm.version_schedule import Buffer, Taken, Task, lag_of, played_within, version_for
 
 
@@ -31,7 +31,7 @@ class Dawdlers:
 
     def _deliver(self, task: Task, pause: float) -> None:
         time.sleep(pause)
-        self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
+        self.buffer.deliver(RolloutPart(task.step, task.batch, task.version, (), 0.0, 0.0))
 
     def close(self) -> None: ...
 
@@ -72,7 +72,7 @@ class Eager:
 
     def assign(self, task: Task) -> None:
         self.asked.append((task.step, task.version))
-        self.buffer.deliver(Part(task.step, task.batch, task.version, (), 0.0, 0.0))
+        self.buffer.deliver(RolloutPart(task.step, task.batch, task.version, (), 0.0, 0.0))
 
     def close(self) -> None: ...
 
@@ -103,12 +103,12 @@ def test_the_depth_goes_back_and_forth_below_what_the_lag_allows() -> None:
 
         def play(self) -> None:
             step, version = self.asked.pop(0)
-            self.buffer.deliver(Part(step, 0, version, (), 0.0, 0.0))
+            self.buffer.deliver(RolloutPart(step, 0, version, (), 0.0, 0.0))
 
     def make(buffer: Buffer) -> Held:
         crews.append(Held(buffer))
         for step in (1, 2, 3):
-            buffer.deliver(Part(step, 0, 0, (), 0.0, 0.0))
+            buffer.deliver(RolloutPart(step, 0, 0, (), 0.0, 0.0))
         return crews[-1]
 
     buffer = Buffer(make, lag=2, batches=1, last=9, clock=lambda: now)
@@ -167,7 +167,7 @@ def test_a_rollout_that_was_played_by_too_old_a_version_is_refused() -> None:
             self.buffer = buffer
 
         def assign(self, task: Task) -> None:
-            self.buffer.deliver(Part(task.step, task.batch, max(0, task.version - 1), (), 0.0, 0.0))
+            self.buffer.deliver(RolloutPart(task.step, task.batch, max(0, task.version - 1), (), 0.0, 0.0))
 
         def close(self) -> None: ...
 
@@ -178,6 +178,6 @@ def test_a_rollout_that_was_played_by_too_old_a_version_is_refused() -> None:
 
 
 def test_overlap_is_the_playing_that_lies_within_updates() -> None:
-    parts = [Part(3, 0, 1, (), 1.0, 4.0), Part(3, 1, 1, (), 3.5, 6.0)]
+    parts = [RolloutPart(3, 0, 1, (), 1.0, 4.0), RolloutPart(3, 1, 1, (), 3.5, 6.0)]
     assert played_within(parts, [(0.0, 2.0), (3.0, 5.0)]) == (1.0 + 1.0) + 1.5
     assert played_within(parts, [(6.0, 9.0)]) == 0

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy, relu
 
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.recipes.models import build_model
 from fairtrial.recipes.models.cnn import CNN
 from fairtrial.record.store import Store
@@ -43,7 +43,7 @@ def test_training_is_what_the_optimizer_of_torch_would_do(with_data: Store, mode
     optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3, weight_decay=0.05)
     x, y = run.splits["train"]
     for step in range(1, 21):
-        run.step(step, Watch())
+        run.step(step, LoopEvents())
         chosen = torch.from_numpy(run.batches.at(step))
         optimizer.param_groups[0]["lr"] = 3e-3 * 0.5 * (1 + math.cos(math.pi * (step - 1) / 40))
         optimizer.zero_grad()

@@ -9,7 +9,7 @@ import torch
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting
+from fairtrial.core.training import RunContext
 from fairtrial.record.store import Store
 from tests.harness import request_for
 
@@ -19,7 +19,7 @@ def build(store: Store, recipe: str, seed: int = 1, **options: Any) -> Any:
     request = request_for(store, recipe, seed=seed, **options)
     loaded = load_recipe(recipe)
     parsed = parse_options(loaded.options, request.spec.options, where="test")
-    setting = Setting(
+    setting = RunContext(
         streams=Streams(seed),
         variant="v",
         run=store.paths.run("s", request.spec.run_id),

@@ -13,12 +13,12 @@ import torch
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Observer, Setting, Watch
+from fairtrial.core.training import LoopEvents, Observer, RunContext
 from fairtrial.recipes import ppo
 from fairtrial.recipes.rl.building import build_run, choose_width, count_parameters
 from fairtrial.recipes.rl.perceptron import Perceptron
 from fairtrial.recipes.rl.physics import Space
-from fairtrial.recipes.rl.run import Run, losses
+from fairtrial.recipes.rl.run import PpoRun, losses
 from fairtrial.record.store import Store
 
 SMALL = {"rollout": 24, "envs": 4, "epochs": 2, "eval_episodes": 3, "report_episodes": 4}
@@ -28,22 +28,22 @@ Told = list[dict[str, str]]
 
 
 @pytest.fixture
-def setting(tmp_path: Path) -> Setting:
+def setting(tmp_path: Path) -> RunContext:
     store = Store(tmp_path)
-    return Setting(Streams(1), "v", store.paths.run("s", "v.seed1"), store.cache)
+    return RunContext(Streams(1), "v", store.paths.run("s", "v.seed1"), store.cache)
 
 
-def make(setting: Setting, seed: int = 1, **options: Any) -> Run:
+def make(setting: RunContext, seed: int = 1, **options: Any) -> PpoRun:
     parsed = parse_options(ppo.Options, {"steps": 40, **SMALL, **options}, where="ppo")
-    return build_run(parsed, Setting(Streams(seed), "v", setting.run, setting.cache))
+    return build_run(parsed, RunContext(Streams(seed), "v", setting.run, setting.cache))
 
 
-def follow(runs: Sequence[Run], lengths: Sequence[int]) -> list[Told]:
+def follow(runs: Sequence[PpoRun], lengths: Sequence[int]) -> list[Told]:
     """What each run of a stack tells of its steps, to the bit."""
     stack, told = ppo.stack(runs), [[] for _ in runs]
     for step in range(1, max(lengths) + 1):
         due = {member: step for member, length in enumerate(lengths) if step <= length}
-        for member, metrics in stack.step(due, Watch()).items():
+        for member, metrics in stack.step(due, LoopEvents()).items():
             told[member].append(to_the_bit(metrics))
     return told
 
@@ -52,15 +52,15 @@ def to_the_bit(metrics: Mapping[str, Any]) -> dict[str, str]:
     return {name: float(value).hex() for name, value in metrics.items()}
 
 
-def steps_of(run: Run, first: int, last: int) -> Told:
-    return [to_the_bit(run.step(step, Watch())) for step in range(first, last + 1)]
+def steps_of(run: PpoRun, first: int, last: int) -> Told:
+    return [to_the_bit(run.step(step, LoopEvents())) for step in range(first, last + 1)]
 
 
-def test_a_short_training_learns_to_balance(setting: Setting) -> None:
+def test_a_short_training_learns_to_balance(setting: RunContext) -> None:
     run = make(setting, steps=30, envs=8, rollout=32, epochs=20, report_episodes=20)
     before = run.evaluate("report")["return_mean"]
     for step in range(1, 31):
-        metrics = run.step(step, Watch())
+        metrics = run.step(step, LoopEvents())
     assert before < 60 < 150 < run.evaluate("report")["return_mean"]
     assert metrics["env_steps"] == 30 * 256 and metrics["updates"] == 600
     assert all(numpy.isfinite(float(value)) for value in metrics.values())
@@ -72,7 +72,7 @@ def test_a_short_training_learns_to_balance(setting: Setting) -> None:
     ids=["plain", "minibatches", "odd shapes", "numbers", "hidden"],
 )
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_a_run_is_the_same_in_any_company(setting: Setting, options: dict[str, Any], size: int) -> None:
+def test_a_run_is_the_same_in_any_company(setting: RunContext, options: dict[str, Any], size: int) -> None:
     """Members differ in seed and rates, and leave at different steps."""
     lengths = [6, 3, 6, 2, 5][:size]
     changes = [{"seed": 1 + n, "learning_rate": 1e-3 * (1 + n), "gamma": 0.9 + n / 100} for n in range(size)]
@@ -82,7 +82,7 @@ def test_a_run_is_the_same_in_any_company(setting: Setting, options: dict[str, A
         assert together[number] == steps_of(alone, 1, lengths[number])
 
 
-def test_a_run_that_diverges_does_not_disturb_the_others(setting: Setting) -> None:
+def test_a_run_that_diverges_does_not_disturb_the_others(setting: RunContext) -> None:
     bad = make(setting, learning_rate=1e30, **CONTINUOUS)
     together = follow([make(setting), make(setting, seed=2)], [4, 4])
     assert together[0] == steps_of(make(setting), 1, 4)
@@ -103,7 +103,7 @@ def test_a_run_that_diverges_does_not_disturb_the_others(setting: Setting) -> No
     ],
     ids=str,
 )
-def test_a_run_goes_on_as_if_it_had_not_been_stopped(setting: Setting, options: dict[str, Any]) -> None:
+def test_a_run_goes_on_as_if_it_had_not_been_stopped(setting: RunContext, options: dict[str, Any]) -> None:
     whole = make(setting, **options)
     told = steps_of(whole, 1, 3)
     saved, expected = whole.state(), steps_of(whole, 4, 6)
@@ -120,22 +120,22 @@ def _leaves(value: Any) -> list[type]:
     return [type(value)]
 
 
-def test_phases_are_rollout_advantage_and_update(setting: Setting) -> None:
+def test_phases_are_rollout_advantage_and_update(setting: RunContext) -> None:
     class Names(Observer):
         seen: ClassVar[list[str]] = []
 
         def phase_started(self, name: str, now: float) -> None:
             self.seen.append(name)
 
-    make(setting).step(1, Watch([Names()]))
+    make(setting).step(1, LoopEvents([Names()]))
     assert Names.seen == ["rollout", "advantage", "update"]
 
 
 @pytest.mark.parametrize("options", [{"entropy_weight": 0.05}, {**CONTINUOUS, "entropy_weight": 0.05}], ids=str)
-def test_gradients_are_those_of_autograd(setting: Setting, options: dict[str, Any]) -> None:
+def test_gradients_are_those_of_autograd(setting: RunContext, options: dict[str, Any]) -> None:
     """After one epoch of updates, so that some actions are beyond the clip."""
     run = make(setting, learning_rate=0.02, max_grad_norm=1e9, clip=0.02, **options)
-    run.step(1, Watch())
+    run.step(1, LoopEvents())
     policy, lesson = run.stack.engine.policy, run.stack.engine._lesson
     assert isinstance(policy, Perceptron)
     rows = policy.values.detach().clone().requires_grad_()
@@ -167,10 +167,10 @@ def _forward(policy: Perceptron, rows: torch.Tensor, x: torch.Tensor) -> tuple[t
 
 
 @pytest.mark.parametrize("architecture", ["mlp", "gru", "transformer"])
-def test_what_is_cut_off_is_valued_and_what_ends_is_not(setting: Setting, architecture: str) -> None:
+def test_what_is_cut_off_is_valued_and_what_ends_is_not(setting: RunContext, architecture: str) -> None:
     """With lambda 0, what is wanted of a value is the reward and the discounted value of what was seen next."""
     run = make(setting, architecture=architecture, episode_limit=7, gae_lambda=0.0, learning_rate=1e-9)
-    run.step(1, Watch())
+    run.step(1, LoopEvents())
     engine = run.stack.engine
     wanted = engine._lesson.wanted.view(24, 4).numpy()
     cuts = [(step, moved) for step, moved in engine._cut if moved.truncated.any()]
@@ -181,9 +181,9 @@ def test_what_is_cut_off_is_valued_and_what_ends_is_not(setting: Setting, archit
         numpy.testing.assert_allclose(wanted[step][where], 1 + 0.98 * value[0][where], rtol=1e-4)
 
 
-def test_evaluation_is_on_episodes_of_its_own(setting: Setting) -> None:
+def test_evaluation_is_on_episodes_of_its_own(setting: RunContext) -> None:
     run = make(setting)
-    run.step(1, Watch())
+    run.step(1, LoopEvents())
     before = run.state()
     chosen, reported = run.evaluate("eval"), run.evaluate("report")
     assert len(run.episode_returns) == 4
@@ -196,7 +196,7 @@ def test_evaluation_is_on_episodes_of_its_own(setting: Setting) -> None:
     assert steps_of(run, 2, 3) == steps_of_loaded(setting, before)
 
 
-def steps_of_loaded(setting: Setting, state: Mapping[str, Any]) -> Told:
+def steps_of_loaded(setting: RunContext, state: Mapping[str, Any]) -> Told:
     fresh = make(setting)
     fresh.load_state(state)
     return steps_of(fresh, 2, 3)
@@ -220,13 +220,15 @@ def steps_of_loaded(setting: Setting, state: Mapping[str, Any]) -> Told:
     ],
     ids=str,
 )
-def test_what_cannot_be_trained_is_refused_in_a_sentence(setting: Setting, options: dict[str, Any], said: str) -> None:
+def test_what_cannot_be_trained_is_refused_in_a_sentence(
+    setting: RunContext, options: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InvalidOptions) as raised:
         make(setting, **options)
     assert said in str(raised.value)
 
 
-def test_an_action_space_that_is_not_known_is_refused(setting: Setting) -> None:
+def test_an_action_space_that_is_not_known_is_refused(setting: RunContext) -> None:
     import gymnasium
 
     class Odd(gymnasium.Env):  # type: ignore[type-arg]
@@ -252,7 +254,7 @@ def test_a_game_without_its_package_is_refused_with_the_remedy(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("kind", ["gru", "transformer"])
-def test_widths_can_be_chosen_by_the_number_of_parameters(setting: Setting, kind: str) -> None:
+def test_widths_can_be_chosen_by_the_number_of_parameters(setting: RunContext, kind: str) -> None:
     space = Space((2,), 2)
     options = parse_options(ppo.Options, {"parameters": 9000}, where="ppo")
     counts = {name: count_parameters(name, space, choose_width(options, name, space)) for name in ("mlp", kind)}

@@ -9,7 +9,7 @@ import gymnasium
 import numpy
 import pytest
 
-from fairtrial.core.training import Setting, Watch
+from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.recipes.rl.experience import Moments, advantages
 from fairtrial.recipes.rl.physics import PHYSICS
 from fairtrial.recipes.rl.vector_env import PhysicsRows
@@ -131,13 +131,15 @@ class Drifting(gymnasium.Env):  # type: ignore[type-arg]
 
 
 @pytest.mark.parametrize("architecture", ["mlp", "gru"])
-def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(setting: Setting, architecture: str) -> None:
+def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(
+    setting: RunContext, architecture: str
+) -> None:
     gymnasium.register("Drifting-v0", Drifting)
     try:
         run = make(setting, env="Drifting-v0", episode_limit=50, architecture=architecture)
-        run.step(1, Watch())
+        run.step(1, LoopEvents())
         run.load_state(run.state())
-        run.step(2, Watch())
+        run.step(2, LoopEvents())
         told = run.rows._setting  # type: ignore[attr-defined]
         assert [caution["code"] for caution in told.cautions] == ["episodes restarted"]
         assert told.lineage == {"episodes_restarted": 4}
@@ -146,7 +148,7 @@ def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(setting
         del gymnasium.registry["Drifting-v0"]
 
 
-def test_a_game_is_played_learnt_and_resumed(setting: Setting) -> None:
+def test_a_game_is_played_learnt_and_resumed(setting: RunContext) -> None:
     pytest.importorskip("ale_py")
     options: dict[str, Any] = {
         "env": "ALE/Breakout-v5", "envs": 1, "rollout": 4, "epochs": 1, "episode_limit": 6, "width": 8,
@@ -155,7 +157,7 @@ def test_a_game_is_played_learnt_and_resumed(setting: Setting) -> None:
     run = make(setting, **options)
     assert run.rows.space.observation == (4, 84, 84)
     assert run.rows.space.actions == 4
-    run.step(1, Watch())
+    run.step(1, LoopEvents())
     saved, expected = run.state(), steps_of(run, 2, 3)
     run.load_state(saved)
     assert steps_of(run, 2, 3) == expected

@@ -272,12 +272,12 @@ def test_the_config_of_a_script_is_recorded_without_secrets(tmp_path: Path, capf
 
 
 def test_every_launcher_is_told_which_variables_its_jobs_need(monkeypatch: pytest.MonkeyPatch) -> None:
-    from fairtrial.launch.contract import Order
+    from fairtrial.launch.contract import LaunchRequest
     from fairtrial.launch.ray_cluster import _environment
     from fairtrial.launch.sky_tasks import Options, launch_words
 
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    order = Order("s", "s3://b/x", "/home", Options(secrets=("AWS_PROFILE",)), environment=["HF_TOKEN"])
+    order = LaunchRequest("s", "s3://b/x", "/home", Options(secrets=("AWS_PROFILE",)), environment=["HF_TOKEN"])
     assert _environment(order)["HF_TOKEN"] == TOKEN
     words = launch_words(order, "task.yaml")
     assert words[4:8] == ["--secret", "AWS_PROFILE", "--secret", "HF_TOKEN"]

@@ -15,9 +15,9 @@ from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.core.training import Watch
-from fairtrial.jobs.run_session import Request, run_cell, run_stack
-from fairtrial.recipes._stacked import Lesson, StackedRun
+from fairtrial.core.training import LoopEvents
+from fairtrial.jobs.run_session import Job, run_cell, run_stack
+from fairtrial.recipes._stacked import LossTerms, StackedRun
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
 from tests.conftest import link_data
@@ -48,7 +48,7 @@ TERMS = {
 Endings = dict[str, tuple[int, Outcome | None]]
 
 
-def stack(requests: Sequence[Request], **settings: Any) -> Endings:
+def stack(requests: Sequence[Job], **settings: Any) -> Endings:
     endings: Endings = {}
 
     def ended(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
@@ -59,7 +59,7 @@ def stack(requests: Sequence[Request], **settings: Any) -> Endings:
     return endings
 
 
-def requests_for(store: Store, recipe: str, options: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Request]:
+def requests_for(store: Store, recipe: str, options: Mapping[str, Any], changes: Mapping[str, Any]) -> list[Job]:
     """One request per named set of changes; a leading `seed` among them is the run's seed."""
     return [
         request_for(store, recipe, variant=name, **{"seed": 1, **SHORT, **options, **changed})
@@ -198,7 +198,7 @@ def test_gradients_and_losses_are_those_of_autograd(with_data: Store, student: s
     weights = {name: value.requires_grad_() for name, value in run.layout.unpack(run.values).items()}
     for step in (1, 16):
         run.load_state({**run.state(), **_split(weights)})
-        loss = float(run.step(step, Watch())["loss"])
+        loss = float(run.step(step, LoopEvents())["loss"])
         expected = _loss(run, weights, torch.from_numpy(run.batches.at(step)), run.lesson.stage(step, 30))
         for value in weights.values():
             value.grad = None
@@ -228,7 +228,7 @@ def _loss(run: StackedRun, weights: Mapping[str, Any], chosen: torch.Tensor, sta
         layers.append(affine("first", x).relu())
         layers.append(layers[0] + affine("second", layers[0]).relu())
     logits = affine("output", layers[-1] if layers else x)
-    lesson: Lesson = run.lesson
+    lesson: LossTerms = run.lesson
     total = lesson.labels * cross_entropy(logits, y)
     if lesson.soft is not None and lesson.teacher is not None:
         t = lesson.temperature
@@ -247,7 +247,7 @@ def _loss(run: StackedRun, weights: Mapping[str, Any], chosen: torch.Tensor, sta
 class _Falls:
     """A stack whose step fails for all of its runs."""
 
-    def step(self, due: Mapping[int, int], watch: Watch) -> Any:
+    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Any:
         raise MemoryError("no room")
 
 

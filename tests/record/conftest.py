@@ -30,9 +30,9 @@ def receiver() -> Iterator[Receiver]:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """The end of a run waits a moment only: what is tested is not how long that is."""
     from fairtrial.record import otlp
-    from fairtrial.record.otlp_exporter import Delivery
+    from fairtrial.record.otlp_exporter import OtlpExporter
 
-    monkeypatch.setattr(Delivery.__init__, "__defaults__", (otlp.send, 0.3))
+    monkeypatch.setattr(OtlpExporter.__init__, "__defaults__", (otlp.send, 0.3))
 
 
 def lines_of(store: Store, run: str = "v.seed1") -> list[dict[str, Any]]:

@@ -17,11 +17,11 @@ import fairtrial
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.jobs.run_session import Request, run_cell, run_stack
+from fairtrial.jobs.run_session import Job, run_cell, run_stack
 from fairtrial.jobs.server import do_job
 from fairtrial.record import claims
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, token_of
-from fairtrial.record.heartbeat import PULSE_VARIABLE, read_pulse
+from fairtrial.record.heartbeat import HEARTBEAT_VARIABLE, read_heartbeat
 from fairtrial.record.metadata import new_metadata
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.series import read_lines
@@ -126,14 +126,14 @@ def test_a_frozen_process_that_wakes_up_finds_its_run_with_another(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole story with real processes: frozen, given to another in the middle, woken up, ended by itself."""
-    monkeypatch.setenv(PULSE_VARIABLE, "0.05")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.05")
     request = request_for(store, "fake", **OPTIONS)
     paths = store.paths.run("s", "v.seed1")
     zombie = forked(lambda: run_cell(request))
-    beat = eventually(lambda: (b := read_pulse(paths)) and b.saved >= 20 and b, what="a run that has saved")
+    beat = eventually(lambda: (b := read_heartbeat(paths)) and b.saved >= 20 and b, what="a run that has saved")
     os.kill(zombie, signal.SIGSTOP)
-    other = forked(lambda: run_cell(Request(request.spec, request.store, over=beat.token)))
-    eventually(lambda: (b := read_pulse(paths)) and b.token == 2 and b.step > 30, what="the other going on")
+    other = forked(lambda: run_cell(Job(request.spec, request.store, over=beat.token)))
+    eventually(lambda: (b := read_heartbeat(paths)) and b.token == 2 and b.step > 30, what="the other going on")
     os.kill(zombie, signal.SIGCONT)
     assert wait(other) == 0
     assert wait(zombie) == 1, "it must not end as if all were well"
@@ -149,7 +149,7 @@ def test_a_frozen_process_that_wakes_up_finds_its_run_with_another(
 def test_a_run_gives_signs_of_life_while_it_is_set_up(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(PULSE_VARIABLE, "0.05")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.05")
     request = request_for(store, "fake", **OPTIONS)
     paths, go = store.paths.run("s", "v.seed1"), tmp_path / "go"
 
@@ -158,22 +158,22 @@ def test_a_run_gives_signs_of_life_while_it_is_set_up(
 
     monkeypatch.setattr(LoadedRecipe, "data", slow_data)
     made = forked(lambda: run_cell(request))
-    first = eventually(lambda: read_pulse(paths), what="a sign of life before the first step")
-    eventually(lambda: (b := read_pulse(paths)) and b.at > first.at, what="another one")
+    first = eventually(lambda: read_heartbeat(paths), what="a sign of life before the first step")
+    eventually(lambda: (b := read_heartbeat(paths)) and b.at > first.at, what="another one")
     assert first.token == 1 and first.step == 0 and not paths.metadata.exists()
     go.touch()
     assert wait(made) == 0
 
 
 def test_one_lost_claim_of_a_stack_ends_that_run_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(PULSE_VARIABLE, "0.02")
+    monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.02")
     options = {"steps": 60, "step_time": 0.02, "checkpoint_every": 0, "log_every": 100, "eval_every": 0}
     requests = [request_for(store, "fake", variant=name, **options) for name in ("a", "b", "c")]
     told: dict[str, tuple[int, Outcome | None]] = {}
     lost = store.paths.run("s", "b.seed1")
 
     def take() -> None:
-        eventually(lambda: (b := read_pulse(lost)) and b.token == 1)
+        eventually(lambda: (b := read_heartbeat(lost)) and b.token == 1)
         Claim(lost, over=1)
 
     thief = threading.Thread(target=take)

@@ -18,7 +18,7 @@ from fairtrial.core.metadata_schema import Metadata
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Status
 from fairtrial.core.untrusted import shape_problems
-from fairtrial.record.heartbeat import read_pulse
+from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import (
     DamagedRun,
@@ -159,7 +159,7 @@ def test_an_archived_run_is_in_its_place(run: RunPaths, store: Store) -> None:
 @pytest.mark.parametrize("content", ["[]", '{"host": 5}', '{"host":"a","pid":1,"token":1,"at":"x","step":1,"saved":1}'])
 def test_a_pulse_of_another_shape_is_none(run: RunPaths, content: str) -> None:
     run.pulse.write_text(content)
-    assert read_pulse(run) is None
+    assert read_heartbeat(run) is None
 
 
 @pytest.mark.parametrize("content", ['{"offset": "x"}', '{"offset": -1}', '{"offset": 99999999}', '{"lines": null}'])

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.record import checkpoints
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.metadata import load_run
@@ -90,7 +90,7 @@ def summary(store: Store) -> tuple[Any, ...]:
     )
 
 
-def calls_of(request: Request) -> int:
+def calls_of(request: Job) -> int:
     """How many file-changing system calls an undisturbed run makes."""
     read_end, write_end = os.pipe()
 
@@ -104,7 +104,7 @@ def calls_of(request: Request) -> int:
     return int(os.read(read_end, 100))
 
 
-def killed_at(request: Request, number: int, *, after: bool) -> None:
+def killed_at(request: Job, number: int, *, after: bool) -> None:
     def doomed() -> None:
         KillAt(number, after=after).install()
         run_cell(request)
@@ -170,7 +170,7 @@ def test_kills_at_random_moments(
     make(with_data, recipe, **options)
     expected = summary(with_data)
 
-    def begun(name: str) -> tuple[Store, Request, int]:
+    def begun(name: str) -> tuple[Store, Job, int]:
         store = link_data(Store(tmp_path / name), data_cache)
         request = request_for(store, recipe, **options)
         return store, request, forked(lambda: run_cell(request))

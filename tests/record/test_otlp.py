@@ -141,9 +141,9 @@ def test_jobs_of_a_launch_deliver_from_their_own_processes(
 def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fairtrial.core.specs import RunSpec; "
-        "from fairtrial.jobs.run_session import Request, run_cell; "
+        "from fairtrial.jobs.run_session import Job, run_cell; "
         "spec = RunSpec(recipe='fake', options=dict(steps=5), identity={}, seed=1); "
-        f"print(run_cell(Request(spec, Path({str(tmp_path / 'store')!r}))).status, "
+        f"print(run_cell(Job(spec, Path({str(tmp_path / 'store')!r}))).status, "
         "*[name for name in ('opentelemetry', 'urllib.request') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -153,7 +153,7 @@ def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None
 def test_a_damaged_line_does_not_keep_the_others_from_being_delivered() -> None:
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
-    from fairtrial.record.otlp import Line, Source, encode
+    from fairtrial.record.otlp import EventSource, Line, encode
 
     good = b'{"schema":1,"event":"coffee","at":5.0}\n'
     damaged = [
@@ -164,7 +164,7 @@ def test_a_damaged_line_does_not_keep_the_others_from_being_delivered() -> None:
         b'{"event":"x","at":-1}\n',
     ]
     lines = [Line(number, content) for number, content in enumerate([*damaged, good], 1)]
-    request = ExportLogsServiceRequest.FromString(encode(Source("s", "v.seed1", "v", 1, "fake", 1.0), lines))
+    request = ExportLogsServiceRequest.FromString(encode(EventSource("s", "v.seed1", "v", 1, "fake", 1.0), lines))
     records = request.resource_logs[0].scope_logs[0].log_records
     assert [record.event_name for record in records] == ["damaged_line"] * len(damaged) + ["coffee"]
     assert records[-1].time_unix_nano == 5 * 10**9

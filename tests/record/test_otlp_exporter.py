@@ -19,7 +19,7 @@ from fairtrial.jobs.run_session import run_cell, run_stack
 from fairtrial.record import otlp
 from fairtrial.record import otlp_exporter as delivery
 from fairtrial.record.metadata import load_metadata
-from fairtrial.record.otlp_exporter import Delivered, Delivery, read_delivered
+from fairtrial.record.otlp_exporter import Delivered, OtlpExporter, read_delivered
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from tests.harness import eventually, forked, make, request_for, series_of, wait
@@ -55,7 +55,7 @@ def test_every_kind_of_value_survives_the_way(store: Store, receiver: Receiver) 
     odd = {"none": None, "no": False, "zero": 0, "real": 0.0, "text": "", "list": [], "map": {}, "small": -(2**63),
            "deep": {"a": [1, 1.0, None, {"b": "ü\n"}]}, "tiny": 5e-324, "word": "NaN"}  # fmt: skip
     content = json.dumps({"schema": 1, "event": "mine", "at": 1.5, **odd, "large": 2**64 - 1}).encode()
-    source = otlp.Source("s", "r", "v", 1, "script", 2.0)
+    source = otlp.EventSource("s", "r", "v", 1, "script", 2.0)
     assert otlp.send(receiver.address, otlp.encode(source, [otlp.Line(1, content)]), 5).rejected == 0
     body = receiver.bodies[0]
     assert body.pop("large") == str(2**64 - 1)
@@ -65,7 +65,7 @@ def test_every_kind_of_value_survives_the_way(store: Store, receiver: Receiver) 
 
 def test_an_error_is_graver_than_other_events(receiver: Receiver) -> None:
     lines = [otlp.Line(n, json.dumps({"event": name, "at": 0.0}).encode()) for n, name in enumerate(("error", "x"), 1)]
-    otlp.send(receiver.address, otlp.encode(otlp.Source("s", "r", "v", 1, "fake", 0.0), lines), 5)
+    otlp.send(receiver.address, otlp.encode(otlp.EventSource("s", "r", "v", 1, "fake", 0.0), lines), 5)
     assert [record["severity"] for record in receiver.records] == [17, 9]
 
 
@@ -163,7 +163,7 @@ def test_the_thread_that_trains_never_calls_what_sends(
 
         monkeypatch.setattr(owner, name, noted)
 
-    for owner in (Delivery, delivery.Spool):
+    for owner in (OtlpExporter, delivery.Spool):
         for name, value in vars(owner).items():
             if callable(value):
                 watched(owner, name)
@@ -236,7 +236,7 @@ def test_a_kill_between_answer_and_note_sends_a_batch_again_under_the_same_ids(
 
 def _deliver_again(paths: RunPaths, receiver: Receiver) -> None:
     recorder = Recorder.attach(paths)
-    sender = Delivery()
+    sender = OtlpExporter()
     sender.add(recorder, receiver.address)
     sender.settle()
     recorder.close()
@@ -328,7 +328,7 @@ def test_one_receiver_that_is_down_does_not_hold_up_another(store: Store, receiv
     for seed in (1, 2):
         make(store, "fake", **FAKE, seed=seed)
     recorders = [Recorder.attach(store.paths.run("s", f"v.seed{seed}")) for seed in (1, 2)]
-    sender = Delivery()
+    sender = OtlpExporter()
     with Receiver(refuse(503)) as down:
         for recorder, address in zip(recorders, (down.address, receiver.address), strict=True):
             sender.add(recorder, address)
@@ -369,13 +369,13 @@ def test_the_generators_of_the_process_are_left_alone(store: Store, impatient: N
 def test_waiting_at_the_end_is_no_time_of_the_run(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """The result is on disk before anything is waited for, and what it took does not grow by the waiting."""
     found: list[dict[str, Any]] = []
-    settle = Delivery.settle
+    settle = OtlpExporter.settle
 
-    def look_first(self: Delivery) -> None:
+    def look_first(self: OtlpExporter) -> None:
         found.append(json.loads(store.paths.run("s", "v.seed1").metadata.read_text()))
         settle(self)
 
-    monkeypatch.setattr(Delivery, "settle", look_first)
+    monkeypatch.setattr(OtlpExporter, "settle", look_first)
     with Receiver() as receiver:
         make(store, "fake", **FAKE, otlp=receiver.address)
     assert found[0]["status"] == "completed"

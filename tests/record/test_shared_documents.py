@@ -12,13 +12,13 @@ from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths, SharedPaths, StorePaths, number_of
 from fairtrial.core.untrusted import UntrustedDocument, collisions, why_names_unsafe, why_unsafe
 from fairtrial.record import leases, mirror
-from fairtrial.record.heartbeat import read_pulse
+from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.leases import parse_link, top_token
 from fairtrial.record.recorder import saved_checkpoints
-from fairtrial.record.remote import Entry
+from fairtrial.record.remote import ObjectEntry
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 from fairtrial.record.top_checkpoints import KEPT, kept_checkpoints
-from fairtrial.record.upload import Manifest
+from fairtrial.record.upload import RunManifest
 from tests.record.hostile_bucket import SHA256
 
 NAMES = SharedPaths("s", "v.seed1")
@@ -39,9 +39,9 @@ def files(*names: str, **facts: Any) -> dict[str, Any]:
 
 
 def test_a_manifest_of_our_own_is_read() -> None:
-    found = Manifest.from_bytes(manifest(), 1)
+    found = RunManifest.from_bytes(manifest(), 1)
     assert found.files == {"checkpoints/best.pt": FACTS} and found.appended["metrics.jsonl"] == 5
-    assert Manifest.from_bytes(found.to_bytes(), 1) == found
+    assert RunManifest.from_bytes(found.to_bytes(), 1) == found
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_manifest_of_our_own_is_read() -> None:
 )
 def test_a_manifest_that_no_run_has_is_refused(changes: dict[str, Any], why: str) -> None:
     with pytest.raises(UntrustedDocument, match=why):
-        Manifest.from_bytes(manifest(**changes), 1)
+        RunManifest.from_bytes(manifest(**changes), 1)
 
 
 def test_a_key_that_stands_twice_in_a_manifest_is_refused() -> None:
     with pytest.raises(UntrustedDocument, match="twice"):
-        Manifest.from_bytes(manifest().replace(b'"token": 1', b'"token": 1, "token": 1', 1), 1)
+        RunManifest.from_bytes(manifest().replace(b'"token": 1', b'"token": 1, "token": 1', 1), 1)
 
 
 def test_a_claim_of_our_own_is_read() -> None:
@@ -109,7 +109,7 @@ def test_a_claim_that_nobody_writes_is_refused(changes: dict[str, Any], why: str
                                   "00000001_0.json", "9" * 5000 + ".json", "-0000001.json", "000000001.json"])  # fmt: skip
 def test_names_that_are_not_numbers_are_no_claims(name: str) -> None:
     assert number_of(f"s/v.seed1/.claims/{name}") is None
-    entry = Entry(1, "t", None)
+    entry = ObjectEntry(1, "t", None)
     assert top_token(NAMES, {f"{NAMES.claims}/{name}": entry, NAMES.claim(7): entry}) == 7
     assert NAMES.token_of(f"{NAMES.live}/{name.removesuffix('.json')}x/manifest.json") is None
     assert NAMES.offset_of(1, "metrics.jsonl", f"{NAMES.live}/00000001/metrics.jsonl/{name}") is None
@@ -138,9 +138,9 @@ def test_a_sign_of_life_of_another_form_is_none(tmp_path: Path, change: dict[str
     paths = RunPaths(tmp_path)
     beat = {"host": "h", "pid": 1, "token": None, "at": 1.0, "step": 3, "saved": 2}
     paths.pulse.write_text(json.dumps(beat))
-    assert read_pulse(paths) is not None
+    assert read_heartbeat(paths) is not None
     paths.pulse.write_text(json.dumps({**beat, **change}))
-    assert read_pulse(paths) is None
+    assert read_heartbeat(paths) is None
 
 
 @pytest.mark.parametrize("name", ["", ".", "..", "../x", "a/b", "/etc", "a\0b"])

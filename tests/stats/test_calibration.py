@@ -14,7 +14,7 @@ from scipy import special
 
 from fairtrial.stats import aggregate, effects, families
 from fairtrial.stats.certificate import certify, coverage, t_intervals
-from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.jackknife import fewest_runs
 from fairtrial.stats.noise import SHAPES, Shape
 from fairtrial.stats.student import paired_parts
@@ -105,7 +105,7 @@ def test_holm_at_three_seeds_deserves_its_caution() -> None:
     codes = {
         seeds: [
             {caution["code"] for caution in found.cautions}
-            for found in families.compare_family(dict(zip("abcd", rng.normal(size=(4, seeds)), strict=True)), "a", Terms(True), "holm")
+            for found in families.compare_family(dict(zip("abcd", rng.normal(size=(4, seeds)), strict=True)), "a", ComparisonConfig(True), "holm")
         ]
         for seeds in (4, 5)
     }  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_family_is_judged_by_the_rule_that_was_simulated() -> None:
     expected = np.abs(gaps) > reach[:, None]
     assert 0.1 < expected[:, 0].mean() < 0.9
     for layout, told in zip(layouts, expected, strict=True):
-        found = families.compare_family(dict(zip("abcd", layout, strict=True)), "a", Terms(True), "tukey")
+        found = families.compare_family(dict(zip("abcd", layout, strict=True)), "a", ComparisonConfig(True), "tukey")
         assert [each.significant for each in found] == told.tolist()
 
 
@@ -213,7 +213,9 @@ def test_a_comparison_over_tasks_follows_the_rule_that_was_simulated() -> None:
     for paired in (True, False):
         low, high = t_intervals(*values, paired=paired, alpha=0.05)
         for row in range(20):
-            found = compare_tasks(control[row], candidate[row] + 0.4, Terms(paired), TaskTerms(), names=("a", "b"))
+            found = compare_tasks(
+                control[row], candidate[row] + 0.4, ComparisonConfig(paired), TaskTerms(), names=("a", "b")
+            )
             assert (found.effect.low, found.effect.high) == pytest.approx((low[row], high[row]))
 
 
@@ -227,7 +229,7 @@ def test_tasks_with_runs_of_their_own_are_rarely_told_apart(paired: bool) -> Non
             [levels[task] + noise[task] * rng.standard_normal((3 + task % 3, 1)) for task in range(26)]
             for _ in range(2)
         ]
-        found = compare_tasks(*arms, Terms(paired), TaskTerms(), names=("a", "b"))
+        found = compare_tasks(*arms, ComparisonConfig(paired), TaskTerms(), names=("a", "b"))
         wrong += bool(found.significant)
     assert wrong / repeats <= 0.06 + errors(0.06, repeats)
 
@@ -257,7 +259,7 @@ def test_equal_arms_over_many_tasks_are_rarely_told_apart(paired: bool) -> None:
         levels = rng.normal(0, 2, 26)
         for _ in range(repeats):
             control, candidate = (levels + shape.draw(rng, (3, 26)) for _ in range(2))
-            found = compare_tasks(control, candidate, Terms(paired), TaskTerms(), names=("a", "b"))
+            found = compare_tasks(control, candidate, ComparisonConfig(paired), TaskTerms(), names=("a", "b"))
             wrong += bool(found.significant)
     assert wrong / (repeats * len(SHAPES)) <= 0.06 + errors(0.06, repeats * len(SHAPES))
 
@@ -335,7 +337,7 @@ def test_the_chance_to_win_covers(n: int, gap: float) -> None:
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_certificate_does_not_promise_more_than_the_truth(name: str, paired: bool) -> None:
     """Noise of that kind at five seeds, in both arms or in one; fresh draws, not those of the certificate."""
-    shape, terms, rng = NAMED[name], Terms(paired), np.random.default_rng([14, paired])
+    shape, terms, rng = NAMED[name], ComparisonConfig(paired), np.random.default_rng([14, paired])
     data = shape.draw(rng, (2, 5))
     found = certify(data[0], data[1], terms)
     assert not found.fitted and "no shape can be ruled out" in str(found)
@@ -350,7 +352,11 @@ def test_the_certificate_does_not_promise_more_than_the_truth(name: str, paired:
 
 @pytest.mark.parametrize(("method", "paired"), [("percentile", False), ("bca", True)])
 def test_the_certificate_of_a_bootstrap_is_as_honest(method: str, paired: bool) -> None:
-    terms, shape, rng = Terms(paired, method=method, resamples=300), NAMED["log-normal"], np.random.default_rng(15)
+    terms, shape, rng = (
+        ComparisonConfig(paired, method=method, resamples=300),
+        NAMED["log-normal"],
+        np.random.default_rng(15),
+    )
     found = certify(np.zeros(5), np.zeros(5), terms, repeats=150)
     truth = coverage(np.zeros((500, 5)), shape.draw(rng, (500, 5)), shape.mean, terms, 0)
     assert found.worst <= truth + 0.02 + errors(truth, 500) / 3
@@ -361,11 +367,11 @@ def test_shapes_are_ruled_out_from_twenty_runs_on_but_hardly_the_true_one() -> N
     kept = ruled_out = 0
     for shape in SHAPES:
         data = shape.draw(np.random.default_rng(16), (2, 30))
-        rows = certify(data[0], data[1], Terms(False), repeats=100).covered
+        rows = certify(data[0], data[1], ComparisonConfig(False), repeats=100).covered
         kept += not next(row for row in rows if row.shape == shape.name).ruled_out
         ruled_out += sum(row.ruled_out for row in rows)
     assert kept >= 5 and ruled_out >= 6
-    few = certify(np.arange(19.0), np.arange(19.0), Terms(False), repeats=100)
+    few = certify(np.arange(19.0), np.arange(19.0), ComparisonConfig(False), repeats=100)
     assert not few.fitted and not any(row.ruled_out for row in few.covered)
 
 

@@ -17,12 +17,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.contrasts import Interaction, Layout, interactions
 
 Array = NDArray[np.float64]
 Sets = Sequence[tuple[str, ...]]
-PAIRED = Terms(paired=True)
+PAIRED = ComparisonConfig(paired=True)
 
 
 def subsets(names: str, most: int | None = None) -> list[tuple[str, ...]]:
@@ -34,7 +34,7 @@ def layout_of(sets: Sets, seeds: int = 5, key: int = 0) -> dict[tuple[str, ...],
     return {removed: rng.normal(0.7, 0.05, seeds) for removed in sets}
 
 
-def by_name(layout: Layout, terms: Terms = PAIRED) -> dict[str, Interaction]:
+def by_name(layout: Layout, terms: ComparisonConfig = PAIRED) -> dict[str, Interaction]:
     return {"".join(each.components): each for each in interactions(layout, terms)}
 
 
@@ -53,7 +53,7 @@ def assert_is_paired_t(found: Interaction, per_seed: Array) -> None:
 @pytest.mark.parametrize("alpha", [0.05, 0.2])
 def test_two_components_interact_by_their_double_difference_seed_by_seed(seeds: int, alpha: float) -> None:
     layout = layout_of([(), ("a",), ("b",), ("a", "b")], seeds)
-    [found] = interactions(layout, Terms(paired=True, alpha=alpha))
+    [found] = interactions(layout, ComparisonConfig(paired=True, alpha=alpha))
     beside_b = layout[()] - layout["a",]
     without_b = layout["b",] - layout["a", "b"]
     assert found.components == ("a", "b")
@@ -211,11 +211,11 @@ SCRIPT = """
 import json
 import numpy as np
 from itertools import combinations
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.contrasts import interactions
 rng = np.random.default_rng(0)
 layout = {removed: rng.normal(0.7, 0.05, 5) for size in range(4) for removed in combinations("abc", size)}
-print(json.dumps([found.to_dict() for found in interactions(layout, Terms(paired=True))]))
+print(json.dumps([found.to_dict() for found in interactions(layout, ComparisonConfig(paired=True))]))
 """
 
 

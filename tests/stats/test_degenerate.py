@@ -16,7 +16,7 @@ from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
 from fairtrial.core.findings import Comparison, Estimate
 from fairtrial.stats import aggregate, diagnostics, effects, families, power, variance
 from fairtrial.stats.certificate import certify
-from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, Terms, compare_samples
+from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
 from fairtrial.stats.power import Design
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
 from fairtrial.stats.tasks import TaskTerms, compare_tasks
@@ -243,7 +243,7 @@ def test_samples_that_are_none_are_refused(control: Any, candidate: Any, message
 @both_ways
 def test_no_design_without_runs_is_certified(n: int, paired: bool) -> None:
     with pytest.raises(FairtrialError):
-        certify(np.zeros(n), np.zeros(n), Terms(paired), repeats=100)
+        certify(np.zeros(n), np.zeros(n), ComparisonConfig(paired), repeats=100)
 
 
 # Families
@@ -265,7 +265,7 @@ def test_an_arm_without_evidence_has_no_verdict_in_a_family(
     rng = np.random.default_rng(0)
     base = rng.normal(size=5)
     arms = {"a": base, "b": make(base), "c": rng.normal(size=5)}
-    found = {each.candidate: each for each in families.compare_family(arms, "a", Terms(True), adjustment)}
+    found = {each.candidate: each for each in families.compare_family(arms, "a", ComparisonConfig(True), adjustment)}
     if (
         found["b"].reliability is not None and found["b"].reliability.lost_candidate > 3
     ):  # that is evidence of another kind
@@ -279,17 +279,21 @@ def test_an_arm_without_evidence_has_no_verdict_in_a_family(
 @pytest.mark.parametrize("seeds", [0, 1])
 def test_a_family_without_seeds_has_no_verdicts(adjustment: str, seeds: int) -> None:
     arms = {name: np.ones(seeds) for name in "abc"}
-    for each in families.compare_family(arms, "a", Terms(True), adjustment):
+    for each in families.compare_family(arms, "a", ComparisonConfig(True), adjustment):
         has_no_conclusion(each, "too few runs")
 
 
 def test_families_that_are_none() -> None:
     assert families.holm([]) == families.benjamini_hochberg([]) == []
-    assert families.compare_family({"a": np.ones(3)}, "a", Terms(True), "tukey") == []
+    assert families.compare_family({"a": np.ones(3)}, "a", ComparisonConfig(True), "tukey") == []
     arms = {name: np.arange(3.0) for name in "abc"}
     with pytest.raises(InvalidOptions, match="unknown family adjustment 'tuckey'; did you mean 'tukey'"):
-        families.compare_family(arms, "a", Terms(True), "tuckey")
-    for terms in (Terms(False), Terms(True, side="greater"), Terms(True, method="wilcoxon")):
+        families.compare_family(arms, "a", ComparisonConfig(True), "tuckey")
+    for terms in (
+        ComparisonConfig(False),
+        ComparisonConfig(True, side="greater"),
+        ComparisonConfig(True, method="wilcoxon"),
+    ):
         with pytest.raises(InvalidOptions, match="Tukey's limit is for paired runs"):
             families.compare_family(arms, "a", terms, "tukey")
 
@@ -398,7 +402,7 @@ def test_bands_of_one_run_are_unknown() -> None:
 
 def over_tasks(control: Any, candidate: Any, *, paired: bool = False, statistic: str | None = None) -> Comparison:
     how = TaskTerms(statistic, resamples=300)
-    return compare_tasks(control, candidate, Terms(paired), how, names=("a", "b"))
+    return compare_tasks(control, candidate, ComparisonConfig(paired), how, names=("a", "b"))
 
 
 def wide_table(runs: int, seed: int = 0) -> Any:
@@ -534,21 +538,21 @@ def test_checks_of_too_little_are_unknown() -> None:
     ],
 )
 def test_times_without_evidence_have_a_reason(control: list[float], candidate: list[float], reason: str) -> None:
-    found = compare_times(np.array(control), np.array(candidate), 10.0, Terms(False), names=("a", "b"))
+    found = compare_times(np.array(control), np.array(candidate), 10.0, ComparisonConfig(False), names=("a", "b"))
     assert (found.verdict, found.p_value, found.effect.low) == ("inconclusive", None, None)
     assert found.reason == reason
 
 
 @pytest.mark.parametrize("method", ["bca", "percentile", "studentized", "permutation", "sign-flip"])
 def test_means_of_censored_times_are_refused(method: str) -> None:
-    terms = Terms(method in PAIRED_METHODS, method=method)
+    terms = ComparisonConfig(method in PAIRED_METHODS, method=method)
     with pytest.raises(UserError, match="needs every run to have reached the threshold"):
         compare_times(np.array([1.0, INF]), np.array([2.0, 3.0]), 10.0, terms, names=("a", "b"))
 
 
 def test_censored_times_have_no_interval_of_means() -> None:
     found = compare_times(
-        np.array([1.0, 2, 3, INF]), np.array([5.0, 6, INF, INF]), 10.0, Terms(False), names=("a", "b")
+        np.array([1.0, 2, 3, INF]), np.array([5.0, 6, INF, INF]), 10.0, ComparisonConfig(False), names=("a", "b")
     )
     assert (found.effect.low, found.effect.high, found.effect.reason) == (None, None, "censored")
     assert found.detectable is None and found.seeds_needed is None and found.hedges_g is None

@@ -19,7 +19,7 @@ from scipy import stats
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Verdict
 from fairtrial.stats import families
-from fairtrial.stats.compare import Terms, compare
+from fairtrial.stats.compare import ComparisonConfig, compare
 from fairtrial.stats.families import adjust_comparisons, compare_family, compare_pairs
 from fairtrial.stats.family_power import FamilyPlan
 from fairtrial.stats.noise import SHAPES, Shape
@@ -137,7 +137,7 @@ def test_a_family_is_judged_by_the_rule_that_was_simulated(pairs, n: int) -> Non
     for place, layout in enumerate(chosen):
         arms = dict(zip("abcd", layout, strict=True))
         named = [("abcd"[first], "abcd"[second]) for first, second in pairs(4)]
-        found = compare_pairs(arms, named, Terms(True), "auto")
+        found = compare_pairs(arms, named, ComparisonConfig(True), "auto")
         assert {each.adjustment for each in found} == {"max-spread"}
         assert [each.effect.value for each in found] == pytest.approx(means[place])
         assert [each.effect.high for each in found] == pytest.approx(means[place] + reach[place])
@@ -162,7 +162,7 @@ def any_arms(draw: st.DrawFn) -> dict[str, Array]:
 def test_an_interval_excludes_zero_exactly_when_the_adjusted_p_is_significant(
     adjustment: str, arms: dict[str, Array], alpha: float
 ) -> None:
-    for found in compare_pairs(arms, list(combinations(arms, 2)), Terms(True, alpha), adjustment):
+    for found in compare_pairs(arms, list(combinations(arms, 2)), ComparisonConfig(True, alpha), adjustment):
         assert found.effect.low is not None and found.effect.high is not None and found.adjusted_p is not None
         excludes = found.effect.low > 0 or found.effect.high < 0
         assert excludes == (found.adjusted_p <= alpha) == found.significant
@@ -177,7 +177,7 @@ def test_an_interval_excludes_zero_exactly_when_the_adjusted_p_is_significant(
 def test_so_it_does_for_unpaired_arms_and_other_methods(method: str, seed: int) -> None:
     rng = np.random.default_rng(seed)
     arms = {name: rng.normal(size=rng.integers(6, 9)) + rng.choice([0.0, 2.0]) for name in "abc"}
-    for found in compare_family(arms, "a", Terms(False, method=method, resamples=200), "auto"):
+    for found in compare_family(arms, "a", ComparisonConfig(False, method=method, resamples=200), "auto"):
         assert found.adjustment == "holm" and found.adjusted_p is not None
         if found.effect.low is not None and found.effect.high is not None:
             assert (found.effect.low > 0 or found.effect.high < 0) == (found.adjusted_p <= 0.05)
@@ -194,8 +194,10 @@ def test_roles_and_the_order_of_runs_and_arms_do_not_matter(
     mixed = {name: arms[name][order] for name in data.draw(st.permutations(list(arms)))}
     pairs = list(combinations(arms, 2))
     turned = [pair[::-1] for pair in data.draw(st.permutations(pairs))]
-    here = {(f.control, f.candidate): f for f in compare_pairs(arms, pairs, Terms(True, sesoi=0.7), adjustment)}
-    for there in compare_pairs(mixed, turned, Terms(True, sesoi=0.7), adjustment):
+    here = {
+        (f.control, f.candidate): f for f in compare_pairs(arms, pairs, ComparisonConfig(True, sesoi=0.7), adjustment)
+    }
+    for there in compare_pairs(mixed, turned, ComparisonConfig(True, sesoi=0.7), adjustment):
         found = here[there.candidate, there.control]
         for one, two in ((there.effect, found.effect), (there.equivalence, found.equivalence)):
             turned_back = one.negated()
@@ -210,9 +212,11 @@ def test_roles_and_the_order_of_runs_and_arms_do_not_matter(
 def test_families_carry_over_to_another_scale(
     adjustment: str, arms: dict[str, Array], scale: float, shift: float
 ) -> None:
-    here = compare_family(arms, "a", Terms(True, sesoi=0.5), adjustment)
+    here = compare_family(arms, "a", ComparisonConfig(True, sesoi=0.5), adjustment)
     other = {name: scale * sample + shift for name, sample in arms.items()}
-    for one, two in zip(here, compare_family(other, "a", Terms(True, sesoi=0.5 * scale), adjustment), strict=True):
+    for one, two in zip(
+        here, compare_family(other, "a", ComparisonConfig(True, sesoi=0.5 * scale), adjustment), strict=True
+    ):
         assert two.verdict is one.verdict
         assert two.adjusted_p == pytest.approx(one.adjusted_p, rel=1e-6)
         assert one.effect.high is not None and one.detectable is not None
@@ -223,8 +227,8 @@ def test_families_carry_over_to_another_scale(
 def test_a_family_of_two_arms_is_paired_t() -> None:
     rng = np.random.default_rng(3)
     arms = {"a": rng.normal(size=6), "b": rng.normal(size=6) + 1}
-    (found,) = compare_family(arms, "a", Terms(True, sesoi=0.5), "auto")
-    alone = compare(arms["a"], arms["b"], Terms(True, sesoi=0.5), names=("a", "b"))
+    (found,) = compare_family(arms, "a", ComparisonConfig(True, sesoi=0.5), "auto")
+    alone = compare(arms["a"], arms["b"], ComparisonConfig(True, sesoi=0.5), names=("a", "b"))
     for one, two in ((found.effect, alone.effect), (found.equivalence, alone.equivalence)):
         assert (one.low, one.high, one.level) == pytest.approx((two.low, two.high, two.level))
     assert found.adjusted_p == pytest.approx(alone.p_value, rel=1e-6)
@@ -234,8 +238,8 @@ def test_a_family_of_two_arms_is_paired_t() -> None:
 def test_the_number_of_seeds_decides_how_a_family_is_judged(seeds: int, rule: str) -> None:
     rng = np.random.default_rng(0)
     arms = {name: rng.normal(size=seeds) for name in "abc"}
-    assert {each.adjustment for each in compare_family(arms, "a", Terms(True), "auto")} == {rule}
-    unpaired = compare_family(arms, "a", Terms(False), "auto")
+    assert {each.adjustment for each in compare_family(arms, "a", ComparisonConfig(True), "auto")} == {rule}
+    unpaired = compare_family(arms, "a", ComparisonConfig(False), "auto")
     assert {each.adjustment for each in unpaired} == {"holm"}
 
 
@@ -243,13 +247,13 @@ def test_lost_runs_do_not_change_how_a_family_is_judged() -> None:
     rng = np.random.default_rng(0)
     arms = {name: rng.normal(size=12) for name in "abc"}
     arms["c"][:5] = np.nan
-    assert {each.adjustment for each in compare_family(arms, "a", Terms(True), "auto")} == {"holm"}
+    assert {each.adjustment for each in compare_family(arms, "a", ComparisonConfig(True), "auto")} == {"holm"}
 
 
 def test_the_largest_spread_is_for_paired_t() -> None:
     arms = {name: np.arange(3.0) for name in "abc"}
     with pytest.raises(InvalidOptions, match="largest spread is for paired runs"):
-        compare_family(arms, "a", Terms(False), "max-spread")
+        compare_family(arms, "a", ComparisonConfig(False), "max-spread")
 
 
 # Holm's steps, and the levels that agree with them
@@ -283,7 +287,7 @@ def test_equivalence_in_a_family_is_judged_at_its_share_of_alpha() -> None:
     differences = np.array([-0.2, 0.25, 0.1, -0.1, 0.02])
     base = np.array([0.3, 0.1, 0.7, 0.2, 0.9])
     margin = 0.2
-    terms = Terms(True, sesoi=margin)
+    terms = ComparisonConfig(True, sesoi=margin)
     alone = compare(base, base + differences, terms, names=("a", "b"))
     assert alone.verdict is Verdict.EQUIVALENT
     arms = {"a": base, "b": base + differences, "c": base + differences[::-1], "d": base + 3 + differences}
@@ -301,7 +305,7 @@ def test_what_is_better_is_not_worse_too() -> None:
     for seed in range(40):
         arms = {name: np.random.default_rng([seed, n]).normal(size=13) for n, name in enumerate("abcd")}
         arms["b"] = arms["b"] + rng.uniform(0.8, 1.4)
-        for found in compare_family(arms, "a", Terms(True), "holm"):
+        for found in compare_family(arms, "a", ComparisonConfig(True), "holm"):
             assert not (found.verdict is Verdict.BETTER and not found.not_worse)
 
 
@@ -310,7 +314,7 @@ def test_comparisons_over_tasks_are_adjusted_together_with_their_intervals() -> 
     rng = np.random.default_rng(4)
     tables = [rng.normal(size=(6, 3)) for _ in range(3)]
     tables[1] += 0.9
-    terms = Terms(True, sesoi=2.0)
+    terms = ComparisonConfig(True, sesoi=2.0)
 
     def again(index: int, alpha: float) -> Comparison:
         own = replace(terms, alpha=alpha)
@@ -332,7 +336,7 @@ def test_times_are_adjusted_too() -> None:
     ]
 
     def again(index: int, alpha: float) -> Comparison:
-        return compare_times(times[0], times[index + 1], 10.0, Terms(False, alpha), names=("a", "bc"[index]))
+        return compare_times(times[0], times[index + 1], 10.0, ComparisonConfig(False, alpha), names=("a", "bc"[index]))
 
     found = adjust_comparisons(again, 2, "holm", 0.05)
     assert [each.adjustment for each in found] == ["holm", "holm"]
@@ -366,9 +370,9 @@ def test_the_residual_of_an_incomplete_layout_is_that_of_least_squares() -> None
 def test_what_one_arm_loses_takes_no_seed_from_the_others() -> None:
     rng = np.random.default_rng(6)
     arms = {name: rng.normal(size=8) for name in "abcd"}
-    whole = compare_family(arms, "a", Terms(True), "auto")[0]
+    whole = compare_family(arms, "a", ComparisonConfig(True), "auto")[0]
     arms["d"] = np.where(np.arange(8) < 6, np.nan, arms["d"])
-    found = compare_family(arms, "a", Terms(True), "auto")[0]
+    found = compare_family(arms, "a", ComparisonConfig(True), "auto")[0]
     assert (found.effect.n, found.effect.value, found.p_value) == (8, whole.effect.value, whole.p_value)
 
 
@@ -404,7 +408,7 @@ def test_a_comparison_states_what_its_own_test_can_see(adjustment: str, n: int) 
     """The noise is that of the runs; the power is averaged over what it may be, so more than at the noise itself."""
     rng = np.random.default_rng(2)
     arms = {name: rng.normal(size=n) for name in "abcd"}
-    found = compare_family(arms, "a", Terms(True), adjustment)[0]
+    found = compare_family(arms, "a", ComparisonConfig(True), adjustment)[0]
     assert found.detectable is not None and found.effect.high is not None and found.effect.value is not None
     half = found.effect.high - found.effect.value
     assert 1.1 * half < found.detectable < 2.5 * half * (1 if adjustment != "holm" else 1.5)
@@ -432,7 +436,9 @@ def test_the_seeds_that_are_asked_for_give_the_power_that_was_stated(distance: f
 def test_seeds_for_a_margin_serve_equivalence_too() -> None:
     rng = np.random.default_rng(2)
     arms = {name: rng.normal(size=5) for name in "abcd"}
-    needed = [compare_family(arms, "a", Terms(True, sesoi=margin), "auto")[0].seeds_needed for margin in (0.5, 1.0)]
+    needed = [
+        compare_family(arms, "a", ComparisonConfig(True, sesoi=margin), "auto")[0].seeds_needed for margin in (0.5, 1.0)
+    ]
     assert needed[0] is not None and needed[1] is not None
     assert needed[0].per_arm is not None and needed[1].per_arm is not None
     assert needed[0].per_arm > needed[1].per_arm > 5 and needed[0].basis == "sesoi"

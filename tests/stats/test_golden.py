@@ -21,7 +21,7 @@ from statsmodels.stats.power import TTestIndPower, TTestPower
 from fairtrial.stats import aggregate, effects, families, power, variance
 from fairtrial.stats.bootstrap import infer_bca, infer_percentile
 from fairtrial.stats.certificate import t_intervals
-from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.diagnostics import bimodality, levene, shapiro_wilk
 from fairtrial.stats.inference import SIDES, Inference
 from fairtrial.stats.power import Design
@@ -46,7 +46,7 @@ def arms(n: int, m: int, shift: float = 0.4) -> tuple[Array, Array]:
 
 
 def infer(control: Array, candidate: Array, method: str, *, paired: bool) -> Inference:
-    return Terms(paired, method=method).infer(canonical(control, candidate, paired=paired), 0)
+    return ComparisonConfig(paired, method=method).infer(canonical(control, candidate, paired=paired), 0)
 
 
 # Student
@@ -202,7 +202,9 @@ def test_sampled_rearrangements_estimate_the_exact_p() -> None:
     for difference in differences:
         sums = np.concatenate([sums - difference, sums + difference])
     exact = float((sums >= differences.sum() - 1e-12).mean())
-    sampled = Terms(True, method="sign-flip", resamples=50_000).infer(canonical(control, candidate, paired=True), 1)
+    sampled = ComparisonConfig(True, method="sign-flip", resamples=50_000).infer(
+        canonical(control, candidate, paired=True), 1
+    )
     assert sampled.method == "sampled sign-flip"
     assert sampled.p_greater == pytest.approx(exact, abs=4 * math.sqrt(exact / 50_000))
 
@@ -292,7 +294,7 @@ def test_the_values_of_rank_methods_are_the_hodges_lehmann_shifts(n: int) -> Non
 
 def test_times_are_compared_by_rank_with_censored_runs_tied_last() -> None:
     control, candidate = np.array([40.0, 70, np.inf, np.inf, 90]), np.array([10.0, 30, 20, 80, np.inf])
-    found = compare_times(control, candidate, 100.0, Terms(False), names=("a", "b"))
+    found = compare_times(control, candidate, 100.0, ComparisonConfig(False), names=("a", "b"))
     late = [np.where(np.isfinite(x), x, 1e9) for x in (control, candidate)]
     exact = stats.permutation_test(
         late, lambda x, y: stats.rankdata(np.concatenate([x, y]))[: len(x)].sum(), n_resamples=np.inf

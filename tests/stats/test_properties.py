@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from fairtrial.core.findings import Comparison, Estimate
 from fairtrial.stats import aggregate, families
 from fairtrial.stats.certificate import certify
-from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, Terms, compare_samples
+from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
 from fairtrial.stats.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
 from fairtrial.stats.tasks import TaskTerms, compare_tasks, stratified_difference
@@ -130,7 +130,7 @@ def test_arms_that_mirror_each_other_give_a_symmetric_interval(paired: bool) -> 
 def test_over_tasks_neither_order_nor_roles_matter(paired: bool, tasks: int) -> None:
     rng = np.random.default_rng(tasks)
     control, candidate = rng.normal(size=(5, tasks)), rng.normal(0.2, 1, (5, tasks))
-    terms, how = Terms(paired), TaskTerms(resamples=300)
+    terms, how = ComparisonConfig(paired), TaskTerms(resamples=300)
 
     def over(first: Array, second: Array) -> Comparison:
         return compare_tasks(first, second, terms, how, names=("x", "y"), seed=3)
@@ -163,7 +163,10 @@ def test_in_a_family_neither_the_order_of_runs_nor_of_arms_matters(adjustment: s
     order = rng.permutation(5)
     mixed = {name: arms[name][order] for name in ("d", "a", "c", "b")}
     here, there = (
-        {each.candidate: as_json(each) for each in families.compare_family(which, "a", Terms(True), adjustment)}
+        {
+            each.candidate: as_json(each)
+            for each in families.compare_family(which, "a", ComparisonConfig(True), adjustment)
+        }
         for which in (arms, mixed)
     )
     assert here == there
@@ -317,9 +320,9 @@ def test_the_global_state_of_numpy_is_left_alone() -> None:
     aggregate.aggregate(table, method="bootstrap", resamples=200)
     aggregate.probability_of_improvement(table, table + 0.1, method="bootstrap", resamples=200)
     aggregate.mean_curve(table, resamples=200)
-    stratified_difference(table, table + rng.normal(size=(4, 22)), Terms(True), TaskTerms(resamples=200))
+    stratified_difference(table, table + rng.normal(size=(4, 22)), ComparisonConfig(True), TaskTerms(resamples=200))
     spread(np.array([1.0, 1.1, 1.3]), threshold=0.1)
-    certify(control, candidate, Terms(True), repeats=100)
+    certify(control, candidate, ComparisonConfig(True), repeats=100)
     assert repr(np.random.get_state(legacy=False)) == repr(before)
 
 

@@ -17,7 +17,7 @@ from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Estimate, Verdict
 from fairtrial.core.printed import PrintedArm, printed_in
 from fairtrial.stats import effects
-from fairtrial.stats.compare import Terms, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.families import compare_family
 from fairtrial.stats.power import power_of
 from fairtrial.stats.published import (
@@ -33,7 +33,7 @@ from fairtrial.stats.published import (
     verdicts_within_rounding,
 )
 
-TERMS = Terms(paired=False)
+TERMS = ComparisonConfig(paired=False)
 SIDES = {"greater": "less", "less": "greater", "two-sided": "two-sided"}
 samples = st.lists(st.integers(-1000, 1000).map(lambda x: x / 64), min_size=2, max_size=9)
 arms = st.builds(

@@ -13,7 +13,7 @@ from scipy import stats
 from scipy.integrate import IntegrationWarning
 
 from fairtrial.core.formatting import shown_p
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import compare_family, tukey_quantile
 from fairtrial.stats.sweeps import pick_winner
 from tests.conftest import Answer
@@ -31,7 +31,7 @@ def grumbling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    random, terms = np.random.default_rng(0), Terms(paired=True).check()
+    random, terms = np.random.default_rng(0), ComparisonConfig(paired=True).check()
     arms = {f"v{arm}": random.standard_normal(3) + 0.5 * arm for arm in range(5)}
     tukey_quantile.cache_clear()
     known = compare_family(arms, "v0", terms, "tukey")

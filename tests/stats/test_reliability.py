@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from fairtrial.core.findings import Verdict
-from fairtrial.stats.compare import Terms, compare_samples, judge
+from fairtrial.stats.compare import ComparisonConfig, compare_samples, judge
 from fairtrial.stats.families import compare_family
 from fairtrial.stats.noise import SHAPES, Shape
 from fairtrial.stats.reliability import Losses, judge_reliability, upper_rate, with_reliability
@@ -117,10 +117,10 @@ def test_a_family_judges_reliability_too(adjustment: str) -> None:
     luck = draw.normal(size=6)
     arms = {name: luck + 0.05 * draw.normal(size=6) for name in "abcd"}
     arms["b"], arms["c"] = arms["b"] + 3, arms["c"] + 3
-    verdicts = [found.verdict for found in compare_family(arms, "a", Terms(True), adjustment)]
+    verdicts = [found.verdict for found in compare_family(arms, "a", ComparisonConfig(True), adjustment)]
     assert verdicts == ["better", "better", "inconclusive"]
     arms["c"] = np.where(np.arange(6) < 2, NAN, arms["c"])
-    lossy = {found.candidate: found for found in compare_family(arms, "a", Terms(True), adjustment)}
+    lossy = {found.candidate: found for found in compare_family(arms, "a", ComparisonConfig(True), adjustment)}
     assert lossy["b"].verdict is Verdict.BETTER
     assert (lossy["c"].verdict, lossy["c"].reason) == ("inconclusive", "attrition")
     assert lossy["c"].reliability is not None and lossy["c"].reliability.lost_candidate == 2
@@ -205,7 +205,7 @@ def verdicts(shape: Shape, n: int, rates: tuple[float, float], shift: float, rep
     draw = np.random.default_rng([7, n, int(100 * rates[0]), int(100 * rates[1])])
     arms = shape.draw(draw, (repeats, n)), shape.draw(draw, (repeats, n)) + shift * shape.draw(draw, (4000,)).std()
     gone = draw.random((repeats, n)) < rates[0], draw.random((repeats, n)) < rates[1]
-    terms = Terms(True, sesoi=2.0)
+    terms = ComparisonConfig(True, sesoi=2.0)
     found = []
     for row in range(repeats):
         lost = Losses(int(gone[0][row].sum()), n, int(gone[1][row].sum()), n)

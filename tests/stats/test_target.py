@@ -13,7 +13,7 @@ from scipy import special, stats
 
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Verdict
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.holm import judge_by_holm
 from fairtrial.stats.student import from_t, paired_parts
 from fairtrial.stats.target import compare_arms_to_target, compare_to_target
@@ -143,7 +143,7 @@ def test_impossible_values_are_refused(wrong: dict[str, Any]) -> None:
 def test_several_arms_are_a_family_whose_intervals_agree_with_its_verdicts() -> None:
     rng = np.random.default_rng(3)
     arms = {f"a{i}": rng.normal(shift, 1, 8) for i, shift in enumerate((0.0, 0.7, 0.9, 2.0, -2.0))}
-    found = compare_arms_to_target(arms, 0.0, Terms(True))
+    found = compare_arms_to_target(arms, 0.0, ComparisonConfig(True))
     raw = [each.p_value for each in found]
     for each in found:
         assert each.adjusted_p is not None and each.effect.low is not None and each.effect.high is not None
@@ -161,7 +161,9 @@ def _holm(p_values: list[Any]) -> list[float]:
 
 
 def test_an_arm_without_a_number_does_not_count_in_the_family() -> None:
-    found = compare_arms_to_target({"a": np.array(LOSSES), "b": np.array([math.nan, 3.2])}, 3.28, Terms(True))
+    found = compare_arms_to_target(
+        {"a": np.array(LOSSES), "b": np.array([math.nan, 3.2])}, 3.28, ComparisonConfig(True)
+    )
     assert [each.adjusted_p is None for each in found] == [False, True]
     assert found[0].adjusted_p == found[0].p_value
 
@@ -232,7 +234,7 @@ def test_the_family_wise_error_of_holm_stays_at_five_percent() -> None:
     repeats, arms, n = 3_000, 4, 5
     sample = np.random.default_rng(4).standard_normal((repeats, arms, n))
     means, errors, freedom = paired_parts(sample)
-    terms, wrong = Terms(True), 0
+    terms, wrong = ComparisonConfig(True), 0
     for mean, error in zip(means, errors, strict=True):
         family = [from_t("t", float(m), float(e), freedom) for m, e in zip(mean, error, strict=True)]
         wrong += any(each.decision.verdict is not Verdict.INCONCLUSIVE for each in judge_by_holm(family, terms))

@@ -16,7 +16,7 @@ from scipy import stats
 
 from fairtrial.core.findings import Comparison
 from fairtrial.stats import times
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import adjust_comparisons
 from fairtrial.stats.times import compare_times, rank_test
 
@@ -32,7 +32,7 @@ samples = st.lists(arrivals, min_size=2, max_size=7)
 
 
 def compared(control: list[float], candidate: list[float], side: str = "two-sided", alpha: float = 0.05) -> Comparison:
-    terms = Terms(False, alpha, side)
+    terms = ComparisonConfig(False, alpha, side)
     return compare_times(np.array(control), np.array(candidate), HORIZON, terms, names=("base", "new"), threshold=0.8)
 
 
@@ -145,7 +145,11 @@ def test_a_monotone_transformation_of_time_leaves_p_as_it_is(control: list[float
 def test_means_scale_with_the_unit_of_time(control: list[float], candidate: list[float], factor: float) -> None:
     plain = compared(control, candidate)
     scaled = compare_times(
-        factor * np.array(control), factor * np.array(candidate), factor * HORIZON, Terms(False), names=("base", "new")
+        factor * np.array(control),
+        factor * np.array(candidate),
+        factor * HORIZON,
+        ComparisonConfig(False),
+        names=("base", "new"),
     )
     assert plain.effect.value is not None
     assert scaled.effect.value == pytest.approx(factor * plain.effect.value, abs=1e-9)
@@ -171,7 +175,7 @@ def test_no_arm_is_called_better_against_its_own_mean() -> None:
     """Eight runs are a little sooner, two never arrive: it said `new is better: +967.50 as restricted mean`."""
     control = np.arange(100.0, 110.0)
     candidate = np.array([*np.arange(90.0, 98.0), INF, INF])
-    found = compare_times(control, candidate, 5000.0, Terms(False), names=("base", "new"), threshold=0.8)
+    found = compare_times(control, candidate, 5000.0, ComparisonConfig(False), names=("base", "new"), threshold=0.8)
     assert found.p_value is not None and found.p_value < 0.05
     assert found.effect.value is not None and found.effect.value > 0
     assert (found.verdict, found.reason) == ("inconclusive", "ranks and restricted means disagree")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fairtrial.core.findings import Comparison, Verdict
-from fairtrial.stats.compare import Terms, compare_samples, decide_by
+from fairtrial.stats.compare import ComparisonConfig, compare_samples, decide_by
 from fairtrial.stats.families import compare_family
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.verdicts import Decision, decide
@@ -89,7 +89,7 @@ def test_terms_turn_an_inference_into_the_intervals_that_are_judged(direction: s
     """I at 1 − α and J at 1 − 2α of candidate − control, turned round where less is better."""
     for low, inner_low, inner_high, high in ORDERINGS:
         inference = limits({ALPHA / 2: low, ALPHA: inner_low}, {ALPHA / 2: high, ALPHA: inner_high})
-        found = decide_by(inference, Terms(True, ALPHA, "two-sided", sesoi, direction=direction))
+        found = decide_by(inference, ComparisonConfig(True, ALPHA, "two-sided", sesoi, direction=direction))
         wide, narrow = (low, high), (inner_low, inner_high)
         if direction == "min":
             wide, narrow = (-high, -low), (-inner_high, -inner_low)
@@ -104,7 +104,9 @@ def test_one_sided_questions_have_one_sided_answers(direction: str, sesoi: float
     for low, high in {(b, c) for _, b, c, _ in ORDERINGS}:
         gain_low, gain_high = (low, high) if direction == "max" else (-high, -low)
         wide = (gain_low, math.inf) if side == "greater" else (-math.inf, gain_high)
-        found = decide_by(limits({ALPHA: low}, {ALPHA: high}), Terms(True, ALPHA, side, sesoi, direction=direction))
+        found = decide_by(
+            limits({ALPHA: low}, {ALPHA: high}), ComparisonConfig(True, ALPHA, side, sesoi, direction=direction)
+        )
         if wide == (-math.inf, math.inf):
             assert (found.verdict, found.reason) == ("inconclusive", "method needs more runs")
             continue
@@ -115,7 +117,7 @@ def test_one_sided_questions_have_one_sided_answers(direction: str, sesoi: float
 @pytest.mark.parametrize("wide", [(-math.inf, math.inf), (math.nan, 1.0), (-1.0, math.nan)])
 def test_limits_that_say_nothing_are_no_verdict(wide: tuple[float, float]) -> None:
     inference = limits({ALPHA / 2: wide[0], ALPHA: wide[0]}, {ALPHA / 2: wide[1], ALPHA: wide[1]})
-    found = decide_by(inference, Terms(True, ALPHA, sesoi=SESOI))
+    found = decide_by(inference, ComparisonConfig(True, ALPHA, sesoi=SESOI))
     assert found == Decision(Verdict.INCONCLUSIVE, None, None, None, "method needs more runs")
 
 
@@ -232,7 +234,7 @@ def test_a_family_states_the_seeds_that_its_effects_rest_on(adjustment: str) -> 
     rng = np.random.default_rng(1)
     arms = {name: rng.normal(size=6) for name in "abcd"}
     arms["d"][:3] = NAN
-    found_by = {each.candidate: each for each in compare_family(arms, "a", Terms(True), adjustment)}
+    found_by = {each.candidate: each for each in compare_family(arms, "a", ComparisonConfig(True), adjustment)}
     for name, found in found_by.items():
         assert found.effect.n == found.n_control == (3 if name == "d" else 6)
         assert found.effect.samples is not None and found.effect.value == pytest.approx(np.mean(found.effect.samples))

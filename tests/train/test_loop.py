@@ -9,7 +9,7 @@ import pytest
 
 from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
-from fairtrial.core.training import Observer, Watch
+from fairtrial.core.training import LoopEvents, Observer
 from fairtrial.train.loop import train
 
 
@@ -45,7 +45,7 @@ class Counting:
     def __init__(self, clock: list[float] | None = None, diverge_at: int = 0) -> None:
         self.count, self.clock, self.diverge_at = 0, clock, diverge_at
 
-    def step(self, step: int, watch: Watch) -> dict[str, float]:
+    def step(self, step: int, watch: LoopEvents) -> dict[str, float]:
         self.count += 1
         with watch.phase("forward"):
             if self.clock is not None:
@@ -122,5 +122,5 @@ class Stopwatch(Observer):
 def test_observers_live_on_the_clock_that_the_loop_was_given() -> None:
     now = [100.0]
     watcher = Stopwatch()
-    train(Counting(now), options(steps=7), Notebook(), watch=Watch([watcher], clock=lambda: now[0]))
+    train(Counting(now), options(steps=7), Notebook(), watch=LoopEvents([watcher], clock=lambda: now[0]))
     assert watcher.spent["forward"] == 14.0 and watcher.steps == 7

@@ -108,7 +108,7 @@ def lab_terms(
 
 
 def give(
-    out: Output, found: Found, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
+    out: Output, found: LabResult, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
 ) -> int:
     """The result in the format that was asked for, its picture where one was, and the exit code."""
     out.give(found.to_dict(), rows, show)
@@ -120,7 +120,7 @@ def give(
     return EXIT_RUNS if found.failed else EXIT_OK
 
 
-class Found(Protocol):
+class LabResult(Protocol):
     """What a laboratory command found."""
 
     @property

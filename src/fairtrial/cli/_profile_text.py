@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.benchmarking.profile_diff import ProfileDiff
-    from fairtrial.core.expressions import Outcome
+    from fairtrial.core.expressions import ConditionResult
 
 UNKNOWN = "–"
 LAST = ("residual_ms", "idle")
@@ -158,7 +158,7 @@ def _changes(found: ProfileDiff) -> Iterator[str]:
         yield f"{each.name[0].upper()}{each.name[1:]}: {change} on {each.n} positions: {verdict}."
 
 
-def show_checks(console: Console, found: Sequence[Outcome]) -> None:
+def show_checks(console: Console, found: Sequence[ConditionResult]) -> None:
     for each in found:
         mark, style = ("✓", "green") if each.holds else ("✗", "red")
         console.print(f"{mark} {each.text}", style=style, markup=False)

@@ -13,7 +13,7 @@ from fairtrial.core.formatting import counted
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
-from fairtrial.launch.schedule import Place, Ticket
+from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 
@@ -94,7 +94,7 @@ class LaunchProgress:
         self._bars: dict[str, TaskID] = {}
         self._told: set[str] = set()
         self._total: TaskID | None = None
-        self._batch: Sequence[Ticket] | None = None
+        self._batch: Sequence[ScheduledRun] | None = None
         self._read = 0.0
 
     def ready(self, cells: Sequence[Cell]) -> None:
@@ -104,14 +104,14 @@ class LaunchProgress:
         goes_on = f"; {begun:,} to go on with" if begun else ""
         self._out.say(f"Study: {cells[0].spec.study}, {counted(len(cells), 'run')}{kept}{goes_on}")
 
-    def __call__(self, tickets: Sequence[Ticket]) -> None:
+    def __call__(self, tickets: Sequence[ScheduledRun]) -> None:
         for ticket in tickets:
-            if ticket.place is Place.ENDED and ticket.key not in self._told:
+            if ticket.place is RunState.ENDED and ticket.key not in self._told:
                 self._tell_end(ticket)
         if self._progress is not None:
             self._draw(self._progress, tickets)
 
-    def _tell_end(self, ticket: Ticket) -> None:
+    def _tell_end(self, ticket: ScheduledRun) -> None:
         self._told.add(ticket.key)
         outcome = ticket.outcome
         if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
@@ -125,22 +125,22 @@ class LaunchProgress:
         else:
             self._out.say(line)
 
-    def _draw(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
+    def _draw(self, progress: Progress, tickets: Sequence[ScheduledRun]) -> None:
         if self._batch is not tickets:
             self._batch = tickets
             self._start_total(progress, tickets)
-        many = sum(ticket.place is Place.RUNNING for ticket in tickets) > MOST_BARS
+        many = sum(ticket.place is RunState.RUNNING for ticket in tickets) > MOST_BARS
         if time.monotonic() - self._read < (MANY_REFRESH_S if many else REFRESH_S):
             return
         self._read = time.monotonic()
-        running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is Place.RUNNING}
-        ended = sum(ticket.place is Place.ENDED for ticket in tickets)
+        running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is RunState.RUNNING}
+        ended = sum(ticket.place is RunState.ENDED for ticket in tickets)
         assert self._total is not None
         done = ended + sum(done / steps for done, steps in running.values() if steps)
         progress.update(self._total, completed=done, description=f"[bold]{_counts(tickets)}")
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
-    def _start_total(self, progress: Progress, tickets: Sequence[Ticket]) -> None:
+    def _start_total(self, progress: Progress, tickets: Sequence[ScheduledRun]) -> None:
         for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
             progress.remove_task(bar)
         self._bars.clear()
@@ -155,21 +155,21 @@ class LaunchProgress:
             progress.update(self._bars[name], completed=done)
 
 
-def _counts(tickets: Sequence[Ticket]) -> str:
+def _counts(tickets: Sequence[ScheduledRun]) -> str:
     """How many wait, run, are done and are not: `3 queued, 2 running, 4 done, 1 failed`."""
     bad = [ticket for ticket in tickets if ticket.outcome and ticket.outcome.status is not Status.COMPLETED]
     places = [ticket.place for ticket in tickets]
     counts = {
-        "queued": places.count(Place.QUEUED),
-        "running": places.count(Place.RUNNING),
-        "elsewhere": places.count(Place.ELSEWHERE),
-        "done": places.count(Place.ENDED) - len(bad),
+        "queued": places.count(RunState.QUEUED),
+        "running": places.count(RunState.RUNNING),
+        "elsewhere": places.count(RunState.ELSEWHERE),
+        "done": places.count(RunState.ENDED) - len(bad),
         "failed": len(bad),
     }
     return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
 
 
-def _steps(ticket: Ticket) -> tuple[int, int | None]:
+def _steps(ticket: ScheduledRun) -> tuple[int, int | None]:
     """How far a run is, by its own log, and how far it has to go."""
     spec = RunSpec.from_dict(ticket.request["spec"])
     metrics = Store.at(ticket.request["store"]).paths.run(spec.study, spec.run_id).metrics

@@ -13,7 +13,7 @@ from fairtrial.core.formatting import counted, decimals_for, shown_change, shown
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.comparing.published_claims import Claim, PublishedAnalysis
+    from fairtrial.api.comparing.published_claims import PublishedAnalysis, TableClaim
     from fairtrial.core.findings import Comparison
 
 MOST_SENTENCES = 3
@@ -126,13 +126,13 @@ def _difference(found: Comparison) -> list[str]:
     return [change, shown_interval(low, high, decimals)]
 
 
-def _holds(claim: Claim) -> str:
+def _holds(claim: TableClaim) -> str:
     if claim.found.equivalent:
         return "small"
     return "" if claim.holds is None else "yes" if claim.holds else "no"
 
 
-def _planned(claim: Claim) -> str:
+def _planned(claim: TableClaim) -> str:
     """What the runs detect, or how many the margin needs: planning figures, so three digits will do."""
     size = claim.found.detectable
     if claim.found.sesoi is None:
@@ -216,12 +216,12 @@ def _checked(analysis: PublishedAnalysis) -> list[str]:
     return [f"{count} of {counted(len(analysis.printed), 'mean')} could be checked against {items} per run."]
 
 
-def claim_row(claim: Claim) -> dict[str, Any]:
+def claim_row(claim: TableClaim) -> dict[str, Any]:
     """A claim as a line of a spreadsheet."""
     return claim.to_dict()
 
 
-def page_claim_row(claim: Claim) -> dict[str, Any]:
+def page_claim_row(claim: TableClaim) -> dict[str, Any]:
     """The same as a line of a paper."""
     found = claim.found
     change, interval = _difference(found)

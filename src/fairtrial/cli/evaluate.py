@@ -16,7 +16,7 @@ from fairtrial.core.formatting import counted, shown_change, shown_value
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.running.evaluate import Evaluated, Evaluation
+    from fairtrial.api.running.evaluate import CheckpointEvaluation, CheckpointEvaluations
 
 
 @click.command("evaluate")
@@ -52,7 +52,7 @@ def command(
     return EXIT_RUNS if found.damaged else EXIT_OK
 
 
-def _show(console: Console, found: Evaluated) -> None:
+def _show(console: Console, found: CheckpointEvaluations) -> None:
     for each in found.runs:
         _show_one(console, each)
     if found.gap is not None and len(found.runs) > 1 and found.gap.value is not None:
@@ -63,7 +63,7 @@ def _show(console: Console, found: Evaluated) -> None:
     show_cautions(console, [caution for each in found.runs for caution in each.cautions])
 
 
-def _show_one(console: Console, found: Evaluation) -> None:
+def _show_one(console: Console, found: CheckpointEvaluation) -> None:
     on = "fresh " if found.fresh else ""
     how = f", {found.episodes:,} {on}episodes" if found.episodes else f", {on}report data" if found.fresh else ""
     console.print(f"{found.run.name}  {found.checkpoint}, step {found.step:,}{how}", style="bold", markup=False)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from fairtrial.api.comparing.by_stream import ByStream
     from fairtrial.api.comparing.variance import Variance
-    from fairtrial.stats.components import Part, StreamNoise
+    from fairtrial.stats.components import StreamNoise, VarianceComponent
     from fairtrial.stats.summaries import SummaryRule
     from fairtrial.stats.variance import Spread
 
@@ -133,11 +133,11 @@ def _stream_verdict(found: ByStream) -> str:
     return f"{told}; statistically indistinguishable from it: {', '.join(unclear)}." if unclear else f"{told}."
 
 
-def _span(part: Part) -> str:
+def _span(part: VarianceComponent) -> str:
     return "" if part.low is None or part.high is None else f"{shown_value(part.low)} to {shown_value(part.high)}"
 
 
-def _shares(part: Part) -> tuple[str, str]:
+def _shares(part: VarianceComponent) -> tuple[str, str]:
     if part.value is None:
         return "", ""
     span = "" if part.low is None or part.high is None else f"{100 * part.low:.0f} to {100 * part.high:.0f} %"
@@ -186,7 +186,7 @@ def _repeat_lines(found: Variance) -> list[str]:
     return lines
 
 
-def _part(part: Part, limits: str) -> str:
+def _part(part: VarianceComponent, limits: str) -> str:
     span = _span(part)
     return f"{shown_value(part.value)}, {limits} {span}" if span else shown_value(part.value)
 

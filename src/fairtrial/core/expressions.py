@@ -42,7 +42,7 @@ Value = bool | int | float | str | None | Sequence[Any] | Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ConditionResult:
     """Whether a condition holds. `left` and `right` are what was compared, None where it is not one comparison.
 
     `text` is one sentence with the values that decided. `unknown` says what is null, where that is why.
@@ -55,7 +55,7 @@ class Outcome:
     unknown: str | None = None
 
 
-def check(expression: str, document: Mapping[str, Any]) -> Outcome:
+def check(expression: str, document: Mapping[str, Any]) -> ConditionResult:
     """Hold a condition against a document. Raises UserError for what cannot be read, found or compared."""
     reader = _Reader(expression, document)
     found = reader.condition()
@@ -64,9 +64,9 @@ def check(expression: str, document: Mapping[str, Any]) -> Outcome:
         raise UserError(f"'{expression.strip()}' compares nothing", hint=_HINT)
     left, right = found.sides or (None, None)
     if found.value is None:
-        return Outcome(False, left, right, f"{expression.strip()} is unknown: {found.unknown}", found.unknown)
+        return ConditionResult(False, left, right, f"{expression.strip()} is unknown: {found.unknown}", found.unknown)
     what = "holds" if found.value else "does not hold"
-    return Outcome(found.value, left, right, f"{expression.strip()} {what}: {found.text}")
+    return ConditionResult(found.value, left, right, f"{expression.strip()} {what}: {found.text}")
 
 
 @dataclass(frozen=True)

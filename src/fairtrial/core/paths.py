@@ -20,7 +20,7 @@ TOKEN_VARIABLE = "FAIRTRIAL_RUN_TOKEN"  # noqa: S105 — no secret
 
 ARCHIVE = ".archive"
 ADHOC_STUDY = "adhoc"
-NEEDS_STUDY = "teachers"
+DEPENDENCIES_STUDY = "teachers"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+=,@-]*")
 LONGEST_NAME = 120
 
@@ -171,7 +171,7 @@ SUBMITTED = "submitit"
 
 
 @dataclass(frozen=True)
-class ErrandNames:
+class RemoteJobFiles:
     """The notes of one errand; they lie side by side with those of others, so that one look shows them all.
 
     What a job says has the mark of its start in its name: no start can write where another one has written.

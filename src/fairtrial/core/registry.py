@@ -21,7 +21,7 @@ from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, Dataset, Journal, Setting, Stack, StepSize, Trainable
+from fairtrial.core.training import Cache, Dataset, RunContext, RunLogger, Stack, StepSize, Trainable
 
 RECIPES = "recipes"
 
@@ -68,7 +68,7 @@ class LoadedRecipe:
         return example
 
     @property
-    def execute(self) -> Callable[[Options, Setting, Journal], None] | None:
+    def execute(self) -> Callable[[Options, RunContext, RunLogger], None] | None:
         return getattr(self.module, "execute", None)
 
     def data(self, options: Options, cache: Cache) -> Dataset | None:
@@ -98,7 +98,7 @@ class LoadedRecipe:
         found: StepSize | None = find(options) if find else None
         return found
 
-    def build(self, options: Options, setting: Setting) -> Trainable:
+    def build(self, options: Options, setting: RunContext) -> Trainable:
         trainable: Trainable = self.module.build(options, setting)
         return trainable
 

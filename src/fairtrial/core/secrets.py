@@ -139,7 +139,7 @@ LONGEST_SECRET = 8192
 
 
 @dataclass(frozen=True)
-class Found:
+class CredentialMatch:
     """A credential in some content: its kind and where it stands."""
 
     kind: str
@@ -147,7 +147,7 @@ class Found:
     end: int
 
 
-def find_secrets(content: bytes) -> list[Found]:
+def find_secrets(content: bytes) -> list[CredentialMatch]:
     """Every credential in the content, in order, none within another."""
     found = []
     for kind in FORMATS:
@@ -158,7 +158,7 @@ def find_secrets(content: bytes) -> list[Found]:
     if b"\0" not in content:  # names mean nothing in the content of a checkpoint or a picture
         found += _find_named(content, content.lower())
     found.sort(key=lambda each: (each.start, -each.end))
-    apart: list[Found] = []
+    apart: list[CredentialMatch] = []
     for one in found:
         if not apart or one.start >= apart[-1].end:
             apart.append(one)
@@ -172,12 +172,12 @@ def _places(content: bytes, hint: bytes) -> Iterator[int]:
         at = content.find(hint, at + len(hint))
 
 
-def _as_found(kind: str, match: re.Match[bytes]) -> Found:
+def _as_found(kind: str, match: re.Match[bytes]) -> CredentialMatch:
     group = match.lastindex or 0
-    return Found(kind, match.start(group), match.end(group))
+    return CredentialMatch(kind, match.start(group), match.end(group))
 
 
-def _find_named(content: bytes, lower: bytes) -> Iterator[Found]:
+def _find_named(content: bytes, lower: bytes) -> Iterator[CredentialMatch]:
     """What a header or a name calls secret. Names are found in any case."""
     for hint, pattern in _HEADERS:
         for at in _places(lower, hint):
@@ -203,7 +203,7 @@ def _find_named(content: bytes, lower: bytes) -> Iterator[Found]:
 BLOCK = 1 << 20
 
 
-def scan(file: BinaryIO) -> Iterator[tuple[int, Found, bytes]]:
+def scan(file: BinaryIO) -> Iterator[tuple[int, CredentialMatch, bytes]]:
     """Every credential in a file of any size, read in blocks: its line, where it stands, and its bytes."""
     kept, offset, line, from_here = b"", 0, 1, 0
     while True:
@@ -214,7 +214,7 @@ def scan(file: BinaryIO) -> Iterator[tuple[int, Found, bytes]]:
             if block and each.start >= safe:
                 break  # it may go on in the next block, which begins before it
             if offset + each.start >= from_here:
-                place = Found(each.kind, offset + each.start, offset + each.end)
+                place = CredentialMatch(each.kind, offset + each.start, offset + each.end)
                 from_here = place.end
                 yield line + content.count(b"\n", 0, each.start), place, content[each.start : each.end]
         if not block:

@@ -46,6 +46,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, SupportsFloat
 
+from fairtrial.core.deprecation import renamed
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.streams import Streams
 
@@ -89,7 +90,7 @@ STEP_EVENTS = frozenset({"training_started", "turn_started", "step_ended"})
 EVENTS = STEP_EVENTS | {"phase_started", "phase_ended", "evaluated", "training_ended"}
 
 
-class Watch:
+class LoopEvents:
     """Fans what happens in the loop out to observers; costs next to nothing when there are none."""
 
     def __init__(self, observers: Sequence[Observer] = (), clock: Clock = time.perf_counter) -> None:
@@ -202,7 +203,7 @@ class Trainable(Protocol):
     `report_`.
     """
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, SupportsFloat]: ...
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, SupportsFloat]: ...
 
     def evaluate(self, split: Split) -> Mapping[str, SupportsFloat]: ...
 
@@ -219,12 +220,12 @@ class Stack(Protocol):
     stay `Trainable`s: they are evaluated, saved and loaded one by one.
     """
 
-    def step(self, due: Mapping[int, int], watch: Watch) -> Mapping[int, Mapping[str, SupportsFloat]]:
+    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Mapping[int, Mapping[str, SupportsFloat]]:
         """Take the step that is due for each member, by its number; a member that is not due any more has left."""
         ...
 
 
-class Journal(Protocol):
+class RunLogger(Protocol):
     """What a job writes through. The same four words that a person's own script uses."""
 
     def log(
@@ -307,7 +308,7 @@ class StepSize:
 
 
 @dataclass(frozen=True)
-class Setting:
+class RunContext:
     """Where a run happens: all that a recipe may use beside its options.
 
     `tell(event, **fields)` writes one line of telemetry from the first step on: an event that `core/events.py` has, or
@@ -332,3 +333,6 @@ class Setting:
 
 def as_floats(metrics: Mapping[str, SupportsFloat], prefix: str = "") -> dict[str, float]:
     return {prefix + name: float(value) for name, value in metrics.items()}
+
+
+__getattr__ = renamed(__name__, {"Setting": "RunContext", "Journal": "RunLogger", "Watch": "LoopEvents"})

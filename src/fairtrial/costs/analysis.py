@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fairtrial.costs.choice import Constraints, Recommendation
 from fairtrial.costs.cost import CostModel, Priced
-from fairtrial.costs.frontier import Frontier, Judged, find_frontier, price_points
+from fairtrial.costs.frontier import Frontier, OptimizationTarget, find_frontier, price_points
 from fairtrial.costs.points import CostPoint
 from fairtrial.costs.prices import Card
 from fairtrial.costs.recommend import recommend
@@ -18,7 +18,7 @@ class CostPerformanceAnalysis:
     """Prices configurations on a card, finds the frontier, and recommends under constraints."""
 
     cost_model: CostModel
-    judged: Judged = field(default_factory=Judged)
+    judged: OptimizationTarget = field(default_factory=OptimizationTarget)
 
     def frontier(self, points: Sequence[CostPoint], reference: Mapping[str, float] | None = None) -> Frontier:
         """Every point with its standing; `reference` (objective → value) asks for the hypervolume above it too."""
@@ -39,8 +39,8 @@ class CostPerformanceAnalysis:
 
 
 def compute_pareto_frontier(
-    points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: Judged | None = None
+    points: Sequence[CostPoint], cost_model: CostModel | None = None, judged: OptimizationTarget | None = None
 ) -> list[Priced]:
     """The points that no other beats on a card, the cheapest first; without a cost model, on an A100-80GB."""
-    analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or Judged())
+    analysis = CostPerformanceAnalysis(cost_model or CostModel.a100_80gb(), judged or OptimizationTarget())
     return analysis.pareto_frontier(points)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.costs.cost import CostModel, Priced
-from fairtrial.costs.frontier import Judged, gains_of
+from fairtrial.costs.frontier import OptimizationTarget, gains_of
 from fairtrial.costs.pareto import draw_means, on_frontier
 
 OBJECTIVES = ("accuracy", "cost", "time", "value")
@@ -35,7 +35,7 @@ class Constraints:
     max_memory: float | None = None
     confidence: float | None = None
 
-    def check(self, judged: Judged | None) -> None:
+    def check(self, judged: OptimizationTarget | None) -> None:
         """What can never be met or makes no sense, all at once; without a metric, but for the bound on it."""
         problems = [
             f"{name} must be a positive number, not {value:g}"
@@ -59,7 +59,7 @@ class Constraints:
 
 
 @dataclass(frozen=True)
-class Check:
+class ConstraintCheck:
     """One constraint on one candidate. `probability` is None where no seeds are known."""
 
     constraint: str
@@ -79,7 +79,7 @@ class Candidate:
     """A configuration on a card, held against every constraint."""
 
     priced: Priced
-    checks: Sequence[Check]
+    checks: Sequence[ConstraintCheck]
 
     @property
     def feasible(self) -> bool:
@@ -88,7 +88,7 @@ class Candidate:
     def meets_others(self, constraint: str) -> bool:
         return all(check.met for check in self.checks if check.constraint != constraint)
 
-    def check(self, constraint: str) -> Check:
+    def check(self, constraint: str) -> ConstraintCheck:
         return next(each for each in self.checks if each.constraint == constraint)
 
 
@@ -166,7 +166,7 @@ class Recommendation:
     chosen: Candidate | None
     objective: str
     constraints: Constraints
-    judged: Judged
+    judged: OptimizationTarget
     cost_model: CostModel
     binding: Sequence[Binding] = ()
     relaxations: Sequence[Relaxation] = ()
@@ -216,6 +216,6 @@ class Recommendation:
         return sorted((each for each in options if each.fits), key=lambda each: each.cost.value)
 
 
-def is_upper(constraint: str, judged: Judged) -> bool:
+def is_upper(constraint: str, judged: OptimizationTarget) -> bool:
     """Whether a constraint is relaxed by a larger number."""
     return not (constraint == "min_accuracy" and judged.direction == "max")

@@ -25,7 +25,7 @@ FULL = re.compile(r"full\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Judged:
+class OptimizationTarget:
     """What is being optimized: the metric with its direction (by default, by its name), and the objectives."""
 
     metric: str = "accuracy"
@@ -65,7 +65,7 @@ def reading_of(priced: Priced, objective: str) -> Reading:
     return {"cost": priced.cost, "accuracy": priced.quality, "hours": priced.hours}[objective]
 
 
-def gains_of(points: Sequence[Priced], judged: Judged) -> Array:
+def gains_of(points: Sequence[Priced], judged: OptimizationTarget) -> Array:
     """One row per point, one column per objective, signed so that more is better; round-off makes no difference."""
     columns = []
     for name in judged.objectives:
@@ -99,7 +99,7 @@ class Frontier:
     """Priced points, cheapest first, with their standing. What the card has no room for is no competitor."""
 
     points: Sequence[Priced]
-    judged: Judged
+    judged: OptimizationTarget
     members: Sequence[bool]
     beaten_by: Sequence[str | None]
     probabilities: Sequence[float | None]
@@ -130,7 +130,7 @@ class Frontier:
     @cached_property
     def steps(self) -> list[Step]:
         """Along the frontier of cost and metric, from the cheapest."""
-        plain = gains_of(self.usable, Judged(self.judged.metric, self.judged.direction))
+        plain = gains_of(self.usable, OptimizationTarget(self.judged.metric, self.judged.direction))
         members = zip(self.usable, plain.tolist(), on_frontier(plain), strict=True)
         line = [(point.name, gain, -negative_cost) for point, (negative_cost, gain), member in members if member]
         found = [Step(a, b, gain - before, cost - paid) for (a, before, paid), (b, gain, cost) in pairwise(line)]
@@ -150,7 +150,7 @@ class Frontier:
         return self.reference.cost.value / point.cost.value if point.cost.value > 0 else None
 
 
-def price_points(points: Sequence[CostPoint], model: CostModel, judged: Judged) -> list[Priced]:
+def price_points(points: Sequence[CostPoint], model: CostModel, judged: OptimizationTarget) -> list[Priced]:
     """All points on the model's card, the cheapest first; ties by the better metric, then by name."""
     check_points(points, judged)
     model.check(points)
@@ -159,7 +159,9 @@ def price_points(points: Sequence[CostPoint], model: CostModel, judged: Judged) 
     return sorted(priced, key=lambda each: (each.cost.value, -sign * each.quality.value, each.name))
 
 
-def find_frontier(priced: Sequence[Priced], judged: Judged, reference: Mapping[str, float] | None = None) -> Frontier:
+def find_frontier(
+    priced: Sequence[Priced], judged: OptimizationTarget, reference: Mapping[str, float] | None = None
+) -> Frontier:
     """Where every point stands; `reference` (objective → value) asks for the hypervolume above it too."""
     unmeasured = [point.name for point in priced if point.point.memory is None]
     if "memory" in judged.objectives and unmeasured:
@@ -176,7 +178,7 @@ def find_frontier(priced: Sequence[Priced], judged: Judged, reference: Mapping[s
     return Frontier(priced, judged, members, beaten, probabilities, volume)
 
 
-def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | None]:
+def _probabilities(priced: Sequence[Priced], judged: OptimizationTarget) -> list[float | None]:
     readings = [[reading_of(point, name) for name in judged.objectives] for point in priced]
     known = [any(reading.error is not None for reading in row) for row in readings]
     if not any(known):
@@ -188,7 +190,7 @@ def _probabilities(priced: Sequence[Priced], judged: Judged) -> list[float | Non
     return [float(share) if sure else None for share, sure in zip(shares, known, strict=True)]
 
 
-def corner_of(given: Mapping[str, float], judged: Judged) -> Array:
+def corner_of(given: Mapping[str, float], judged: OptimizationTarget) -> Array:
     names = judged.objectives
     problems = [unknown("objective", name, names) for name in given if name not in names]
     problems += [f"the reference has no value of {name}" for name in names if name not in given]
@@ -198,7 +200,7 @@ def corner_of(given: Mapping[str, float], judged: Judged) -> Array:
     return np.array([judged.sign(name) * given[name] for name in names])
 
 
-def check_points(points: Sequence[CostPoint], judged: Judged) -> None:
+def check_points(points: Sequence[CostPoint], judged: OptimizationTarget) -> None:
     """Points that cannot be priced or told apart, all at once."""
     problems = [] if points else ["there are no points"]
     names = [point.name for point in points]

@@ -13,14 +13,14 @@ from fairtrial.costs.choice import (
     CONVERTED,
     SLACK,
     Binding,
-    Check,
+    ConstraintCheck,
     JointRelaxation,
     Recommendation,
     Relaxation,
     is_upper,
 )
 from fairtrial.costs.cost import Priced
-from fairtrial.costs.frontier import Judged
+from fairtrial.costs.frontier import OptimizationTarget
 
 
 def explain(found: Recommendation) -> list[str]:
@@ -77,7 +77,7 @@ def shown_limit(constraint: str, value: float) -> str:
     return shown_value(value) if constraint == "min_accuracy" else shown_memory(value)
 
 
-def _margin(check: Check, chosen: Priced, judged: Judged) -> str:
+def _margin(check: ConstraintCheck, chosen: Priced, judged: OptimizationTarget) -> str:
     assert check.value is not None
     value, limit = shown_limit(check.constraint, check.value), shown_limit(check.constraint, check.limit)
     sure = "" if check.probability is None else f", with probability {shown_chance(check.probability)}"

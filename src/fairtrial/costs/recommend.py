@@ -18,7 +18,7 @@ from fairtrial.costs.choice import (
     SLACK,
     Binding,
     Candidate,
-    Check,
+    ConstraintCheck,
     Constraints,
     JointRelaxation,
     Recommendation,
@@ -26,14 +26,14 @@ from fairtrial.costs.choice import (
     is_upper,
 )
 from fairtrial.costs.cost import CostModel, Priced
-from fairtrial.costs.frontier import Judged, price_points
+from fairtrial.costs.frontier import OptimizationTarget, price_points
 from fairtrial.costs.points import CostPoint, Reading, levelled
 from fairtrial.costs.prices import Card
 from fairtrial.costs.rationale import explain
 
 
 def recommend(
-    points: Sequence[CostPoint], model: CostModel, judged: Judged, constraints: Constraints,
+    points: Sequence[CostPoint], model: CostModel, judged: OptimizationTarget, constraints: Constraints,
     objective: str = "accuracy", cards: Sequence[Card] = (),
 ) -> Recommendation:  # fmt: skip
     """The best feasible configuration by one objective; with several cards, on the card that suits it best."""
@@ -52,7 +52,7 @@ def recommend(
     return replace(found, rationale=explain(found))
 
 
-def check_objective(objective: str, judged: Judged) -> None:
+def check_objective(objective: str, judged: OptimizationTarget) -> None:
     if objective not in OBJECTIVES:
         raise InvalidOptions(unknown("objective", objective, OBJECTIVES), hint=f"Objectives: {', '.join(OBJECTIVES)}.")
     if objective == "value" and not judged.bounded:
@@ -60,7 +60,7 @@ def check_objective(objective: str, judged: Judged) -> None:
         raise InvalidOptions(f"value: {judged.quantity} {why}, so {judged.quantity} per dollar means nothing")
 
 
-def _checks(priced: Priced, constraints: Constraints, judged: Judged) -> list[Check]:
+def _checks(priced: Priced, constraints: Constraints, judged: OptimizationTarget) -> list[ConstraintCheck]:
     readings: dict[str, tuple[Reading | None, float]] = {
         "max_cost": (priced.cost, -1.0),
         "min_accuracy": (priced.quality, judged.sign("accuracy")),
@@ -72,10 +72,10 @@ def _checks(priced: Priced, constraints: Constraints, judged: Judged) -> list[Ch
     return [_check(name, limit, *readings[name], constraints.confidence) for name, limit in limits.items()]
 
 
-def _check(name: str, limit: float, reading: Reading | None, sign: float, confidence: float | None) -> Check:
+def _check(name: str, limit: float, reading: Reading | None, sign: float, confidence: float | None) -> ConstraintCheck:
     """`sign` is +1 where the value must be at least the limit, −1 where at most."""
     if reading is None:
-        return Check(name, limit, None, None, met=False, needed=None)
+        return ConstraintCheck(name, limit, None, None, met=False, needed=None)
     needed, probability = reading.value, None
     if reading.error is not None:
         from scipy import special
@@ -84,7 +84,7 @@ def _check(name: str, limit: float, reading: Reading | None, sign: float, confid
         if confidence is not None:
             needed -= sign * reading.error * float(special.stdtrit(reading.n - 1, confidence))
     met = sign * (needed - limit) >= -SLACK * max(abs(limit), abs(needed))
-    return Check(name, limit, reading.value, probability, met, needed)
+    return ConstraintCheck(name, limit, reading.value, probability, met, needed)
 
 
 BY_MERIT = 4
@@ -92,7 +92,7 @@ BY_MERIT = 4
 
 
 def _rank(
-    candidates: Sequence[Candidate], objective: str, judged: Judged
+    candidates: Sequence[Candidate], objective: str, judged: OptimizationTarget
 ) -> Callable[[Candidate], tuple[Any, ...]]:  # fmt: skip
     """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted.
 
@@ -128,7 +128,7 @@ def _bindings(
     return found
 
 
-def _relaxations(candidates: Sequence[Candidate], judged: Judged) -> list[Relaxation]:
+def _relaxations(candidates: Sequence[Candidate], judged: OptimizationTarget) -> list[Relaxation]:
     """For each constraint, the candidate that asks for least while all others hold."""
     found = []
     for check in candidates[0].checks:

@@ -23,7 +23,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
-from fairtrial.core.paths import ErrandNames
+from fairtrial.core.paths import RemoteJobFiles
 from fairtrial.core.private_files import create
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.runs import Outcome
@@ -31,7 +31,7 @@ from fairtrial.core.untrusted import UntrustedDocument, UntrustedName, checked, 
 from fairtrial.version import __version__
 
 
-class Notes(Protocol):
+class Mailbox(Protocol):
     """Small files at one place. `look_s` is how often it is fine to look there.
 
     `write` puts the whole content there or nothing; `read` gives None for a note that is not there.
@@ -49,7 +49,7 @@ class Notes(Protocol):
     def remove(self, name: str) -> None: ...
 
 
-class Folder:
+class FolderMailbox:
     """Notes in a folder that launcher and jobs share."""
 
     look_s = 0.5
@@ -85,22 +85,22 @@ class Folder:
         self._at(name).unlink(missing_ok=True)
 
 
-def open_notes(where: str) -> Notes:
+def open_mailbox(where: str) -> Mailbox:
     """The notes at a place, as launcher and job are told of it."""
     if "://" in where:
-        from fairtrial.jobs.mailbox_objects import Objects  # brings fsspec
+        from fairtrial.jobs.mailbox_objects import ObjectStoreMailbox  # brings fsspec
 
-        return Objects(where)
-    return Folder(Path(where))
+        return ObjectStoreMailbox(where)
+    return FolderMailbox(Path(where))
 
 
-class Errand:
+class RemoteJob:
     """One errand's notes, as both sides read and write them. Its cells are numbered in the order of its requests."""
 
-    def __init__(self, notes: Notes, name: str) -> None:
+    def __init__(self, notes: Mailbox, name: str) -> None:
         self.notes = notes
         self.name = name
-        self.files = ErrandNames(name)
+        self.files = RemoteJobFiles(name)
 
     # What a launcher says.
 
@@ -115,7 +115,7 @@ class Errand:
     def remove(self) -> None:
         """A job that has not started yet finds nothing to do."""
         for name in sorted(self.notes.names()):
-            if ErrandNames.errand_of(name) == self.name:
+            if RemoteJobFiles.errand_of(name) == self.name:
                 self.notes.remove(name)
 
     # What both read.

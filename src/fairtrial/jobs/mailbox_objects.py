@@ -20,10 +20,10 @@ LIMITS: dict[str, dict[str, Any]] = {
 }
 _AWAY = {"HTTPClientError", "ClientConnectionError", "ClientPayloadError", "ConnectionError", "TimeoutError"}
 _AWAY_NUMBERS = {errno.EBUSY, errno.EIO, errno.EREMOTEIO, errno.EPIPE}
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 
-class Objects:
+class ObjectStoreMailbox:
     """Small objects below a URL. An object is replaced as a whole, or not at all."""
 
     look_s = 2.0
@@ -79,7 +79,7 @@ class Objects:
 
         self._patiently(remove)
 
-    def _patiently(self, function: Callable[[], Found]) -> Found:
+    def _patiently(self, function: Callable[[], Result]) -> Result:
         deadline, pause = time.monotonic() + PATIENCE_S, 0.5
         while True:
             try:

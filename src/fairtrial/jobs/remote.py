@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from fairtrial.core.paths import is_url
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.jobs.mailbox import Errand, open_notes
+from fairtrial.jobs.mailbox import RemoteJob, open_mailbox
 from fairtrial.jobs.processes import kill_session
-from fairtrial.jobs.run_session import Request
+from fairtrial.jobs.run_session import Job
 from fairtrial.jobs.server import GRACE_S, StopFlag, do_job
 from fairtrial.record.leases import lease_seconds
 from fairtrial.version import __version__
@@ -25,9 +25,9 @@ TRY_AGAIN_S = 1.0
 EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 
 
-def run_errand(where: str, name: str, job: str | None = None) -> int:
+def run_remote_job(where: str, name: str, job: str | None = None) -> int:
     """Do an errand, or go on with one that was begun. `job` is what the engine calls this process's job."""
-    errand = Errand(open_notes(where), name)
+    errand = RemoteJob(open_mailbox(where), name)
     task = errand.task
     if task is None:
         return 0  # nobody wants it any more
@@ -36,19 +36,19 @@ def run_errand(where: str, name: str, job: str | None = None) -> int:
     if task["version"] != __version__:
         return _refuse_version(errand, task)
     cells = {key: cell for cell, key in enumerate(task["requests"]) if cell not in answered}
-    requests = {key: Request.from_dict(task["requests"][key]) for key in cells}
+    requests = {key: Job.from_dict(task["requests"][key]) for key in cells}
     if restarted:
         requests = {key: _over_earlier_start(request, errand, cells[key]) for key, request in requests.items()}
-    with _Watching(errand) as stop:
+    with _StopWatcher(errand) as stop:
         patience = lease_seconds() + GRACE_S if restarted else 0.0
-        _do_errand(errand, cells, requests, stop, time.monotonic() + patience)
+        _run_cells(errand, cells, requests, stop, time.monotonic() + patience)
     if stop.asked_by_engine:
         return EXIT_ASKED_TO_LEAVE
     errand.finish()
     return 0
 
 
-def _start(errand: Errand, job: str | None, cells: int) -> set[int]:
+def _start(errand: RemoteJob, job: str | None, cells: int) -> set[int]:
     """From now on this start is listened to, so it repeats what the one before has answered; returns those cells."""
     earlier = errand.latest_start
     told = {cell: answer for cell in range(cells) if earlier and (answer := errand.answer(cell, earlier))}
@@ -58,7 +58,7 @@ def _start(errand: Errand, job: str | None, cells: int) -> set[int]:
     return set(told)
 
 
-def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:
+def _refuse_version(errand: RemoteJob, task: Mapping[str, Any]) -> int:
     reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
     for cell in range(len(task["requests"])):
         errand.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
@@ -66,21 +66,21 @@ def _refuse_version(errand: Errand, task: Mapping[str, Any]) -> int:
     return 1
 
 
-def _over_earlier_start(request: Request, errand: Errand, cell: int) -> Request:
+def _over_earlier_start(request: Job, errand: RemoteJob, cell: int) -> Job:
     """An engine starts an errand again only when it has given the earlier start up: its claim may be taken over."""
     token = errand.claim(cell)
     return request if token is None else replace(request, over=token)
 
 
-def _do_errand(
-    errand: Errand, cells: Mapping[str, int], requests: Mapping[str, Request], stop: _Watching, deadline: float
+def _run_cells(
+    errand: RemoteJob, cells: Mapping[str, int], requests: Mapping[str, Job], stop: _StopWatcher, deadline: float
 ) -> None:
     """Until the deadline a cell of a shared store that somebody has is tried again.
 
     It is most likely held by the earlier start of this errand, whose machine is gone: its claim runs out by itself.
     """
     by_name = {request.spec.name: cells[key] for key, request in requests.items()}
-    held: dict[str, Request] = {}
+    held: dict[str, Job] = {}
 
     def ended(key: str, code: int, outcome: Outcome | None) -> None:
         if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
@@ -94,13 +94,13 @@ def _do_errand(
         do_job(requests, ended, stop, lambda spec, token: errand.note_claim(by_name[spec.name], token))
     if held:
         time.sleep(TRY_AGAIN_S)
-        _do_errand(errand, cells, held, stop, deadline)
+        _run_cells(errand, cells, held, stop, deadline)
 
 
-class _Watching(StopFlag):
+class _StopWatcher(StopFlag):
     """Looks for the launcher's word to stop, besides the signals by which an engine asks a job to leave."""
 
-    def __init__(self, errand: Errand) -> None:
+    def __init__(self, errand: RemoteJob) -> None:
         super().__init__()
         self._errand = errand
         self._over = threading.Event()

@@ -34,23 +34,23 @@ from fairtrial.core.scores import Scoring
 from fairtrial.core.secrets import PREFIX, redact, redacted_names, references, reveal
 from fairtrial.core.specs import Metric, RunSpec
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Clock, Dataset, Observer, Setting, Trainable, Watch
+from fairtrial.core.training import Clock, Dataset, LoopEvents, Observer, RunContext, Trainable
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.resources import children_cpu_seconds, peak_process_bytes, step_expense
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, RunGone
 from fairtrial.record.environment import of_this_machine
-from fairtrial.record.heartbeat import Life, Pulse
+from fairtrial.record.heartbeat import HeartbeatThread, RunHeartbeat
 from fairtrial.record.metadata import load_metadata, load_run, new_metadata
-from fairtrial.record.otlp_exporter import Delivery
+from fairtrial.record.otlp_exporter import OtlpExporter
 from fairtrial.record.recorder import Recorder
-from fairtrial.record.remote_run_session import Part
+from fairtrial.record.remote_run_session import RemoteRunSession
 from fairtrial.record.store import Store
-from fairtrial.train.loop import Course, course, take_steps, train, train_together
+from fairtrial.train.loop import RunLoop, run_loop, take_steps, train, train_together
 from fairtrial.train.selection import bounded, check_best_metric, judgement, scoring_of, selection
 
 
 @dataclass(frozen=True)
-class Request:
+class Job:
     """All that a job is told. The store is a path or a URL; `needs` maps a name to a run, as (study, run id).
 
     `over` is the token of a claim on the cell that is known to be lost, so that it may be taken over.
@@ -72,7 +72,7 @@ class Request:
         }
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Request:
+    def from_dict(cls, values: Mapping[str, Any]) -> Job:
         needs = {name: (study, run) for name, (study, run) in values["needs"].items()}
         return cls(RunSpec.from_dict(values["spec"]), values["store"], values["environment"], needs, values["over"])
 
@@ -87,7 +87,7 @@ Claimed = Callable[[RunSpec, int], None]
 
 
 def run_cell(
-    request: Request,
+    request: Job,
     *,
     observers: Sequence[Observer] = (),
     should_stop: Callable[[], bool] = lambda: False,
@@ -99,28 +99,28 @@ def run_cell(
     Raises ClaimedElsewhere when another makes it, and ClaimLost when it was given to another meanwhile.
     """
     with contextlib.ExitStack() as leaving:
-        pulse = leaving.enter_context(Pulse())
+        pulse = leaving.enter_context(HeartbeatThread())
         attempt = _Attempt(request, leaving, should_stop, claimed, pulse)
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
-        work = attempt.begin(should_stop, Watch(observers), Delivery())
+        work = attempt.begin(should_stop, LoopEvents(observers), OtlpExporter())
         return work.conclude(work.carry_out())
 
 
-class RunAtHand:
+class SteppableRun:
     """A run that takes steps when it is asked to, through the same loop as any other. It is recorded like any other.
 
     `ended` says how it ended: None while it can go on. Whatever a recipe raises ends its run and nothing else.
     """
 
     def __init__(
-        self, request: Request, leaving: contextlib.ExitStack, *, observers: Sequence[Observer] = (),
+        self, request: Job, leaving: contextlib.ExitStack, *, observers: Sequence[Observer] = (),
         clock: Clock = time.perf_counter, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
         attempt = _Attempt(request, leaving)
-        self._watch = Watch(observers, clock)
-        self._work = attempt.begin(should_stop, self._watch, Delivery())
+        self._watch = LoopEvents(observers, clock)
+        self._work = attempt.begin(should_stop, self._watch, OtlpExporter())
         self.paths = attempt.paths
         self.ended: Outcome | None = None
         with self._ends_by_itself():
@@ -176,7 +176,7 @@ class RunAtHand:
         found = []
         with self._ends_by_itself(), self._work.teller.silence():
             for number in range(self.taken + 1, self.taken + 1 + batches):
-                metrics = self.trainable.step(number, Watch())
+                metrics = self.trainable.step(number, LoopEvents())
                 found += [float(metrics["loss"])] if "loss" in metrics else []
                 self.trainable.load_state(kept)
         return found
@@ -190,7 +190,7 @@ class RunAtHand:
 
 
 def run_stack(
-    requests: Sequence[Request],
+    requests: Sequence[Job],
     ended: Ending,
     *,
     should_stop: Callable[[], bool] = lambda: False,
@@ -199,7 +199,7 @@ def run_stack(
 ) -> None:
     """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
     with contextlib.ExitStack() as leaving:
-        pulse, delivery = leaving.enter_context(Pulse()), Delivery()
+        pulse, delivery = leaving.enter_context(HeartbeatThread()), OtlpExporter()
         attempts = [found for request in requests if (found := _attempt(request, leaving, ended, claimed, pulse))]
         if not attempts:
             return
@@ -209,12 +209,12 @@ def run_stack(
 
 
 def _begin(
-    attempt: _Attempt, first: _Attempt, should_stop: Callable[[], bool], delivery: Delivery, ended: Ending
+    attempt: _Attempt, first: _Attempt, should_stop: Callable[[], bool], delivery: OtlpExporter, ended: Ending
 ) -> _Work | None:
     try:
         if attempt is not first:
             _point_to_log(attempt.paths, first.paths)
-        return attempt.begin(should_stop, Watch(), delivery)
+        return attempt.begin(should_stop, LoopEvents(), delivery)
     except Exception as error:  # noqa: BLE001 — what keeps one run from beginning must not keep the others
         ended(attempt.request.spec, *(has_another(error) or (1, refused(error))))
         return None
@@ -236,7 +236,7 @@ def has_another(error: Exception) -> tuple[int, None] | None:
 
 
 def _attempt(
-    request: Request, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed, pulse: Pulse
+    request: Job, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed, pulse: HeartbeatThread
 ) -> _Attempt | None:
     """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
@@ -269,11 +269,11 @@ class _Attempt:
 
     def __init__(
         self,
-        request: Request,
+        request: Job,
         leaving: contextlib.ExitStack,
         should_stop: Callable[[], bool] = lambda: False,
         claimed: Claimed = lambda *_: None,
-        pulse: Pulse | None = None,
+        pulse: HeartbeatThread | None = None,
     ) -> None:
         self.request = request
         self.store = Store.at(request.store)
@@ -282,11 +282,11 @@ class _Attempt:
         self._leaving = leaving
         leaving.callback(self.claim.release)
         claimed(request.spec, self.claim.token)
-        self._life = pulse.add(self.claim) if pulse else Life(self.claim)
-        leaving.callback(Part(self.store, self.claim, should_stop).leave)
+        self._life = pulse.add(self.claim) if pulse else RunHeartbeat(self.claim)
+        leaving.callback(RemoteRunSession(self.store, self.claim, should_stop).leave)
         self.done = _already_done(self.paths, request.spec)
 
-    def begin(self, should_stop: Callable[[], bool], watch: Watch, delivery: Delivery) -> _Work:
+    def begin(self, should_stop: Callable[[], bool], watch: LoopEvents, delivery: OtlpExporter) -> _Work:
         """A run that was given to another process stops as if it had been asked to."""
         spec, store = self.request.spec, self.store
         for need in self.request.needs.values():
@@ -353,10 +353,10 @@ class _Teller:
 
 
 def _setting(
-    request: Request, store: Store, data: Dataset | None, should_stop: Callable[[], bool] = lambda: False
-) -> Setting:
+    request: Job, store: Store, data: Dataset | None, should_stop: Callable[[], bool] = lambda: False
+) -> RunContext:
     spec = request.spec
-    return Setting(
+    return RunContext(
         streams=Streams(spec.seed, own=spec.options.get("stream_seed") or {}),
         variant=spec.variant,
         run=store.paths.run(spec.study, spec.run_id),
@@ -372,7 +372,7 @@ def revealed(recipe: LoadedRecipe, spec: RunSpec) -> Mapping[str, Any]:
     return spec.options if recipe.options.fills_environment else reveal(spec.options)
 
 
-def rebuild(request: Request) -> Trainable:
+def rebuild(request: Job) -> Trainable:
     """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
     spec, store = request.spec, Store.at(request.store)
     recipe = load_recipe(spec.recipe, file=spec.recipe_file)
@@ -398,9 +398,9 @@ class _Work:
     spec: RunSpec
     recipe: LoadedRecipe
     options: Options
-    setting: Setting
+    setting: RunContext
     recorder: Recorder
-    watch: Watch
+    watch: LoopEvents
     teller: _Teller
     leaving: contextlib.ExitStack
     resources: dict[str, Any] = field(default_factory=dict)
@@ -469,9 +469,9 @@ class _Work:
         self.teller.listening = True
         return 0 if saved is None else saved.step
 
-    def course(self, trainable: Trainable) -> Course:
+    def course(self, trainable: Trainable) -> RunLoop:
         done = self.resume(trainable)
-        return course(
+        return run_loop(
             trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
             bounded=self.bounded, should_stop=self.should_stop,
         )  # fmt: skip
@@ -521,7 +521,7 @@ class _Work:
 
 def _carry_out_together(works: Sequence[_Work], ended: Callable[[_Work, Outcome], None]) -> None:
     """Build every run, then step those together that could be built; none of them ends because of another."""
-    built: list[tuple[_Work, Trainable, Course]] = []
+    built: list[tuple[_Work, Trainable, RunLoop]] = []
     for work in works:
         try:
             trainable = work.build()

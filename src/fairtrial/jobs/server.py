@@ -31,7 +31,7 @@ from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.jobs.processes import VISIBLE_DEVICES, kill_session
-from fairtrial.jobs.run_session import Claimed, Ending, Request, has_another, refused, run_cell, run_stack
+from fairtrial.jobs.run_session import Claimed, Ending, Job, has_another, refused, run_cell, run_stack
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 
@@ -75,7 +75,7 @@ def printed_to_log(paths: RunPaths) -> Iterator[None]:
 
 
 def do_job(
-    requests: Mapping[str, Request],
+    requests: Mapping[str, Job],
     ended: Callable[[str, int, Outcome | None], None],
     should_stop: Callable[[], bool],
     claimed: Claimed = lambda *_: None,
@@ -91,7 +91,7 @@ def do_job(
     _do_all(list(requests.values()), tell_once, should_stop, claimed)
 
 
-def _do_all(requests: Sequence[Request], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
+def _do_all(requests: Sequence[Job], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
     try:
         if len(requests) > 1:
             run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
@@ -103,7 +103,7 @@ def _do_all(requests: Sequence[Request], ended: Ending, should_stop: Callable[[]
             ended(request.spec, 1, refused(error))
 
 
-def _do_one(request: Request, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
+def _do_one(request: Job, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
     try:
         return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
     except (ClaimedElsewhere, FairtrialError) as error:
@@ -284,7 +284,7 @@ def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
         _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()
     stop.listen()
-    requests = {key: Request.from_dict(request) for key, request in command["requests"].items()}
+    requests = {key: Job.from_dict(request) for key, request in command["requests"].items()}
     do_job(requests, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
     tell(write_end, None, 0, None)
     return 0

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 
 from pydantic import BaseModel, ConfigDict
 
+from fairtrial.core.deprecation import renamed
 from fairtrial.core.runs import Outcome
 
 
@@ -38,7 +39,7 @@ class Exit:
 
 
 @dataclass(frozen=True)
-class Resources:
+class ResourceRequest:
     """What one run needs. None: what the launcher gives by itself."""
 
     cpus: int | None = None
@@ -53,7 +54,7 @@ class EngineOptions(BaseModel):
 
 
 @dataclass(frozen=True)
-class Order:
+class LaunchRequest:
     """All that a launcher is opened with. `store` is what other machines find the store by; `home` is a folder of
     the study for what a launcher must remember."""
 
@@ -63,7 +64,7 @@ class Order:
     options: EngineOptions
     cells: int = 1
     jobs: int | None = None
-    resources: Resources = field(default_factory=Resources)
+    resources: ResourceRequest = field(default_factory=ResourceRequest)
     usable_gpus: int | None = 0
     """How many cards one run can make use of; None where only the person who wrote its program knows."""
     devices: Sequence[str] = ()
@@ -102,3 +103,6 @@ class Launcher(Protocol):
     def forget(self, key: str) -> None: ...
 
     def close(self) -> None: ...
+
+
+__getattr__ = renamed(__name__, {"Order": "LaunchRequest", "Resources": "ResourceRequest"})

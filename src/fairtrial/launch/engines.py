@@ -11,7 +11,7 @@ from typing import Any
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import require_packages
-from fairtrial.launch.contract import Described, EngineOptions, Launcher, Order
+from fairtrial.launch.contract import Described, EngineOptions, Launcher, LaunchRequest
 
 BUILT_IN = {"local": "local", "ray": "ray_cluster", "slurm": "slurm", "skypilot": "skypilot"}
 """Word → module. A module of ours must not be named like a package that it imports."""
@@ -19,7 +19,7 @@ _NEEDED = ("SUMMARY", "REQUIRES", "EXTRA", "Options", "open_launcher")
 
 
 @dataclass(frozen=True)
-class Engine:
+class LauncherModule:
     """A launcher's module with its optional parts filled in."""
 
     word: str
@@ -46,17 +46,19 @@ class Engine:
     def require_installed(self) -> None:
         require_packages(f"--on {self.word}", self.module.REQUIRES, self.module.EXTRA)
 
-    def check(self, order: Order) -> None:
+    def check(self, order: LaunchRequest) -> None:
         """Whether it could be opened: refuses, before anything is written, what is known to fail."""
-        check: Callable[[Order], None] = getattr(self.module, "check", lambda _: None)
+        check: Callable[[LaunchRequest], None] = getattr(self.module, "check", lambda _: None)
         check(order)
 
-    def describe(self, order: Order, runs: Sequence[Sequence[str]]) -> Described | None:
+    def describe(self, order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described | None:
         """What a launch of these runs, grouped as they share a process, would hand over; None where that is plain."""
-        describe: Callable[[Order, Sequence[Sequence[str]]], Described] | None = getattr(self.module, "describe", None)
+        describe: Callable[[LaunchRequest, Sequence[Sequence[str]]], Described] | None = getattr(
+            self.module, "describe", None
+        )
         return describe(order, runs) if describe else None
 
-    def open(self, order: Order) -> Launcher:
+    def open(self, order: LaunchRequest) -> Launcher:
         launcher: Launcher = self.module.open_launcher(order)
         return launcher
 
@@ -65,12 +67,12 @@ def engine_words() -> list[str]:
     return sorted({*BUILT_IN, *_outside()})
 
 
-def load_engine(word: str, *, to_use: bool = True) -> Engine:
+def load_engine(word: str, *, to_use: bool = True) -> LauncherModule:
     """A launcher by its word. Only to describe what it would do, its packages need not be there."""
     if word in BUILT_IN:
-        engine = Engine(word, importlib.import_module(f"fairtrial.launch.{BUILT_IN[word]}"))
+        engine = LauncherModule(word, importlib.import_module(f"fairtrial.launch.{BUILT_IN[word]}"))
     elif word in (outside := _outside()):
-        engine = Engine(word, outside[word].load())
+        engine = LauncherModule(word, outside[word].load())
     else:
         raise UserError(unknown("launcher", word, engine_words()), hint="--on takes one of these.")
     missing = [name for name in _NEEDED if not hasattr(engine.module, name)]

@@ -18,7 +18,7 @@ from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.formatting import counted
 from fairtrial.core.runs import Outcome
 from fairtrial.jobs.processes import kill_session, one_thread
-from fairtrial.launch.contract import EngineOptions, Exit, Order, Resources
+from fairtrial.launch.contract import EngineOptions, Exit, LaunchRequest, ResourceRequest
 
 SUMMARY = "Processes on this machine."
 REQUIRES: tuple[str, ...] = ()
@@ -29,7 +29,7 @@ class Options(EngineOptions):
     """This machine needs no settings of its own."""
 
 
-def check(order: Order) -> None:
+def check(order: LaunchRequest) -> None:
     """A run that needs more than there is would bring this machine to a halt, or wait for ever."""
     needs, cores, memory_gb = order.resources, len(os.sched_getaffinity(0)), _memory_gb()
     lacking = []
@@ -45,16 +45,16 @@ def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
-def open_launcher(order: Order) -> LocalLauncher:
+def open_launcher(order: LaunchRequest) -> LocalLauncher:
     return LocalLauncher(slots_of(order), order.preload, fresh=order.fresh, devices=order.devices)
 
 
-def slots_of(order: Order) -> int:
+def slots_of(order: LaunchRequest) -> int:
     """How many runs are made at once."""
     return min(order.jobs or _fitting(order.resources), order.cells)
 
 
-def _fitting(resources: Resources) -> int:
+def _fitting(resources: ResourceRequest) -> int:
     """How many runs fit on this machine at once, by what one of them needs; at least one."""
     slots = len(os.sched_getaffinity(0)) // (resources.cpus or 1)
     if resources.gpus:

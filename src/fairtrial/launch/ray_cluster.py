@@ -30,7 +30,7 @@ from fairtrial.core.private_files import is_trusted_note
 from fairtrial.core.runs import Outcome
 from fairtrial.jobs.processes import kill_with_children
 from fairtrial.jobs.signals import ENDING
-from fairtrial.launch.contract import Described, EngineOptions, Exit, Order, Resources
+from fairtrial.launch.contract import Described, EngineOptions, Exit, LaunchRequest, ResourceRequest
 from fairtrial.launch.local import LocalLauncher
 from fairtrial.version import __version__
 
@@ -60,14 +60,14 @@ class Options(EngineOptions):
     address: str | None = None
 
 
-def check(order: Order) -> None:
+def check(order: LaunchRequest) -> None:
     """Connect now: an address that is wrong must be told before anything is written."""
     assert isinstance(order.options, Options)
     _connect(order.options.address)
     _require_room(order.resources)
 
 
-def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """Where the runs would go, and what each needs. No connection is made: neither Ray nor a cluster need be there."""
     assert isinstance(order.options, Options)
     address = order.options.address or os.environ.get("RAY_ADDRESS") or None
@@ -88,7 +88,7 @@ def _where(address: str | None) -> str:
     return f"the Ray cluster at {address}"
 
 
-def open_launcher(order: Order) -> RayLauncher:
+def open_launcher(order: LaunchRequest) -> RayLauncher:
     assert isinstance(order.options, Options)
     _connect(order.options.address)
     return RayLauncher(order)
@@ -257,7 +257,7 @@ def _refusal(address: str | None, error: BaseException) -> UserError:
     )
 
 
-def _require_room(resources: Resources) -> None:
+def _require_room(resources: ResourceRequest) -> None:
     """Ray waits for ever for a machine that nobody has; say at once that there is none."""
     wanted, machines = _wanted(resources), _machines()
     if not any(_fit(machine, wanted) for machine in machines):
@@ -284,7 +284,7 @@ def _spelled(amounts: Mapping[str, float]) -> str:
     return ", ".join(words)
 
 
-def _wanted(resources: Resources) -> dict[str, float]:
+def _wanted(resources: ResourceRequest) -> dict[str, float]:
     wanted = {"CPU": float(resources.cpus or 1)}
     if resources.gpus:
         wanted["GPU"] = float(resources.gpus)
@@ -345,7 +345,7 @@ class _Seat:
 class RayLauncher:
     """Keeps an actor per slot, and makes a new one where Ray has lost one."""
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LaunchRequest) -> None:
         self._order = order
         self._seats: list[_Seat] = []
         self._waiting: deque[Requests] = deque()
@@ -495,7 +495,7 @@ class RayLauncher:
         _leaving.close()
 
 
-def _environment(order: Order) -> dict[str, str]:
+def _environment(order: LaunchRequest) -> dict[str, str]:
     """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
     reaching = (*order.environment, *(REACHES_STORES if is_url(order.store) else ()))

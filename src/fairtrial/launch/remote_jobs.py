@@ -18,9 +18,9 @@ from typing import Any, Protocol
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.formatting import counted
-from fairtrial.core.paths import ErrandNames
+from fairtrial.core.paths import RemoteJobFiles
 from fairtrial.core.runs import Outcome, Status
-from fairtrial.jobs.mailbox import Errand, Notes
+from fairtrial.jobs.mailbox import Mailbox, RemoteJob
 from fairtrial.launch.contract import Exit
 
 SETTLE_S = 2.0
@@ -35,7 +35,7 @@ ON_ITS_WAY_S = 300.0
 """An errand without a job is being handed over by another launcher, unless it is older than this."""
 
 
-class Stage(StrEnum):
+class JobStage(StrEnum):
     """Where a job stands in its engine."""
 
     QUEUED = "queued"
@@ -50,14 +50,14 @@ class JobState:
     `failed` is for a job that would end the same way anywhere, such as one that needs more memory than it asked for.
     """
 
-    stage: Stage
+    stage: JobStage
     code: int | None = None
     why: str = "the engine no longer knows its job"
     failed: bool = False
     hint: str | None = None
 
 
-UNKNOWN = JobState(Stage.GONE)
+UNKNOWN = JobState(JobStage.GONE)
 
 
 class Queue(Protocol):
@@ -94,7 +94,7 @@ class Queue(Protocol):
 class _Task:
     """An errand that is under way. `left` has the cells that have not come back, with their numbers."""
 
-    errand: Errand
+    errand: RemoteJob
     left: dict[str, int]
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     job: str | None = None
@@ -103,10 +103,10 @@ class _Task:
     stopping: signal.Signals | None = None
 
 
-class ErrandLauncher:
+class RemoteJobLauncher:
     """Keeps the launcher contract on top of a queue and a place for notes."""
 
-    def __init__(self, queue: Queue, notes: Notes, slots: int) -> None:
+    def __init__(self, queue: Queue, notes: Mailbox, slots: int) -> None:
         self.slots = slots
         self._queue = queue
         self._notes = notes
@@ -126,7 +126,7 @@ class ErrandLauncher:
         adopted = []
         for errand, job, requests in found:
             state = states.get(job, UNKNOWN) if job else UNKNOWN
-            if state.stage is Stage.GONE:
+            if state.stage is JobStage.GONE:
                 self._clear(errand, job)
             elif errand.files.stop not in self._names and (cells := self._open_cells(errand, requests, keys)):
                 self._watch(_Task(errand, cells, requests, job, state))
@@ -146,17 +146,17 @@ class ErrandLauncher:
             )
         return {}
 
-    def _found_errands(self) -> list[tuple[Errand, str | None, Mapping[str, Any]]]:
-        found: list[tuple[Errand, str | None, Mapping[str, Any]]] = []
-        for name in sorted({whose for note in self._names if (whose := ErrandNames.errand_of(note))}):
-            errand = Errand(self._notes, name)
+    def _found_errands(self) -> list[tuple[RemoteJob, str | None, Mapping[str, Any]]]:
+        found: list[tuple[RemoteJob, str | None, Mapping[str, Any]]] = []
+        for name in sorted({whose for note in self._names if (whose := RemoteJobFiles.errand_of(note))}):
+            errand = RemoteJob(self._notes, name)
             task = errand.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
             on_its_way = task["job"] is None and time.time() - task["at"] < ON_ITS_WAY_S
             if task["engine"] == self._queue.word and name not in self._tasks and not on_its_way:
                 found.append((errand, task["job"], task["requests"]))
         return found
 
-    def _open_cells(self, errand: Errand, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
+    def _open_cells(self, errand: RemoteJob, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
         cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
         start = errand.latest_start or ""
         return {key: cell for key, cell in cells.items() if errand.files.answer(cell, start) not in self._names}
@@ -167,7 +167,7 @@ class ErrandLauncher:
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """What was submitted since the last poll is handed over together at the next."""
-        errand = Errand(self._notes, uuid.uuid4().hex[:16])
+        errand = RemoteJob(self._notes, uuid.uuid4().hex[:16])
         task = _Task(errand, {key: cell for cell, key in enumerate(requests)}, dict(requests))
         self._waiting.append(task)
         self._watch(task)
@@ -209,7 +209,7 @@ class ErrandLauncher:
         self._ask(now)
         self._looked = now
         self._names = self._notes.names()
-        self._with_a_word = {ErrandNames.errand_of(name) for name in self._names if ErrandNames.is_word(name)}
+        self._with_a_word = {RemoteJobFiles.errand_of(name) for name in self._names if RemoteJobFiles.is_word(name)}
         return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
 
     def _ask(self, now: float) -> None:
@@ -220,7 +220,7 @@ class ErrandLauncher:
         states = self._queue.states(list(jobs)) if jobs else None
         for job, task in jobs.items() if states is not None else ():
             task.state = (states or {}).get(job, UNKNOWN)
-            if task.state.stage is not Stage.GONE:
+            if task.state.stage is not JobStage.GONE:
                 task.gone_since = None
             elif task.gone_since is None:
                 task.gone_since = now
@@ -279,14 +279,14 @@ class ErrandLauncher:
         self._tasks.pop(task.errand.name, None)
         self._clear(task.errand, task.job)
 
-    def _clear(self, errand: Errand, job: str | None) -> None:
+    def _clear(self, errand: RemoteJob, job: str | None) -> None:
         errand.remove()
         if job:
             self._queue.clear(job)
 
     def has_started(self, key: str) -> bool:
         task = self._task_of.get(key)
-        if task is None or (task.state and task.state.stage is Stage.QUEUED):
+        if task is None or (task.state and task.state.stage is JobStage.QUEUED):
             return False
         return task.errand.files.started in self._names
 

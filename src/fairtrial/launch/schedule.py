@@ -35,7 +35,7 @@ LOSSES = 3
 """So often a run may be lost in a row without having got further before it is left alone."""
 
 
-class Place(StrEnum):
+class RunState(StrEnum):
     """Where a cell is, as the live table shows it."""
 
     QUEUED = "queued"
@@ -45,7 +45,7 @@ class Place(StrEnum):
 
 
 @dataclass(frozen=True)
-class Sign:
+class Heartbeat:
     """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from,
     `token` that of the claim which gave it, where that is known."""
 
@@ -56,14 +56,14 @@ class Sign:
 
 
 @dataclass
-class Hearing:
+class LivenessTracker:
     """What was heard of a running cell, by this machine's clock alone."""
 
-    sign: Sign | None = None
+    sign: Heartbeat | None = None
     heard: float = 0.0
     progressed: float = 0.0
 
-    def take(self, sign: Sign | None, now: float) -> None:
+    def take(self, sign: Heartbeat | None, now: float) -> None:
         if sign is not None and sign != self.sign:
             if self.sign is None or sign.step != self.sign.step:
                 self.progressed = now
@@ -71,19 +71,19 @@ class Hearing:
 
 
 @dataclass
-class Ticket:
+class ScheduledRun:
     """One cell on its way through the schedule."""
 
     key: str
     request: Mapping[str, Any]
-    place: Place = Place.QUEUED
+    place: RunState = RunState.QUEUED
     tries: int = 0
     started: float | None = None
     ended: float | None = None
     stopping: str | None = None
     stop_at: float | None = None
     outcome: Outcome | None = None
-    hearing: Hearing = field(default_factory=Hearing)
+    hearing: LivenessTracker = field(default_factory=LivenessTracker)
     listened: float = 0.0
     silenced: str | None = None
     losses: int = 0
@@ -94,24 +94,24 @@ class Ticket:
 class Schedule:
     """Runs tickets to their end. `changed` is told about every tick, for people who watch."""
 
-    tasks: Sequence[Sequence[Ticket]]
+    tasks: Sequence[Sequence[ScheduledRun]]
     launcher: Launcher
     look: Callable[[str], Outcome | None]
     settle: Callable[[str, Status, str], None]
     timeout: float | None = None
     retries: int = 0
-    listen: Callable[[str], Sign | None] = lambda _: None
+    listen: Callable[[str], Heartbeat | None] = lambda _: None
     holder: Callable[[str], int | None] = lambda _: None
     lost_after: float = LOST_AFTER_S
     hung_after: float | None = None
-    changed: Callable[[Sequence[Ticket]], None] = lambda _: None
+    changed: Callable[[Sequence[ScheduledRun]], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     interrupted: bool = False
     tell: Callable[[str], None] = lambda _: None
-    tickets: Sequence[Ticket] = ()
-    _queue: deque[Sequence[Ticket]] = field(default_factory=deque)
-    _started: list[Sequence[Ticket]] = field(default_factory=list)
-    _by_key: dict[str, Ticket] = field(default_factory=dict)
+    tickets: Sequence[ScheduledRun] = ()
+    _queue: deque[Sequence[ScheduledRun]] = field(default_factory=deque)
+    _started: list[Sequence[ScheduledRun]] = field(default_factory=list)
+    _by_key: dict[str, ScheduledRun] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every ticket has ended. Ctrl-C stops the running cells after they have saved."""
@@ -121,7 +121,7 @@ class Schedule:
         self._adopt()
         with _counting_interrupts() as asked:
             heard = 0
-            while any(ticket.place is not Place.ENDED for ticket in self.tickets):
+            while any(ticket.place is not RunState.ENDED for ticket in self.tickets):
                 if len(asked) > heard:
                     heard = len(asked)
                     self._interrupt()
@@ -136,11 +136,11 @@ class Schedule:
         waiting = ([ticket for ticket in task if ticket.key not in adopted] for task in self._queue)
         self._queue = deque(task for task in waiting if task)
 
-    def _set_running(self, ticket: Ticket) -> None:
+    def _set_running(self, ticket: ScheduledRun) -> None:
         now = self.clock()
-        ticket.place, ticket.started, ticket.tries = Place.RUNNING, now, ticket.tries + 1
+        ticket.place, ticket.started, ticket.tries = RunState.RUNNING, now, ticket.tries + 1
         ticket.stopping = ticket.stop_at = ticket.silenced = None
-        ticket.hearing = Hearing(heard=now, progressed=now)
+        ticket.hearing = LivenessTracker(heard=now, progressed=now)
 
     def _tick(self) -> None:
         self._fill_slots()
@@ -151,11 +151,11 @@ class Schedule:
         self._watch_elsewhere()
         self.changed(self.tickets)
 
-    def _running(self) -> list[Ticket]:
-        return [ticket for ticket in self.tickets if ticket.place is Place.RUNNING]
+    def _running(self) -> list[ScheduledRun]:
+        return [ticket for ticket in self.tickets if ticket.place is RunState.RUNNING]
 
     def _fill_slots(self) -> None:
-        self._started = [task for task in self._started if any(ticket.place is Place.RUNNING for ticket in task)]
+        self._started = [task for task in self._started if any(ticket.place is RunState.RUNNING for ticket in task)]
         while len(self._started) < self.launcher.slots and self._queue and not self.interrupted:
             task = self._queue.popleft()
             for ticket in task:
@@ -171,9 +171,9 @@ class Schedule:
             return
         if end.code == EXIT_CLAIMED and not self.interrupted:
             now = self.clock()
-            ticket.place, ticket.started, ticket.tries = Place.ELSEWHERE, now, ticket.tries - 1
+            ticket.place, ticket.started, ticket.tries = RunState.ELSEWHERE, now, ticket.tries - 1
             if not ticket.hearing.sign:
-                ticket.hearing = Hearing(heard=now)
+                ticket.hearing = LivenessTracker(heard=now)
             return
         said = "another process has it" if end.code == EXIT_CLAIMED else _how_it_ended(end.code)
         outcome = end.outcome or Outcome(Status.INTERRUPTED, said)
@@ -185,10 +185,10 @@ class Schedule:
             self.settle(ticket.key, outcome.status, outcome.reason or "")  # its engine says so, not the run itself
         self._end_or_retry(ticket, outcome)
 
-    def _lose(self, ticket: Ticket, why: str) -> None:
+    def _lose(self, ticket: ScheduledRun, why: str) -> None:
         """Its place is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
         if (found := self.look(ticket.key)) and found.status not in (Status.RUNNING, Status.INTERRUPTED):
-            ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), found  # it was only not heard
+            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), found  # it was only not heard
             return
         saved = ticket.hearing.sign.saved if ticket.hearing.sign else 0
         ticket.losses = 1 if saved > ticket.furthest else ticket.losses + 1
@@ -197,24 +197,24 @@ class Schedule:
         too_often = ticket.losses > max(LOSSES, self.retries)
         if self.interrupted or too_often:
             told = f"{why}; lost {ticket.losses} times without getting further" if too_often else why
-            ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), Outcome(Status.INTERRUPTED, told)
+            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), Outcome(Status.INTERRUPTED, told)
             return
         self.tell(f"{ticket.key}: {why}; it goes on elsewhere.")
         ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
         ticket.tries -= 1
         self._queue_again(ticket)
 
-    def _silent_holder(self, ticket: Ticket) -> int | None:
+    def _silent_holder(self, ticket: ScheduledRun) -> int | None:
         """The token of the claim that fell silent; another may have been made since, by one who lives."""
         sign = ticket.hearing.sign
         return sign.token if sign and sign.token is not None else self.holder(ticket.key)
 
-    def _end_or_retry(self, ticket: Ticket, outcome: Outcome) -> None:
+    def _end_or_retry(self, ticket: ScheduledRun, outcome: Outcome) -> None:
         again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and ticket.tries <= self.retries
         if again and not self.interrupted:
             self._queue_again(ticket)
         else:
-            ticket.place, ticket.ended, ticket.outcome = Place.ENDED, self.clock(), outcome
+            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), outcome
 
     def _watch_time(self) -> None:
         now = self.clock()
@@ -236,7 +236,7 @@ class Schedule:
                 ticket.hearing.take(self.listen(ticket.key), now)
                 self._judge_life(ticket, now)
 
-    def _judge_life(self, ticket: Ticket, now: float) -> None:
+    def _judge_life(self, ticket: ScheduledRun, now: float) -> None:
         silent, idle = now - ticket.hearing.heard, now - ticket.hearing.progressed
         if silent > self.lost_after + GRACE_S:
             self.launcher.forget(ticket.key)
@@ -251,7 +251,7 @@ class Schedule:
         """A cell that another launcher has is waited for, and taken over if it is gone or gives no sign of life."""
         now = self.clock()
         for ticket in self.tickets:
-            if ticket.place is not Place.ELSEWHERE or now - (ticket.started or now) < RETRY_CLAIM_S:
+            if ticket.place is not RunState.ELSEWHERE or now - (ticket.started or now) < RETRY_CLAIM_S:
                 continue
             found = self.look(ticket.key)
             ticket.started = now
@@ -259,16 +259,16 @@ class Schedule:
             if found is None or found.status is Status.INTERRUPTED:
                 self._queue_again(ticket)
             elif found.status is not Status.RUNNING:
-                ticket.place, ticket.ended, ticket.outcome = Place.ENDED, now, found
+                ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, now, found
             elif now - ticket.hearing.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
                 ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
                 self._queue_again(ticket)
 
-    def _queue_again(self, ticket: Ticket) -> None:
-        ticket.place = Place.QUEUED
+    def _queue_again(self, ticket: ScheduledRun) -> None:
+        ticket.place = RunState.QUEUED
         self._queue.append([ticket])
 
-    def _stop(self, ticket: Ticket, reason: str) -> None:
+    def _stop(self, ticket: ScheduledRun, reason: str) -> None:
         ticket.stopping, ticket.stop_at = reason, self.clock() + GRACE_S
         self.launcher.stop(ticket.key, kill=False)
 
@@ -278,12 +278,12 @@ class Schedule:
         self.tell("Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them.")
         self._queue.clear()
         for ticket in self.tickets:
-            if ticket.place is Place.RUNNING and again:
+            if ticket.place is RunState.RUNNING and again:
                 self.launcher.stop(ticket.key, kill=True)
-            elif ticket.place is Place.RUNNING:
+            elif ticket.place is RunState.RUNNING:
                 self._stop(ticket, "stopped by Ctrl-C")
-            elif ticket.place is not Place.ENDED:
-                ticket.place = Place.ENDED
+            elif ticket.place is not RunState.ENDED:
+                ticket.place = RunState.ENDED
 
 
 @contextlib.contextmanager

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairtrial.jobs.mailbox import Errand, Notes
-from fairtrial.launch.contract import Order
-from fairtrial.launch.remote_jobs import ErrandLauncher, JobState, Stage
+from fairtrial.jobs.mailbox import Mailbox, RemoteJob
+from fairtrial.launch.contract import LaunchRequest
+from fairtrial.launch.remote_jobs import JobStage, JobState, RemoteJobLauncher
 from fairtrial.launch.sky_program import QUEUE, Call, Sky, last_line, read_queue
-from fairtrial.launch.sky_shipping import Project, translated
+from fairtrial.launch.sky_shipping import ShippedFolder, translated
 from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, make_task, notes_place, task_name
 
 LAUNCHES = 4
@@ -49,7 +49,7 @@ class SkyQueue:
     word = "skypilot"
     ask_s = ASK_S
 
-    def __init__(self, sky: Sky, order: Order, project: Project, notes: Notes) -> None:
+    def __init__(self, sky: Sky, order: LaunchRequest, project: ShippedFolder, notes: Mailbox) -> None:
         self._sky, self._order, self._project, self._notes = sky, order, project, notes
         self._folder = Path(tempfile.mkdtemp(prefix="fairtrial-sky-"))
         self._jobs: dict[str, _Job] = {}
@@ -72,7 +72,9 @@ class SkyQueue:
         return [labels[errand] for errand in errands]
 
     def _prepare(self, errands: Sequence[str]) -> _Job:
-        runs = {errand: list((Errand(self._notes, errand).task or {"requests": {}})["requests"]) for errand in errands}
+        runs = {
+            errand: list((RemoteJob(self._notes, errand).task or {"requests": {}})["requests"]) for errand in errands
+        }
         job = _Job(task_name(self._order.study, uuid.uuid4().hex[:8]), set())
         task = make_task(self._order, self._project, job.name, runs, notes_place(self._order))
         self._file(job).write_text(as_yaml(task))
@@ -132,12 +134,12 @@ class SkyQueue:
     def _state(self, label: str) -> JobState | None:
         job = self._jobs[_name(label)]
         if label in self._cancelled and time.monotonic() - self._cancelled[label] > CANCEL_S:
-            return JobState(Stage.GONE, why="it was cancelled")
+            return JobState(JobStage.GONE, why="it was cancelled")
         if job.call is not None and job.call.is_over and not job.call.went_well and job.row is None:
             why = f"SkyPilot did not take its task: {last_line(job.call.printed)}"
-            return JobState(Stage.GONE, why=why, failed=True)
+            return JobState(JobStage.GONE, why=why, failed=True)
         if job.row is None or job.missed:
-            return None if job.missed >= MISSED else JobState(Stage.QUEUED)
+            return None if job.missed >= MISSED else JobState(JobStage.QUEUED)
         return _stage(job.row)
 
     def recoveries(self, label: str) -> int:
@@ -200,10 +202,10 @@ class SkyQueue:
         return not self._to_cancel and all(call.is_over for call in self._cancelling.values())
 
 
-class SkyLauncher(ErrandLauncher):
+class SkyLauncher(RemoteJobLauncher):
     """Errands on machines that SkyPilot may replace while they are at work."""
 
-    def __init__(self, queue: SkyQueue, notes: Notes, order: Order, project: Project) -> None:
+    def __init__(self, queue: SkyQueue, notes: Mailbox, order: LaunchRequest, project: ShippedFolder) -> None:
         super().__init__(queue, notes, order.cells)
         self._sky = queue
         self._order, self._project = order, project
@@ -235,12 +237,12 @@ class SkyLauncher(ErrandLauncher):
 def _stage(row: Mapping[str, Any]) -> JobState:
     status = str(row["status"])
     if status in _WAITING:
-        return JobState(Stage.QUEUED)
+        return JobState(JobStage.QUEUED)
     if status in _ALIVE:
-        return JobState(Stage.RUNNING)
+        return JobState(JobStage.RUNNING)
     told = f": {row['failure_reason']}" if row.get("failure_reason") else ""
     return JobState(
-        Stage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{told}",
+        JobStage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{told}",
         failed=status in _SAME_ANYWHERE, hint=f"See what it printed: sky jobs logs {row['job_id']}",
     )  # fmt: skip
 

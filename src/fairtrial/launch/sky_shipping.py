@@ -19,14 +19,14 @@ SOURCE_PARTS = ("pyproject.toml", "README.md", "LICENSE", "src")
 
 
 @dataclass(frozen=True)
-class Project:
+class ShippedFolder:
     """The folder that is shipped, and where in it the launch was started."""
 
     root: Path
     start: Path
 
     @classmethod
-    def around(cls, start: Path, given: str | None) -> Project:
+    def around(cls, start: Path, given: str | None) -> ShippedFolder:
         """The git repository that people launch from, else the folder itself."""
         start = start.resolve()
         root = Path(given).expanduser().resolve() if given else _repository(start) or start
@@ -62,7 +62,7 @@ def _repository(start: Path) -> Path | None:
     return Path(found.stdout.strip()).resolve() if found.returncode == 0 else None
 
 
-def translated(request: Mapping[str, Any], store: str, project: Project) -> dict[str, Any]:
+def translated(request: Mapping[str, Any], store: str, project: ShippedFolder) -> dict[str, Any]:
     """A request as a machine is to find it: the store by its URL, the recipe where it was shipped to."""
     file = request["spec"]["recipe_file"]
     spec = {**request["spec"], "recipe_file": file and project.relative(file)}

@@ -17,8 +17,8 @@ from pydantic import BeforeValidator, Field, StringConstraints
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.jobs.processes import VISIBLE_DEVICES
-from fairtrial.launch.contract import EngineOptions, Order
-from fairtrial.launch.sky_shipping import Project, packages_of, source_mounts, this_fairtrial
+from fairtrial.launch.contract import EngineOptions, LaunchRequest
+from fairtrial.launch.sky_shipping import ShippedFolder, packages_of, source_mounts, this_fairtrial
 
 AT_ONCE = 8
 """So many runs at once, if nobody says."""
@@ -67,17 +67,17 @@ PASSED_ON = (
 )  # fmt: skip
 
 
-def options_of(order: Order) -> Options:
+def options_of(order: LaunchRequest) -> Options:
     assert isinstance(order.options, Options)
     return order.options
 
 
-def secrets_of(order: Order) -> list[str]:
+def secrets_of(order: LaunchRequest) -> list[str]:
     """Variables whose values go along: those that a person named, and those that {env:NAME} refers to."""
     return list(dict.fromkeys([*options_of(order).secrets, *order.environment]))
 
 
-def divide(count: int, order: Order) -> list[list[int]]:
+def divide(count: int, order: LaunchRequest) -> list[list[int]]:
     """Which errands share a machine: as many as asked for, else so many that `--jobs` runs are made at once."""
     options = options_of(order)
     machines = max(1, math.ceil((order.jobs or AT_ONCE) / options.at_once))
@@ -92,7 +92,7 @@ def task_name(study: str, mark: str) -> str:
 
 
 def make_task(
-    order: Order, project: Project, name: str, errands: Mapping[str, Sequence[str]], notes: str
+    order: LaunchRequest, project: ShippedFolder, name: str, errands: Mapping[str, Sequence[str]], notes: str
 ) -> dict[str, Any]:
     """The task file of a group of errands, each with the runs it makes. `notes` is where they leave their answers."""
     options = options_of(order)
@@ -107,7 +107,7 @@ def make_task(
     return {**task, "run": _run(order, project, errands, notes)}
 
 
-def _resources(order: Order) -> dict[str, Any]:
+def _resources(order: LaunchRequest) -> dict[str, Any]:
     options, needs = options_of(order), order.resources
     found = {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
     if needs.cpus:
@@ -119,7 +119,7 @@ def _resources(order: Order) -> dict[str, Any]:
     return {**found, "use_spot": True} if options.spot else found
 
 
-def _gpus_per_run(order: Order) -> int:
+def _gpus_per_run(order: LaunchRequest) -> int:
     """As asked for; else one of the kind that was named, none beyond those of a chosen machine, or the default."""
     if order.resources.gpus is not None:
         return order.resources.gpus
@@ -131,7 +131,7 @@ def _gpus_per_run(order: Order) -> int:
     return DEFAULT_GPUS if order.usable_gpus is None else order.usable_gpus
 
 
-def about_cards(order: Order) -> str | None:
+def about_cards(order: LaunchRequest) -> str | None:
     """What was decided about cards because nobody did; None where somebody has."""
     options, gpus = options_of(order), order.resources.gpus
     if options.accelerators is not None or options.instance_type is not None or gpus == 0:
@@ -145,7 +145,7 @@ def about_cards(order: Order) -> str | None:
     return f"Cards: {count} {DEFAULT_CARD} for each run{' by default' if gpus is None else ''}; {change}."
 
 
-def _accelerators(order: Order) -> str | None:
+def _accelerators(order: LaunchRequest) -> str | None:
     options, gpus = options_of(order), order.resources.gpus
     if options.accelerators is None:
         cards = _gpus_per_run(order) * options.at_once
@@ -167,19 +167,19 @@ def _accelerators(order: Order) -> str | None:
 # What is installed there.
 
 
-def extras_of(order: Order) -> list[str]:
+def extras_of(order: LaunchRequest) -> list[str]:
     """What the recipes, the store and the cards need."""
     found = {*options_of(order).extras, *(recipe.extra for recipe in _recipes(order) if recipe.extra)}
     found |= {extra for scheme, extra in STORE_EXTRAS.items() if order.store.startswith(f"{scheme}://")}
     return sorted(found | ({"gpu"} if _accelerators(order) else set()))
 
 
-def _recipes(order: Order) -> list[LoadedRecipe]:
+def _recipes(order: LaunchRequest) -> list[LoadedRecipe]:
     words = [word for word in order.preload if word.endswith(".py") or "." not in word]
     return [load_recipe(word) for word in words]
 
 
-def _setup(order: Order) -> str:
+def _setup(order: LaunchRequest) -> str:
     """An environment of its own for Fairtrial. One that the machine's image has already is left as it is."""
     options = options_of(order)
     own = [options.setup] if options.setup else []
@@ -200,7 +200,7 @@ def _setup(order: Order) -> str:
 # What is done there.
 
 
-def _run(order: Order, project: Project, errands: Mapping[str, Sequence[str]], notes: str) -> str:
+def _run(order: LaunchRequest, project: ShippedFolder, errands: Mapping[str, Sequence[str]], notes: str) -> str:
     """Lanes that work side by side, each through its errands; one that fails does not keep the others from running."""
     options = options_of(order)
     python = options.python or PYTHON
@@ -217,7 +217,7 @@ def _run(order: Order, project: Project, errands: Mapping[str, Sequence[str]], n
     return "\n".join([*lines, "exit $failed"]) + "\n"
 
 
-def _cards(order: Order, lane: int) -> str:
+def _cards(order: LaunchRequest, lane: int) -> str:
     """Which cards a lane sees, where several share a machine."""
     if options_of(order).at_once == 1 or not _accelerators(order):
         return ""
@@ -239,14 +239,14 @@ def _quoted(word: str) -> str:
 # What is done here.
 
 
-def notes_place(order: Order) -> str:
+def notes_place(order: LaunchRequest) -> str:
     """Where launcher and errands leave notes for each other: beside the study's runs, wherever those are."""
     if "://" not in order.store:
         return order.home
     return "/".join([order.store.rstrip("/"), *Path(order.home).parts[-2:]])
 
 
-def launch_words(order: Order, file: str) -> list[str]:
+def launch_words(order: LaunchRequest, file: str) -> list[str]:
     """Values of secrets are taken from the environment by SkyPilot: no file and no command line holds them."""
     secrets = [word for name in secrets_of(order) for word in ("--secret", name)]
     return ["jobs", "launch", "--yes", "--detach-run", *secrets, file]

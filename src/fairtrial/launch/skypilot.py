@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import InvalidOptions, UserError
-from fairtrial.jobs.mailbox import open_notes
-from fairtrial.launch.contract import Described, Order
+from fairtrial.jobs.mailbox import open_mailbox
+from fairtrial.launch.contract import Described, LaunchRequest
 from fairtrial.launch.sky_program import OLDEST, Judgement, Sky
 from fairtrial.launch.sky_queue import SkyLauncher, SkyQueue
-from fairtrial.launch.sky_shipping import Project
+from fairtrial.launch.sky_shipping import ShippedFolder
 from fairtrial.launch.sky_tasks import (
     Options,
     about_cards,
@@ -39,7 +39,7 @@ __all__ = ["EXTRA", "REQUIRES", "SUMMARY", "Options", "check", "describe", "open
 # Before anything is written.
 
 
-def check(order: Order) -> None:
+def check(order: LaunchRequest) -> None:
     sky = Sky.require()
     if not _is_shared(order.store):
         raise UserError(
@@ -89,7 +89,7 @@ def _require_access(sky: Sky, cloud: str | None) -> None:
         )
 
 
-def tasks_for(order: Order, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def tasks_for(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """The tasks that these runs would be made by, one errand for each list of them."""
     project = _project(order)
     for word in order.preload:
@@ -102,11 +102,11 @@ def tasks_for(order: Order, runs: Sequence[Sequence[str]]) -> list[dict[str, Any
     return tasks
 
 
-def _project(order: Order) -> Project:
-    return Project.around(Path.cwd(), options_of(order).project)
+def _project(order: LaunchRequest) -> ShippedFolder:
+    return ShippedFolder.around(Path.cwd(), options_of(order).project)
 
 
-def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """The task files and commands of a launch. Names that are only made when it happens are stood in for."""
     tasks = tasks_for(order, runs)
     files = [f"{task['name']}.yaml" for task in tasks]
@@ -132,7 +132,7 @@ def _counted(tasks: Sequence[Mapping[str, Any]]) -> str:
     return f"the {len(tasks)} task files" if len(tasks) != 1 else "the task file"
 
 
-def open_launcher(order: Order) -> SkyLauncher:
-    notes = open_notes(notes_place(order))
+def open_launcher(order: LaunchRequest) -> SkyLauncher:
+    notes = open_mailbox(notes_place(order))
     project = _project(order)
     return SkyLauncher(SkyQueue(Sky.require(), order, project, notes), notes, order, project)

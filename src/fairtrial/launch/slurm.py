@@ -23,10 +23,10 @@ from pydantic import Field
 
 from fairtrial.core.errors import FairtrialError, UserError, unknown
 from fairtrial.core.paths import SUBMITTED, is_url
-from fairtrial.jobs.mailbox import Folder
+from fairtrial.jobs.mailbox import FolderMailbox
 from fairtrial.jobs.processes import one_thread
-from fairtrial.launch.contract import Described, EngineOptions, Order
-from fairtrial.launch.remote_jobs import ErrandLauncher, JobState, Stage
+from fairtrial.launch.contract import Described, EngineOptions, LaunchRequest
+from fairtrial.launch.remote_jobs import JobStage, JobState, RemoteJobLauncher
 
 SUMMARY = "Jobs of a Slurm cluster."
 REQUIRES = ("submitit",)
@@ -61,7 +61,7 @@ class Options(EngineOptions):
     ask: float = Field(2.0, gt=0, description="Seconds between two questions to Slurm.")
 
 
-def check(order: Order) -> None:
+def check(order: LaunchRequest) -> None:
     """Whether Slurm is there and would take such a job, asked of Slurm itself."""
     options = _options(order)
     missing = [program for program in ("sbatch", "squeue", "srun", "scancel", "sinfo") if not shutil.which(program)]
@@ -84,7 +84,7 @@ def check(order: Order) -> None:
         )
 
 
-def describe(order: Order, runs: Sequence[Sequence[str]]) -> Described:
+def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """What `sbatch` would be told, array by array. Slurm itself is not asked: it need not be here."""
     submission = SlurmQueue(order).submission()
     arrays = [runs[first : first + LARGEST_ARRAY] for first in range(0, len(runs), LARGEST_ARRAY)]
@@ -109,16 +109,16 @@ def _sbatch_words(submission: Mapping[str, Any], count: int) -> list[str]:
     return ["sbatch", *(f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items())]
 
 
-def open_launcher(order: Order) -> ErrandLauncher:
-    return ErrandLauncher(SlurmQueue(order), Folder(Path(order.home)), slots=max(1, order.cells))
+def open_launcher(order: LaunchRequest) -> RemoteJobLauncher:
+    return RemoteJobLauncher(SlurmQueue(order), FolderMailbox(Path(order.home)), slots=max(1, order.cells))
 
 
-def _options(order: Order) -> Options:
+def _options(order: LaunchRequest) -> Options:
     assert isinstance(order.options, Options)
     return order.options
 
 
-def _parameters(order: Order) -> dict[str, Any]:
+def _parameters(order: LaunchRequest) -> dict[str, Any]:
     """What a job asks Slurm for, by the names that sbatch has for it."""
     own = ("partition", "account", "qos", "time", "constraint", "nodelist", "exclude", "reservation", "gres", "comment")
     needs = order.resources
@@ -136,7 +136,7 @@ class SlurmQueue:
 
     word = "slurm"
 
-    def __init__(self, order: Order) -> None:
+    def __init__(self, order: LaunchRequest) -> None:
         self._order = order
         self._options = _options(order)
         self._folder = Path(order.home) / SUBMITTED
@@ -220,22 +220,22 @@ class SlurmQueue:
                 self._hurry(job)
             if "requeued held" in row["Reason"]:
                 self.cancel([job])  # it would wait until a person comes
-                return JobState(Stage.GONE, why=f"Slurm could not start its job {job}")
-            return JobState(Stage.QUEUED)
+                return JobState(JobStage.GONE, why=f"Slurm could not start its job {job}")
+            return JobState(JobStage.QUEUED)
         if state in _AT_WORK:
-            return JobState(Stage.RUNNING)
+            return JobState(JobStage.RUNNING)
         return self._end(state, job, row)
 
     def _end(self, state: str, job: str, row: Mapping[str, str]) -> JobState:
         node = row["NodeList"] or "its node"
         if state == "OUT_OF_MEMORY":
             why = f"it needed more memory than Slurm gave it on {node}"
-            return JobState(Stage.GONE, why=why, failed=True, hint="Ask for more with --memory GB.")
+            return JobState(JobStage.GONE, why=why, failed=True, hint="Ask for more with --memory GB.")
         why = _WHY.get(state, f"Slurm ended its job {job} on {node} ({state.lower()})")
         code = _exit_status(row["exit_code"]) if state in ("COMPLETED", "FAILED") else None
         if code == -signal.SIGTERM and _seconds(row["TimeUsed"]) >= _seconds(row["TimeLimit"]) - self._warning_s - 60:
             why = "Slurm's time limit of {limit} was near on {node}"  # it may give its warning a minute too early
-        return JobState(Stage.GONE, code, why.format(job=job, node=node, limit=_minutes(row["TimeLimit"])))
+        return JobState(JobStage.GONE, code, why.format(job=job, node=node, limit=_minutes(row["TimeLimit"])))
 
     def _hurry(self, job: str) -> None:
         """Slurm waits for two minutes before it starts a job again; where it is permitted, it need not."""

@@ -24,7 +24,7 @@ FORMS = "1:8:0.5 (from, to, by), 1,2,4 (a list) or log:1e-4:1e-1:7 (from, to, ho
 
 
 @dataclass(frozen=True)
-class Axis:
+class GridAxis:
     """One option and the values that it takes. `span` says what a person asked for, for those who read it later."""
 
     name: str
@@ -33,7 +33,7 @@ class Axis:
     log: bool = False
 
 
-def span(name: str, start: float, end: float, step: float) -> Axis:
+def span(name: str, start: float, end: float, step: float) -> GridAxis:
     """From start to end by step, both ends included."""
     problems = [
         f"{name}: {word} must be a finite number, not {value}"
@@ -55,10 +55,10 @@ def span(name: str, start: float, end: float, step: float) -> Axis:
             f"{name}: from {start:g} by {step:g} one does not come to {end:g}", hint=f"End at {near[0]} or {near[1]}."
         )
     values = tuple(float(first + by * n) for n in range(int(count) + 1))
-    return Axis(name, values, {"start": values[0], "end": values[-1], "step": float(step)})
+    return GridAxis(name, values, {"start": values[0], "end": values[-1], "step": float(step)})
 
 
-def log_span(name: str, start: float, end: float, count: int) -> Axis:
+def log_span(name: str, start: float, end: float, count: int) -> GridAxis:
     """So many values from start to end, each the same factor above the one before."""
     if not (0 < start < end < math.inf) or count < 2:
         raise InvalidOptions(
@@ -70,7 +70,7 @@ def log_span(name: str, start: float, end: float, count: int) -> Axis:
     values = (float(start), *(float(f"{value:.6g}") for value in inner[1:-1]), float(end))
     if len(set(values)) < count:  # a range so narrow needs all its digits
         values = (float(start), *inner[1:-1], float(end))
-    return Axis(name, values, {"start": values[0], "end": values[-1], "count": count}, log=True)
+    return GridAxis(name, values, {"start": values[0], "end": values[-1], "count": count}, log=True)
 
 
 def _limit(name: str, count: float, hint: str) -> None:
@@ -78,7 +78,7 @@ def _limit(name: str, count: float, hint: str) -> None:
         raise InvalidOptions(f"{name}: {count:,.0f} values are more than {MOST_VALUES:,}", hint=hint)
 
 
-def parse_axis(text: str) -> Axis:
+def parse_axis(text: str) -> GridAxis:
     """`temperature=1:8:0.5`, `alpha=0.1,0.5` or `lr=log:1e-4:1e-1:7`."""
     name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
@@ -94,18 +94,20 @@ def parse_axis(text: str) -> Axis:
         raise InvalidOptions(f"{name}: '{values}' holds something that is not a number", hint=f"Use {FORMS}.") from None
     if len(parts) > 1:
         raise InvalidOptions(f"{name}: '{values}' is no range", hint=f"Use {FORMS}.")
-    return Axis(name, tuple(part.strip() for part in values.split(",")))
+    return GridAxis(name, tuple(part.strip() for part in values.split(",")))
 
 
 @dataclass(frozen=True)
-class Point:
+class GridPoint:
     """One setting of a sweep: the values as the recipe takes them, and the variant that they make."""
 
     variant: str
     values: Mapping[str, Any]
 
 
-def lay_out(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> list[Point]:
+def lay_out(
+    recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[GridAxis], *, zipped: bool
+) -> list[GridPoint]:
     """Every setting of a sweep, checked: all combinations of the axes, or with `zipped` their values side by side."""
     _check_axes(recipe, fixed, axes, zipped=zipped)
     rows = zip(*(axis.values for axis in axes), strict=True) if zipped else itertools.product(*(a.values for a in axes))
@@ -126,7 +128,7 @@ def lay_out(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis]
     return points
 
 
-def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], *, zipped: bool) -> None:
+def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[GridAxis], *, zipped: bool) -> None:
     names = [axis.name for axis in axes]
     known = recipe.options.model_fields
     strange = [] if recipe.options.free_values else [name for name in names if name not in known]
@@ -145,12 +147,12 @@ def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[A
         _limit("all combinations", math.prod(lengths.values()), "Use fewer values, or --zip.")
 
 
-def _point(recipe: LoadedRecipe, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> Point:
+def _point(recipe: LoadedRecipe, fixed: Mapping[str, Any], given: Mapping[str, Any]) -> GridPoint:
     where = ", ".join(f"{name}={value}" for name, value in given.items())
     options = resolve(recipe, {**fixed, **given}, where=where)
     known = options.to_dict()  # as the recipe understood it: the text `4` of a number option is 4.0
     values = {name: known.get(name, value) for name, value in given.items()}
-    return Point(name_of(values), values)
+    return GridPoint(name_of(values), values)
 
 
 def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
@@ -158,7 +160,7 @@ def defaults_of(recipe: LoadedRecipe, names: Sequence[str]) -> dict[str, Any]:
     return {name: known.get(name) for name in names}
 
 
-def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: Point, axis: Axis) -> bool:
+def beyond(recipe: LoadedRecipe, fixed: Mapping[str, Any], point: GridPoint, axis: GridAxis) -> bool:
     """Whether the values of an axis could go on past the end that this point is at.
 
     They can if any value up to one step further is valid: the whole step, or a half, a quarter … of it; of a whole

@@ -20,7 +20,7 @@ from fairtrial.probe.gpu import GpuReading, Gpus
 INTERVAL_S = 0.1
 
 
-class Counters(NamedTuple):
+class KernelCounters(NamedTuple):
     """What the kernel counts for this process, at one moment of the loop's clock."""
 
     now: float
@@ -30,7 +30,7 @@ class Counters(NamedTuple):
     faults: int
 
     @classmethod
-    def read(cls, now: float) -> Counters:
+    def read(cls, now: float) -> KernelCounters:
         used = resource.getrusage(resource.RUSAGE_SELF)
         return cls(now, used.ru_utime + used.ru_stime, used.ru_nvcsw, used.ru_nivcsw, used.ru_majflt)
 
@@ -81,8 +81,8 @@ class ResourceMonitor(Observer):
 
     def __init__(self, interval: float = INTERVAL_S) -> None:
         self._interval = interval
-        self._first: Counters | None = None
-        self._last: Counters | None = None
+        self._first: KernelCounters | None = None
+        self._last: KernelCounters | None = None
         self._steps = 0
         self._rss: list[int] = []
         self._readings: list[list[GpuReading]] = []
@@ -92,13 +92,13 @@ class ResourceMonitor(Observer):
 
     def turn_started(self, now: float) -> None:
         if self._first is None:
-            self._first = Counters.read(now)
+            self._first = KernelCounters.read(now)
             self._thread.start()
 
     def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
         if not self._over.is_set():
             self._steps += 1
-            self._last = Counters.read(now)
+            self._last = KernelCounters.read(now)
 
     def stop(self) -> None:
         self._over.set()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from fairtrial.core.errors import FairtrialError
-from fairtrial.core.training import Observer, Watch
+from fairtrial.core.training import LoopEvents, Observer
 
 RESIDUAL = "residual"
 BETWEEN = ("evaluation", "checkpoint")
@@ -175,7 +175,7 @@ def _batches(steps: Sequence[StepTimes]) -> float | None:
 
 def event_seconds(rounds: int = 2000) -> float:
     """What the timer takes for one event, on this machine and now; a phase has two, the end of a step is a third."""
-    watch = Watch([PhaseTimer()])
+    watch = LoopEvents([PhaseTimer()])
     watch.tell("training_started", 1, rounds)
     start = time.perf_counter()
     for number in range(rounds):

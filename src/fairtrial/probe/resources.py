@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from fairtrial.core.training import Trainable, Watch
+from fairtrial.core.training import LoopEvents, Trainable
 
 
 def peak_process_bytes(*, of_children: bool = False) -> int:
@@ -61,7 +61,7 @@ def _rehearsed(trainable: Trainable, step: int) -> tuple[int | None, dict[str, i
     if not getattr(trainable, "can_be_rehearsed", True):
         return None, {}
     if hasattr(trainable, "flops_per_step"):
-        trainable.step(step, Watch())
+        trainable.step(step, LoopEvents())
         return int(trainable.flops_per_step()), {}
     flops, activations = _rehearse(trainable, step)
     return flops, {"activations": activations}
@@ -75,10 +75,10 @@ def _rehearse(trainable: Trainable, step: int) -> tuple[int, int]:
     groups = trainable.tensor_groups()  # type: ignore[attr-defined]
     kept = _Kept({tensor.untyped_storage().data_ptr() for tensors in groups.values() for tensor in tensors})
     with torch.autograd.graph.saved_tensors_hooks(kept.pack, lambda held: held.tensor):
-        trainable.step(step, Watch())
+        trainable.step(step, LoopEvents())
     counter = FlopCounterMode(display=False)
     with _compiler_left_out(), counter:
-        trainable.step(step, Watch())
+        trainable.step(step, LoopEvents())
     return counter.get_total_flops(), kept.most
 
 

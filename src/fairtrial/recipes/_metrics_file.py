@@ -23,7 +23,7 @@ from typing import IO, Any, NamedTuple
 
 from fairtrial.core.cells import csv_records, is_index, is_missing, number_in, repeated
 from fairtrial.core.errors import UserError
-from fairtrial.core.training import Journal
+from fairtrial.core.training import RunLogger
 from fairtrial.core.untrusted import parse_json_line
 
 LONGEST_LINE_BYTES = 8 << 20
@@ -92,7 +92,7 @@ class MetricsFile:
         if path.exists():  # what another run or a person left there must not be taken for this run's
             path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
 
-    def copy_new(self, journal: Journal, *, ended: bool = False) -> None:
+    def copy_new(self, journal: RunLogger, *, ended: bool = False) -> None:
         """Log what is new in the file. With `ended` everything that is left, and note what is wrong with it."""
         try:
             state = self._state()
@@ -134,7 +134,7 @@ class MetricsFile:
 
     # A file that grew
 
-    def _append(self, journal: Journal, state: _State, *, ended: bool) -> bool:
+    def _append(self, journal: RunLogger, state: _State, *, ended: bool) -> bool:
         """Log the rows that were appended; False where what was read before is not there as it was."""
         place = self._place
         if place.inode not in (None, state.inode) or state.size < place.offset:
@@ -172,7 +172,7 @@ class MetricsFile:
 
     # A file that was written again
 
-    def _read_again(self, journal: Journal) -> bool:
+    def _read_again(self, journal: RunLogger) -> bool:
         """Find the rows that were logged before in a file that came to rest, and log the others; False if not found.
 
         A program may be in the middle of writing it: then a row is missing or another one, and nothing is logged.
@@ -202,7 +202,7 @@ class MetricsFile:
             self._log(journal, row)
         return True
 
-    def _read_at_end(self, journal: Journal) -> None:
+    def _read_at_end(self, journal: RunLogger) -> None:
         """The file as its program left it counts: rows that are not those logged before are logged over them."""
         before = self._place
         known = None if before.names is None else {_logged_name(name) for name in before.names}
@@ -234,7 +234,7 @@ class MetricsFile:
             raise OSError(0, "it is not a file")
         return os.fdopen(descriptor, "rb")
 
-    def _log(self, journal: Journal, row: _Row) -> None:
+    def _log(self, journal: RunLogger, row: _Row) -> None:
         if row.problem is not None:
             self._note(row.problem)
         else:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, one_hot
 
-from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.core.training import LoopEvents, RunContext, Split
 from fairtrial.recipes._adamw import update_rows
 from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import (
@@ -38,7 +38,7 @@ PROJECTIONS = "projections"
 
 
 @dataclass(frozen=True)
-class Lesson:
+class LossTerms:
     """What the loss of a run is made of: weights of its terms, and what the teacher says to each example.
 
     None is a term that it does not have; runs of one stack have the same terms.
@@ -71,7 +71,7 @@ class StackedRun:
     """One run as a `Trainable`. It owns a row of its stack: parameters and the optimizer's two averages."""
 
     def __init__(
-        self, model: str, module: torch.nn.Module, options: SupervisedOptions, setting: Setting, lesson: Lesson
+        self, model: str, module: torch.nn.Module, options: SupervisedOptions, setting: RunContext, lesson: LossTerms
     ) -> None:
         assert setting.data is not None
         self.model, self.options, self.lesson = model, options, lesson
@@ -82,9 +82,9 @@ class StackedRun:
         self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
         self.values = self.layout.pack(parameters).to(self.device)
         self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
-        self.stack = RunStack([self], Engine)
+        self.stack = RunStack([self], StackEngine)
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
         return self.stack.step({0: step}, watch)[0]
 
     def evaluate(self, split: Split) -> Mapping[str, Tensor]:
@@ -144,17 +144,17 @@ def _parameters(prefix: str, module: torch.nn.Module) -> dict[str, Tensor]:
     return {prefix + name: value.detach() for name, value in module.named_parameters()}
 
 
-class Later:
+class LazyLoss:
     """The loss of a step, computed when it is looked at, which must be before the next step."""
 
-    def __init__(self, engine: Engine, row: int) -> None:
+    def __init__(self, engine: StackEngine, row: int) -> None:
         self._engine, self._row = engine, row
 
     def __float__(self) -> float:
         return self._engine.loss(self._row)
 
 
-class Engine:
+class StackEngine:
     """The rows of some runs, and a training step for all of them."""
 
     def __init__(self, runs: Sequence[StackedRun]) -> None:
@@ -182,7 +182,7 @@ class Engine:
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
         self._losses: list[float] | None = None
 
-    def step(self, steps: Sequence[int], watch: Watch) -> list[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], watch: LoopEvents) -> list[Mapping[str, Any]]:
         self._losses = None
         with watch.phase("data"):
             chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
@@ -193,7 +193,7 @@ class Engine:
             self._backward(asked)
         with watch.phase("optimizer"):
             self._update(steps)
-        return [{"loss": Later(self, row)} for row in range(len(self.runs))]
+        return [{"loss": LazyLoss(self, row)} for row in range(len(self.runs))]
 
     def gradients_on(self, chosen: Any) -> Tensor:
         """The gradient of the only run of this stack on these examples; nothing is learnt from them."""
@@ -307,7 +307,7 @@ def _of(value: Tensor | None) -> Tensor:
 class _Weights:
     """The weights of the loss, a number per run; None for a term that this stack's runs do not have."""
 
-    def __init__(self, lessons: Sequence[Lesson], batch: int, device: torch.device) -> None:
+    def __init__(self, lessons: Sequence[LossTerms], batch: int, device: torch.device) -> None:
         self._lessons, self._device = lessons, device
         self._matching: dict[tuple[int, ...], Tensor] = {}
         self.labels = self._each([lesson.labels / batch for lesson in lessons])

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from fairtrial.core.training import Trainable, Watch
+from fairtrial.core.training import LoopEvents, Trainable
 
 Member = TypeVar("Member")
 
 
-class Engine(Protocol):
+class StepEngine(Protocol):
     """The arithmetic of some runs."""
 
     runs: list[Any]
 
-    def step(self, steps: Sequence[int], watch: Watch) -> Sequence[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], watch: LoopEvents) -> Sequence[Mapping[str, Any]]:
         """One step of each, at its own number; what it gave."""
         ...
 
 
-OwnEngine = TypeVar("OwnEngine", bound=Engine)
+OwnEngine = TypeVar("OwnEngine", bound=StepEngine)
 
 
 class RunStack(Generic[Member, OwnEngine]):
@@ -31,7 +31,7 @@ class RunStack(Generic[Member, OwnEngine]):
         self._make = make
         self.engine = make(self.runs)
 
-    def step(self, due: Mapping[int, int], watch: Watch) -> dict[int, Mapping[str, Any]]:
+    def step(self, due: Mapping[int, int], watch: LoopEvents) -> dict[int, Mapping[str, Any]]:
         runs = [self.runs[member] for member in due]
         if runs != self.engine.runs:
             self.engine = self._make(runs)

@@ -15,7 +15,7 @@ from pydantic import model_validator
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import Role, TorchOptions, option
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Dataset, Setting, Split, Stack, StepSize, Trainable, Watch
+from fairtrial.core.training import Dataset, LoopEvents, RunContext, Split, Stack, StepSize, Trainable
 from fairtrial.recipes._adamw import update
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName
@@ -140,7 +140,7 @@ def _load_array(data: Dataset, name: str, device: str) -> Tensor:
 class Supervised:
     """Trains a module on labelled examples; subclasses change the loss."""
 
-    def __init__(self, module: torch.nn.Module, options: SupervisedOptions, setting: Setting) -> None:
+    def __init__(self, module: torch.nn.Module, options: SupervisedOptions, setting: RunContext) -> None:
         import torch
 
         assert setting.data is not None
@@ -161,7 +161,7 @@ class Supervised:
         x, y = self.splits["train"]
         return cross_entropy(self.module(x[chosen]), y[chosen])
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, Tensor]:
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Tensor]:
         import torch
 
         count = self.options.accumulate
@@ -181,7 +181,7 @@ class Supervised:
             update(self.parameters, mean, self.averages, self.squares, step=step, rate=rate, decay=decay)
         return {"loss": losses[0] if count == 1 else torch.stack(losses).mean()}
 
-    def _fetch(self, number: int, watch: Watch) -> Tensor:
+    def _fetch(self, number: int, watch: LoopEvents) -> Tensor:
         import torch
 
         with watch.phase("data"):
@@ -262,9 +262,9 @@ def shapes_of(options: SupervisedOptions, model: str, *others: object) -> str | 
 
 def stack_runs(runs: Sequence[Trainable]) -> Stack:
     """Runs that were built apart, to be stepped together from now on."""
-    from fairtrial.recipes._stacked import Engine, StackedRun
+    from fairtrial.recipes._stacked import StackedRun, StackEngine
 
-    return RunStack(members_of(runs, StackedRun), Engine)
+    return RunStack(members_of(runs, StackedRun), StackEngine)
 
 
 def warm_up() -> None:

@@ -6,7 +6,7 @@ from pydantic import model_validator
 
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.core.training import Cache, Dataset, RunContext, Trainable
 from fairtrial.recipes._supervised import (
     CLASSES,
     Supervised,
@@ -59,12 +59,12 @@ def stack_key(options: Options) -> str | None:
     return shapes_of(options, options.model, options.width)
 
 
-def build(options: Options, setting: Setting) -> Trainable:
+def build(options: Options, setting: RunContext) -> Trainable:
     module = make_module(options.model, options.width, setting)
     if is_stacked(options, options.model):
-        from fairtrial.recipes._stacked import Lesson, StackedRun
+        from fairtrial.recipes._stacked import LossTerms, StackedRun
 
-        return StackedRun(options.model, module, options, setting, Lesson())
+        return StackedRun(options.model, module, options, setting, LossTerms())
     return Supervised(module, options, setting)
 
 
@@ -74,7 +74,7 @@ evaluates = evaluated_quantities
 step_size = examples_of_step
 
 
-def make_module(model: str, width: int, setting: Setting):  # type: ignore[no-untyped-def]
+def make_module(model: str, width: int, setting: RunContext):  # type: ignore[no-untyped-def]
     """A model that fits the data set of this run."""
     assert setting.data is not None
     inputs = setting.data.array("train_x").shape[1]

@@ -34,7 +34,7 @@ from fairtrial.core.options import Role, option
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.private_files import open_private_lock, open_to_append
 from fairtrial.core.secrets import REFERENCE, references, reveal
-from fairtrial.core.training import Journal, Setting
+from fairtrial.core.training import RunContext, RunLogger
 from fairtrial.recipes._metrics_file import MetricsFile
 
 SUMMARY = "Run any program, with its arguments filled in per variant and seed."
@@ -143,7 +143,7 @@ def with_secrets(options: Options, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **reveal(options.values, here=here), **variables}
 
 
-def execute(options: Options, setting: Setting, journal: Journal) -> None:
+def execute(options: Options, setting: RunContext, journal: RunLogger) -> None:
     folder = Path(options.cwd or Path.cwd())
     if not folder.is_dir():
         raise UserError(f"no folder {folder}", hint="Check --cwd.")
@@ -165,7 +165,7 @@ def _read_seed(events: Path) -> bool:
 
 
 def _run_with_metrics(
-    program: Program, folder: Path, options: Options, values: Mapping[str, Any], setting: Setting, journal: Journal
+    program: Program, folder: Path, options: Options, values: Mapping[str, Any], setting: RunContext, journal: RunLogger
 ) -> None:
     """Run the program and follow the file of metrics that it writes, if it does."""
     if options.metrics is None:
@@ -191,7 +191,7 @@ class Program:
     shown: list[str]
 
 
-def _run(program: Program, folder: Path, metrics: MetricsFile | None, setting: Setting, journal: Journal) -> None:
+def _run(program: Program, folder: Path, metrics: MetricsFile | None, setting: RunContext, journal: RunLogger) -> None:
     process = _start(program, folder, setting)
     journal.event("program_started", argv=program.shown, pid=process.pid)
     try:
@@ -235,7 +235,7 @@ class ProgramFailed(UserError):
         super().__init__(f"{program} {how}", hint="The end of log.txt shows what it printed.")
 
 
-def _start(program: Program, folder: Path, setting: Setting) -> subprocess.Popen[bytes]:
+def _start(program: Program, folder: Path, setting: RunContext) -> subprocess.Popen[bytes]:
     claim = {} if setting.token is None else {TOKEN_VARIABLE: str(setting.token)}
     environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root), **claim}
     try:
@@ -266,7 +266,7 @@ def _follow(
     process: subprocess.Popen[bytes],
     metrics: MetricsFile | None,
     should_stop: Callable[[], bool],
-    journal: Journal,
+    journal: RunLogger,
 ) -> None:
     while process.poll() is None:
         if should_stop():

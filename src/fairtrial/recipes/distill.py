@@ -25,7 +25,7 @@ from fairtrial.core.cautions import FEWER_LABELS, INERT_OPTION, ONE_TEACHER
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, CacheEntry, Dataset, Setting, Trainable
+from fairtrial.core.training import Cache, CacheEntry, Dataset, RunContext, Trainable
 from fairtrial.recipes._supervised import (
     Supervised,
     SupervisedOptions,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
-    from fairtrial.recipes._stacked import Lesson
+    from fairtrial.recipes._stacked import LossTerms
 
 SUMMARY = "Distil a teacher into a student: kd, mse, attention, progressive, combined, or none."
 REQUIRES = ("torch", "numpy", "mnist1d", "sklearn")
@@ -187,19 +187,19 @@ evaluates = evaluated_quantities
 step_size = examples_of_step
 
 
-def build(options: Options, setting: Setting) -> Trainable:
+def build(options: Options, setting: RunContext) -> Trainable:
     student = make_module(options.student, options.student_width, setting)
     setting.cautions.extend(_inert(options, active_terms(options)))
     teaching = _teach(student, options, setting) if active_terms(options) else None
     if is_stacked(options, options.student):
-        from fairtrial.recipes._stacked import Lesson, StackedRun
+        from fairtrial.recipes._stacked import LossTerms, StackedRun
 
-        lesson = teaching.lesson(options) if teaching else Lesson()
+        lesson = teaching.lesson(options) if teaching else LossTerms()
         return StackedRun(options.student, student, options, setting, lesson)
     return Student(student, options, setting, teaching) if teaching else Supervised(student, options, setting)
 
 
-def _teach(student: torch.nn.Module, options: Options, setting: Setting) -> Teaching:
+def _teach(student: torch.nn.Module, options: Options, setting: RunContext) -> Teaching:
     teacher = Teacher(options, setting)
     setting.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
     if options.labels:
@@ -224,7 +224,7 @@ def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
 class Teacher:
     """A finished teacher and its outputs over the training set, computed once per store and memory-mapped."""
 
-    def __init__(self, options: Options, setting: Setting) -> None:
+    def __init__(self, options: Options, setting: RunContext) -> None:
         self.run: RunPaths = setting.needs["teacher"]
         weights, self.sha256 = load_weights(self.run.last, "the teacher's")
         assert setting.data is not None
@@ -249,7 +249,9 @@ def _load_output(path: Path) -> Tensor:
     return torch.from_numpy(numpy.load(path, mmap_mode="r").copy())
 
 
-def _compute_outputs(folder: Path, weights: Mapping[str, Tensor], options: Options, setting: Setting) -> dict[str, Any]:
+def _compute_outputs(
+    folder: Path, weights: Mapping[str, Tensor], options: Options, setting: RunContext
+) -> dict[str, Any]:
     """Logits, and per hidden layer the channels (averaged over positions) and the spatial map."""
     import torch
 
@@ -281,7 +283,7 @@ def spatial_map(layer: Tensor) -> Tensor:
 class Teaching:
     """What a student is given: the teacher's outputs that its terms need, and layers paired with the teacher's."""
 
-    def __init__(self, module: torch.nn.Module, options: Options, setting: Setting, teacher: Teacher) -> None:
+    def __init__(self, module: torch.nn.Module, options: Options, setting: RunContext, teacher: Teacher) -> None:
         import torch
 
         from fairtrial.recipes.models import initialize
@@ -306,12 +308,12 @@ class Teaching:
         initialize(torch.nn.ModuleDict({"projections": self.projections}), setting.streams)
         self.outputs = {name: value.to(options.device) for name, value in self.outputs.items()}
 
-    def lesson(self, options: Options) -> Lesson:
+    def lesson(self, options: Options) -> LossTerms:
         """The same for a run in a stack. Its models have no maps, so there is no attention to transfer."""
-        from fairtrial.recipes._stacked import Lesson
+        from fairtrial.recipes._stacked import LossTerms
 
         alpha, terms = options.alpha, self.terms
-        return Lesson(
+        return LossTerms(
             labels=1 - alpha,
             soft=alpha if "soft_targets" in terms else None,
             temperature=options.temperature,
@@ -326,7 +328,7 @@ class Teaching:
 class Student(Supervised):
     """A student whose loss has terms of the teacher's."""
 
-    def __init__(self, module: torch.nn.Module, options: Options, setting: Setting, teaching: Teaching) -> None:
+    def __init__(self, module: torch.nn.Module, options: Options, setting: RunContext, teaching: Teaching) -> None:
         self.distilling = options
         self.terms, self.pairs, self.outputs = teaching.terms, teaching.pairs, teaching.outputs
         self.projections = teaching.projections.to(options.device)

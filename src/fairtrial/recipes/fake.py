@@ -15,7 +15,7 @@ from typing import Any
 from fairtrial.core.options import MOST_STEPS, LoopOptions, Role, option
 from fairtrial.core.specs import Metric
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.core.training import LoopEvents, RunContext, Split
 
 SUMMARY = "Synthetic: made-up numbers with a known effect, noise and step time."
 REQUIRES = ()
@@ -76,7 +76,7 @@ class Fake:
         weight = options.correlation
         self.offset = options.noise * (math.sqrt(weight) * shared + math.sqrt(1 - weight) * own)
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, float]:
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, float]:
         options = self.options
         if step == options.fail_at:
             raise RuntimeError(f"asked to fail at step {step}")
@@ -89,7 +89,7 @@ class Fake:
             return {"loss": math.nan}
         return {"loss": math.exp(-3 * self.progress) + self._jitter("order", step)}
 
-    def _pass_batch(self, number: int, watch: Watch) -> None:
+    def _pass_batch(self, number: int, watch: LoopEvents) -> None:
         options = self.options
         stalls = bool(options.stall_every) and number % options.stall_every == 0
         with watch.phase("data"):
@@ -133,7 +133,7 @@ class Together:
     def __init__(self, members: Sequence[Fake]) -> None:
         self._members = members
 
-    def step(self, due: Mapping[int, int], watch: Watch) -> Mapping[int, Mapping[str, float]]:
+    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Mapping[int, Mapping[str, float]]:
         return {member: self._members[member].step(step, watch) for member, step in due.items()}
 
 
@@ -175,5 +175,5 @@ def fresh_report(options: Options, number: int) -> dict[str, Any]:  # noqa: ARG0
     return {}
 
 
-def build(options: Options, setting: Setting) -> Fake:
+def build(options: Options, setting: RunContext) -> Fake:
     return Fake(options, setting.streams)

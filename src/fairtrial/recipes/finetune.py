@@ -21,7 +21,7 @@ from fairtrial.core.cautions import INERT_OPTION, ONE_BASE
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, Role, option
 from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, Dataset, Setting, Trainable
+from fairtrial.core.training import Cache, Dataset, RunContext, Trainable
 from fairtrial.recipes._hugging import hash_files, load_directory, model_folder_or
 from fairtrial.recipes._supervised import (
     CLASSES,
@@ -125,7 +125,7 @@ def needs(options: Options) -> dict[str, Need]:
     return {"base": Need("classify", chosen, options.pretrain_seed, label="base")}
 
 
-def build(options: Options, setting: Setting) -> Trainable:
+def build(options: Options, setting: RunContext) -> Trainable:
     setting.cautions.extend(_inert(options))
     module, adapted = _built_in(options, setting) if options.model == BUILT_IN else _from_directory(options, setting)
     if options.method == "lora":
@@ -135,7 +135,7 @@ def build(options: Options, setting: Setting) -> Trainable:
     return FineTuned(module, options, setting)
 
 
-def _freeze_what_cannot_learn(module: torch.nn.Module, setting: Setting) -> None:
+def _freeze_what_cannot_learn(module: torch.nn.Module, setting: RunContext) -> None:
     """Somebody else's model has weights that signals never reach, such as an embedding of words: they do not train."""
     import torch
 
@@ -162,7 +162,7 @@ def _inert(options: Options) -> list[dict[str, str]]:
     return [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
 
 
-def _built_in(options: Options, setting: Setting) -> tuple[torch.nn.Module, torch.nn.Module]:
+def _built_in(options: Options, setting: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
     base = setting.needs["base"]
     weights, sha256 = load_weights(base.last, "the base model's")
     setting.lineage["base"] = {"run": base.root.name, "weights_sha256": sha256}
@@ -172,7 +172,7 @@ def _built_in(options: Options, setting: Setting) -> tuple[torch.nn.Module, torc
     return module, module
 
 
-def _from_directory(options: Options, setting: Setting) -> tuple[torch.nn.Module, torch.nn.Module]:
+def _from_directory(options: Options, setting: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
     """A transformer from a directory, between a new embedding and a new output layer."""
     from fairtrial.recipes.models.patched import Patched
 
@@ -192,14 +192,14 @@ UNUSED = "pooler"
 """A layer that many directories lack and that is not used here."""
 
 
-def _load_backbone(folder: Path, setting: Setting) -> torch.nn.Module:
+def _load_backbone(folder: Path, setting: RunContext) -> torch.nn.Module:
     from transformers import AutoModel
 
     found: torch.nn.Module = load_directory(folder, AutoModel, setting.streams.seed("init", UNUSED), unused=UNUSED)
     return found
 
 
-def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, setting: Setting) -> None:
+def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, setting: RunContext) -> None:
     """Freeze everything, add the low-rank pairs, and let them and the ends of the model learn."""
     import torch
     from peft import LoraConfig, inject_adapter_in_model

@@ -14,7 +14,7 @@ from fairtrial.core.cautions import INERT_OPTION, LAG_LIMITS_BUFFER, NO_GROUP_BA
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, Setting, StepSize, Trainable
+from fairtrial.core.training import Cache, Dataset, RunContext, StepSize, Trainable
 from fairtrial.recipes._hugging import hash_files, model_folder_or
 from fairtrial.recipes.lm.games import require_game
 
@@ -143,11 +143,11 @@ def step_size(options: PlayOptions) -> StepSize:
     return StepSize(options.groups * options.samples, "samples", f"{options.groups} groups × {options.samples} samples")
 
 
-def build(options: PlayOptions, setting: Setting) -> Trainable:
-    from fairtrial.recipes.lm.run import Run
+def build(options: PlayOptions, setting: RunContext) -> Trainable:
+    from fairtrial.recipes.lm.run import GrpoRun
 
     setting.cautions.extend(cautions_of(options))
-    return Run(options, setting)
+    return GrpoRun(options, setting)
 
 
 def cautions_of(options: PlayOptions) -> list[dict[str, str]]:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Setting, Stack, StepSize, Trainable
+from fairtrial.core.training import RunContext, Stack, StepSize, Trainable
 from fairtrial.recipes._references import references_for
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
@@ -188,7 +188,7 @@ def references(options: Options) -> References | None:
     return references_for(options.env)
 
 
-def build(options: Options, setting: Setting) -> Trainable:
+def build(options: Options, setting: RunContext) -> Trainable:
     from fairtrial.recipes.rl.building import build_run
 
     return build_run(options, setting)
@@ -196,6 +196,6 @@ def build(options: Options, setting: Setting) -> Trainable:
 
 def stack(trainables: Sequence[Trainable]) -> Stack:
     """Runs that were built apart, to be stepped together from now on."""
-    from fairtrial.recipes.rl.run import Engine, Run
+    from fairtrial.recipes.rl.run import PpoRun, RolloutEngine
 
-    return RunStack(members_of(trainables, Run), Engine)
+    return RunStack(members_of(trainables, PpoRun), RolloutEngine)

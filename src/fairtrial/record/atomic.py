@@ -40,7 +40,7 @@ def store_errors(path: Path) -> Iterator[None]:
         raise StoreError(f"cannot write {path}: {what}", hint=hint) from error
 
 
-class Sync(Enum):
+class SyncLevel(Enum):
     """How far a new file is pushed before it counts as written. None of them matters for a mere kill."""
 
     NOTHING = 0  # can be made again
@@ -53,23 +53,23 @@ def beside(path: Path) -> Path:
     return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
-def replace_file(path: Path, write: Callable[[Path], None], *, sync: Sync = Sync.FOLDER) -> None:
+def replace_file(path: Path, write: Callable[[Path], None], *, sync: SyncLevel = SyncLevel.FOLDER) -> None:
     """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
     temporary = beside(path)
     with store_errors(path):
         try:
             write(temporary)
-            if sync is not Sync.NOTHING:
+            if sync is not SyncLevel.NOTHING:
                 sync_path(temporary)
             os.replace(temporary, path)  # noqa: PTH105 — tests interpose on os.replace
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
-        if sync is Sync.FOLDER:
+        if sync is SyncLevel.FOLDER:
             sync_path(path.parent)
 
 
-def replace_bytes(path: Path, content: bytes, *, sync: Sync = Sync.FOLDER) -> None:
+def replace_bytes(path: Path, content: bytes, *, sync: SyncLevel = SyncLevel.FOLDER) -> None:
     replace_file(path, lambda temporary: _write(temporary, content), sync=sync)
 
 

@@ -39,7 +39,7 @@ class DamagedEntry(StoreError):
 
 
 @dataclass(frozen=True)
-class Damage:
+class CacheDamage:
     """One thing in the cache that is not as it was made. `remade`: it is made again when it is needed next."""
 
     path: Path
@@ -130,20 +130,20 @@ def set_aside(folder: Path) -> Path:
     return target
 
 
-def damaged_entries(root: Path) -> Iterator[Damage]:
+def damaged_entries(root: Path) -> Iterator[CacheDamage]:
     """Everything in a cache that is not as it was made, read from the disk anew. `root` is that of the cache."""
     for folder in sorted(root.glob("*/*/")):
         if folder.name.endswith(UNFINISHED):
             continue
         if DAMAGED in folder.name:
-            yield Damage(folder, "it was set aside because it was damaged; nothing uses it any more", remade=False)
+            yield CacheDamage(folder, "it was set aside because it was damaged; nothing uses it any more", remade=False)
             continue
         try:
             found = _manifest(folder)
             if found is not None and FILES in found:
                 _compare(folder, found, forget=True)
         except DamagedEntry as error:
-            yield Damage(folder, error.message)
+            yield CacheDamage(folder, error.message)
 
 
 def _read(folder: Path) -> CacheEntry | None:

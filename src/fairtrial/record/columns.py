@@ -177,7 +177,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, NotImplementedError, Memo
 """What readers raise for a file whose bytes were changed; a length may have become one that no memory holds."""
 
 
-class Columns:
+class ColumnarRun:
     """The columnar copy of a run. Raises one of DAMAGE where the file is damaged."""
 
     def __init__(self, paths: RunPaths, *, in_blocks: bool = False) -> None:

@@ -22,17 +22,17 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
-from fairtrial.record.atomic import Sync, replace_bytes
+from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.claims import Claim, ClaimLost
 from fairtrial.record.recorder import Recorder
 
-PULSE_S = 5.0
-PULSE_VARIABLE = "FAIRTRIAL_PULSE_S"
+HEARTBEAT_S = 5.0
+HEARTBEAT_VARIABLE = "FAIRTRIAL_PULSE_S"
 """Seconds between two signs of life, for those who cannot wait."""
 
 
 @dataclass(frozen=True)
-class Beat:
+class RecordedHeartbeat:
     """One sign of life. `step` is the last that was logged, `saved` the last that a resume could go on from."""
 
     host: str
@@ -43,7 +43,7 @@ class Beat:
     saved: int
 
 
-class Life:
+class RunHeartbeat:
     """The life of one run in this process, from its claim on: `lost` when the run was given to another process."""
 
     def __init__(self, claim: Claim) -> None:
@@ -57,27 +57,27 @@ class Life:
 
     def beat(self) -> None:
         step, saved = (self.recorder.step, self.recorder.saved) if self.recorder else (0, 0)
-        beat = Beat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
+        beat = RecordedHeartbeat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
         try:
             self.claim.fence.check()
-            replace_bytes(self.claim.paths.pulse, orjson.dumps(asdict(beat)), sync=Sync.NOTHING)
+            replace_bytes(self.claim.paths.pulse, orjson.dumps(asdict(beat)), sync=SyncLevel.NOTHING)
         except ClaimLost:
             self.lost = True  # the loop finds out at its next step, also one that logs nothing
         except (FairtrialError, OSError):
             return  # a full disk is the loop's to tell
 
 
-class Pulse:
+class HeartbeatThread:
     """Beats for the runs that it is given, from `with` to the end of it: also while they are set up."""
 
     def __init__(self) -> None:
-        self._lives: list[Life] = []
+        self._lives: list[RunHeartbeat] = []
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._beat_on, name="fairtrial pulse", daemon=True)
 
-    def add(self, claim: Claim) -> Life:
+    def add(self, claim: Claim) -> RunHeartbeat:
         """From now on this run gives signs of life, the first one at once: the last one may be of another claim."""
-        life = Life(claim)
+        life = RunHeartbeat(claim)
         life.beat()
         self._lives = [*self._lives, life]
         return life
@@ -93,23 +93,23 @@ class Pulse:
         self._thread.join()
 
     def _beat_on(self) -> None:
-        every = pulse_seconds()
+        every = heartbeat_seconds()
         while not self._done.wait(every):
             for life in self._lives:
                 if not life.is_over:
                     life.beat()
 
 
-def pulse_seconds() -> float:
-    return float(os.environ.get(PULSE_VARIABLE, PULSE_S))
+def heartbeat_seconds() -> float:
+    return float(os.environ.get(HEARTBEAT_VARIABLE, HEARTBEAT_S))
 
 
-def read_pulse(paths: RunPaths) -> Beat | None:
+def read_heartbeat(paths: RunPaths) -> RecordedHeartbeat | None:
     """The last sign of life of a run, or None where it has given none."""
     from fairtrial.record.shared_schema import BeatModel
 
     where = paths.pulse.name
     with contextlib.suppress(OSError, UntrustedDocument):
         told = checked(BeatModel, parse_json_fast(read_regular(paths.pulse), where=where), where=where)
-        return Beat(**told.model_dump())
+        return RecordedHeartbeat(**told.model_dump())
     return None

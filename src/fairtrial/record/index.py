@@ -24,7 +24,7 @@ from fairtrial.core.paths import RunPaths, parts_of_run_id
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import Status, headline
 from fairtrial.core.untrusted import read_file
-from fairtrial.record.atomic import Sync, replace_bytes
+from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.metadata import DamagedRun, parse_metadata, settle_best, true_status, why_misplaced
 from fairtrial.record.store import Store
 
@@ -248,6 +248,6 @@ def _write(store: Store, rows: Rows, stamps: Stamps) -> None:
     try:
         store.paths.index.parent.mkdir(exist_ok=True)
         packed = orjson.dumps(content)
-        replace_bytes(store.paths.index, _checksum(packed) + b"\n" + packed, sync=Sync.NOTHING)
+        replace_bytes(store.paths.index, _checksum(packed) + b"\n" + packed, sync=SyncLevel.NOTHING)
     except (FairtrialError, OSError):
         return

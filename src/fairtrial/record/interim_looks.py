@@ -15,7 +15,7 @@ from fairtrial.core.durable import sync_path
 from fairtrial.core.errors import StoreError
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.regular_files import read_regular
-from fairtrial.record.atomic import Sync, replace_bytes
+from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.lines import drop_torn_line
 from fairtrial.record.store import Store
 
@@ -44,7 +44,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Look:
+class InterimLook:
     """A view of one difference: the runs on view and the question.
 
     `planned` are seeds that the study was to have when `launch` showed its table. Filling those in later adds nothing
@@ -131,7 +131,7 @@ def _seal(store: Store, study: str) -> tuple[int, int] | None:
 def _seal_looks(store: Store, study: str) -> None:
     content = read_regular(store.paths.looks(study))
     seal = {"bytes": len(content), "crc32": zlib.crc32(content)}
-    replace_bytes(store.paths.looks_seal(study), orjson.dumps(seal), sync=Sync.NOTHING)
+    replace_bytes(store.paths.looks_seal(study), orjson.dumps(seal), sync=SyncLevel.NOTHING)
 
 
 def came_later(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool:
@@ -167,12 +167,12 @@ def first_asked(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Asked | Non
     return found
 
 
-def note_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
+def record_interim_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:
     """Record that a comparison was looked at now; False where the store cannot be written."""
-    return note_looks(store, study, [Look(Asked(metric), seeds)])
+    return record_interim_looks(store, study, [InterimLook(Asked(metric), seeds)])
 
 
-def note_looks(store: Store, study: str, looks: Sequence[Look]) -> bool:
+def record_interim_looks(store: Store, study: str, looks: Sequence[InterimLook]) -> bool:
     """Record views of differences, all in one write; False where the store cannot be written.
 
     A look that asks the same of the same runs as an earlier one adds nothing, and is not noted again.

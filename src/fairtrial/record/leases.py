@@ -24,7 +24,7 @@ import orjson
 from fairtrial.core.paths import SharedPaths, number_of
 from fairtrial.core.untrusted import DAMAGED, UntrustedDocument, checked, parse_json
 from fairtrial.record.claims import ClaimLost
-from fairtrial.record.remote import Entry, Remote
+from fairtrial.record.remote import ObjectEntry, Remote
 from fairtrial.record.remote_state import Tracking
 
 LEASE_VARIABLE = "FAIRTRIAL_LEASE"
@@ -36,7 +36,7 @@ BEATS = 8
 """Signs of life within that time."""
 SOON_S, LONGEST_WAIT_S = 0.2, 2.0
 LARGEST_CLAIM = 1 << 16
-Objects = Mapping[str, Entry]
+Objects = Mapping[str, ObjectEntry]
 
 
 def lease_seconds() -> float:

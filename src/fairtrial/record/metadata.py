@@ -16,7 +16,7 @@ from fairtrial.core.paths import ARCHIVE, RunPaths, parts_of_run_id, run_id
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.core.untrusted import parse_json_fast, read_file, shape_problems
-from fairtrial.record.atomic import Sync, replace_bytes
+from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.claims import is_claimed
 from fairtrial.record.remote_state import is_made_elsewhere, read_tracking
 from fairtrial.record.seals import seals_of
@@ -89,7 +89,7 @@ def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bo
     }  # fmt: skip
 
 
-def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: Sync = Sync.FILE) -> None:
+def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: SyncLevel = SyncLevel.FILE) -> None:
     """Put the file in place: with its checksum, and for a run that has ended with the seals of its other files."""
     content = {key: value for key, value in metadata.items() if key not in (CHECKSUM, SEALED)}
     if content["status"] != Status.RUNNING:

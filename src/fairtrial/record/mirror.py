@@ -32,7 +32,7 @@ from fairtrial.core.untrusted import (
     why_names_unsafe,
     why_unsafe,
 )
-from fairtrial.record.atomic import Sync, replace_bytes, replace_file, store_errors
+from fairtrial.record.atomic import SyncLevel, replace_bytes, replace_file, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.leases import (
     LARGEST_CLAIM,
@@ -45,9 +45,9 @@ from fairtrial.record.leases import (
     top_token,
     where_it_stands,
 )
-from fairtrial.record.remote import Entry, Remote, Unreachable
+from fairtrial.record.remote import ObjectEntry, Remote, Unreachable
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
-from fairtrial.record.upload import Manifest, whole_files
+from fairtrial.record.upload import RunManifest, whole_files
 
 STEP = "step-"
 SMALL_BYTES = 4 << 20
@@ -117,7 +117,7 @@ class Stand:
     source: str | None
     tracking: Tracking
     before: Tracking | None
-    manifest: Manifest | None = None
+    manifest: RunManifest | None = None
 
     @property
     def is_overtaken(self) -> bool:
@@ -135,7 +135,7 @@ def look(
     refusals: Refusals,
 ) -> list[Stand]:  # fmt: skip
     """How runs stand, as their objects tell. The newest claim is read where something is unfinished, or `closely`."""
-    own: dict[str, dict[str, Entry]] = defaultdict(dict)
+    own: dict[str, dict[str, ObjectEntry]] = defaultdict(dict)
     for name, entry in objects.items():
         study, _, rest = name.partition("/")
         own[f"{study}/{rest.partition('/')[0]}"][name] = entry
@@ -236,7 +236,7 @@ def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusal
     contents = remote.read_many(list(live))
     for name, content in contents.items():
         with refusals.of(live[name].names.root):
-            live[name].manifest = Manifest.from_bytes(content, int(live[name].source or 0))
+            live[name].manifest = RunManifest.from_bytes(content, int(live[name].source or 0))
     return [stand for name, stand in live.items() if stand.manifest or name not in contents]
 
 
@@ -378,7 +378,7 @@ class Pull:
         size = self._bring_large(remote)
         for name, (there, tag, _) in self.files.items():
             if name in self._small and there in contents and name != self.paths.metadata.name:
-                replace_bytes(self._places[name], contents[there], sync=Sync.FILE)
+                replace_bytes(self._places[name], contents[there], sync=SyncLevel.FILE)
                 self._tags[name] = tag
         for name, growth in self._segments.items():
             self._append(name, growth, grown[name])
@@ -411,7 +411,7 @@ class Pull:
                 if self.stand.manifest and (temporary.stat().st_size, file_hash(temporary)) != (length, tag):  # noqa: B023
                     raise self._not_as_told(name)
 
-            replace_file(path, download, sync=Sync.FILE)
+            replace_file(path, download, sync=SyncLevel.FILE)
             self._tags[name] = tag
             size += length
         return size
@@ -440,7 +440,7 @@ class Pull:
         if not growth.length and not self._same:
             path.unlink(missing_ok=True)
         elif growth.have == 0 and growth.length:
-            replace_bytes(path, added, sync=Sync.NOTHING)
+            replace_bytes(path, added, sync=SyncLevel.NOTHING)
         elif added:
             with store_errors(path), path.open("ab") as file:
                 file.write(added)
@@ -460,9 +460,9 @@ class Pull:
         if self.stand.manifest:
             text = self.stand.manifest.metadata.encode()
             if not self.paths.metadata.exists() or read_regular(self.paths.metadata) != text:
-                replace_bytes(self.paths.metadata, text, sync=Sync.NOTHING)
+                replace_bytes(self.paths.metadata, text, sync=SyncLevel.NOTHING)
         elif name in self.files and (there := self.files[name][0]) in contents:
-            replace_bytes(self.paths.metadata, contents[there], sync=Sync.FILE)
+            replace_bytes(self.paths.metadata, contents[there], sync=SyncLevel.FILE)
             self._tags[name] = self.files[name][1]
 
 

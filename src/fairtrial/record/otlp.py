@@ -51,7 +51,7 @@ class Answer(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Source:
+class EventSource:
     """The run that events are about. `created` tells it from one of the same name that it replaced."""
 
     study: str
@@ -62,7 +62,7 @@ class Source:
     created: float
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any]) -> Source:
+    def of(cls, metadata: Mapping[str, Any]) -> EventSource:
         names = ("study", "run_id", "variant", "seed", "recipe")
         return cls(**{name: metadata[name] for name in names}, created=metadata["timings"]["created"])
 
@@ -71,7 +71,7 @@ class Source:
         return f"{self.study}/{self.run_id}/{round(self.created * 1000)}/{line}"
 
 
-def encode(source: Source, lines: Sequence[Line]) -> bytes:
+def encode(source: EventSource, lines: Sequence[Line]) -> bytes:
     """A request that takes these lines to a receiver."""
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
@@ -88,7 +88,7 @@ def encode(source: Source, lines: Sequence[Line]) -> bytes:
     return encoded
 
 
-def _fill_record(record: Any, source: Source, line: Line) -> None:
+def _fill_record(record: Any, source: EventSource, line: Line) -> None:
     content = _event(line)
     record.time_unix_nano = record.observed_time_unix_nano = int(content["at"] * 1e9)
     record.event_name = content["event"]

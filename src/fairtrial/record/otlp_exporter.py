@@ -21,8 +21,8 @@ import orjson
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import open_regular, read_regular
-from fairtrial.record.atomic import Sync, replace_bytes
-from fairtrial.record.otlp import Answer, Line, NotAcceptable, Source, encode, send
+from fairtrial.record.atomic import SyncLevel, replace_bytes
+from fairtrial.record.otlp import Answer, EventSource, Line, NotAcceptable, encode, send
 from fairtrial.record.recorder import Recorder
 
 LOOK_S = 0.5
@@ -71,7 +71,7 @@ class Spool:
     def __init__(self, recorder: Recorder, receiver: str, send_to: Send) -> None:
         self.recorder, self.receiver = recorder, receiver
         self._send = send_to
-        self._source = Source.of(recorder.metadata)
+        self._source = EventSource.of(recorder.metadata)
         self._done = read_delivered(recorder.paths)
         self._failing = False
         self._retries = 0
@@ -110,7 +110,7 @@ class Spool:
     def note(self, done: Delivered) -> None:
         self._done = done
         with contextlib.suppress(FairtrialError, OSError):  # then a resumed run sends these again
-            replace_bytes(self.recorder.paths.delivered, orjson.dumps(asdict(done)), sync=Sync.NOTHING)
+            replace_bytes(self.recorder.paths.delivered, orjson.dumps(asdict(done)), sync=SyncLevel.NOTHING)
 
     def account(self) -> dict[str, Any]:
         """What came of it, for `metadata.json`."""
@@ -123,7 +123,7 @@ class Spool:
         }  # fmt: skip
 
 
-class Delivery:
+class OtlpExporter:
     """Brings the events of all runs of one job, with one thread, which is started with the first of them.
 
     `add` and `settle` belong to the thread that trains, before the first step and after the last. In between it calls

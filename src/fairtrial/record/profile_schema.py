@@ -16,13 +16,13 @@ class _Part(BaseModel):
     model_config = ConfigDict(strict=True, allow_inf_nan=False)
 
 
-class StepTimes(_Part):
+class ProfiledStepTimes(_Part):
     mean: Amount
     low: Amount | None
     high: Amount | None
 
 
-class Lane(_Part):
+class ProfiledLane(_Part):
     phases_ms: dict[str, Amount]
     idle_ms: Amount
 
@@ -58,13 +58,13 @@ class Unavailable(_Part):
     unavailable: str
 
 
-class Card(_Part):
+class ProfiledCard(_Part):
     name: str
     load_percent: Amount
 
 
 class Hardware(_Part):
-    gpu: Unavailable | list[Card]
+    gpu: Unavailable | list[ProfiledCard]
 
 
 class BufferLimit(_Part):
@@ -106,8 +106,8 @@ class Snapshot(_Part):
     hardware: Hardware
     code: dict[str, Any]
     steps: Count
-    step_ms: StepTimes
-    lanes: dict[str, Lane]
+    step_ms: ProfiledStepTimes
+    lanes: dict[str, ProfiledLane]
     bubbles: Bubbles
     tokens_per_second: dict[str, Amount | None]
     tokens_per_busy_second: dict[str, Amount | None]

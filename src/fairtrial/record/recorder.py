@@ -28,7 +28,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Clock
-from fairtrial.record.atomic import Sync, link_file, store_errors
+from fairtrial.record.atomic import SyncLevel, link_file, store_errors
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint, write_checkpoint
 from fairtrial.record.claims import Claim, ClaimLost, Fence, token_of
 from fairtrial.record.environment import torch_instruction_set
@@ -100,7 +100,7 @@ class Recorder:
             if metadata["best_checkpoint_step"] is None:
                 paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
-        write_metadata(paths, metadata, sync=Sync.FOLDER)  # with it the names of the lock and of the lines
+        write_metadata(paths, metadata, sync=SyncLevel.FOLDER)  # with it the names of the lock and of the lines
         for folder in (paths.root.parent, paths.root.parent.parent):
             sync_path(folder)  # the names of the run and of its study
         recorder.write_event("run_resumed" if previous else "run_started", pid=os.getpid(), token=claim.token)
@@ -282,7 +282,7 @@ class Recorder:
             return None
         return read_checkpoint(self.paths.best, sha256=self.metadata["best_checkpoint_sha256"]).state
 
-    def update(self, *, sync: Sync = Sync.FILE, **fields: Any) -> None:
+    def update(self, *, sync: SyncLevel = SyncLevel.FILE, **fields: Any) -> None:
         """Change metadata of the run and put it on disk."""
         self.metadata.update(fields)
         self._fence.check()
@@ -322,7 +322,7 @@ class Recorder:
         shown = {name: spell(value) for name, value in final.items()}
         self._note_instruction_set()
         self.update(
-            sync=Sync.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings,
+            sync=SyncLevel.FOLDER, status=status.value, reason=reason, hint=hint, final=shown, timings=timings,
             series=written.extent.to_dict(), series_sha256=written.hashes,
         )  # fmt: skip
         if not hold:
@@ -397,12 +397,12 @@ class Recorder:
             "best_checkpoint_path": str(self.paths.best.relative_to(self.paths.root)),
             "best_checkpoint_sha256": sha256,
         }
-        self.update(sync=Sync.FOLDER, best_pending=best)
+        self.update(sync=SyncLevel.FOLDER, best_pending=best)
         self._fence.check()
         with store_errors(self.paths.best):
             os.replace(candidate, self.paths.best)  # noqa: PTH105
             sync_path(self.paths.checkpoints)  # before the metadata say that it is there
-        self.update(sync=Sync.FILE, **best, best_pending=None)  # where this is lost, the announced hash tells
+        self.update(sync=SyncLevel.FILE, **best, best_pending=None)  # where this is lost, the announced hash tells
         self.write_event("best_changed", step=step, metric=name, value=value, sha256=sha256)
 
     @property
@@ -447,7 +447,7 @@ class Recorder:
         if not best or not held.exists() or file_hash(held) != best["best_checkpoint_sha256"]:
             self._forget_best()
             return
-        self.update(sync=Sync.FOLDER, best_pending=best)
+        self.update(sync=SyncLevel.FOLDER, best_pending=best)
         link_file(held, self.paths.best)
         self.update(**best, best_pending=None)
 

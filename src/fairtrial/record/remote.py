@@ -45,7 +45,7 @@ class Unreachable(StoreError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class ObjectEntry:
     """An object as a list shows it. `tag` changes whenever the content does."""
 
     size: int
@@ -67,7 +67,7 @@ class Remote:
 
     # Reading.
 
-    def list(self, below: str = "") -> dict[str, Entry]:
+    def list(self, below: str = "") -> dict[str, ObjectEntry]:
         """Every object below a name, by its own name. The empty objects that some tools make for folders are none."""
         with self._errors():
             try:
@@ -263,14 +263,14 @@ def _settings(scheme: str) -> dict[str, Any]:
     return {"requests_timeout": READ_S} if scheme in _GCS else {}
 
 
-def _entry(facts: Mapping[str, Any]) -> Entry:
+def _entry(facts: Mapping[str, Any]) -> ObjectEntry:
     tag = facts.get("ETag") or facts.get("etag") or facts.get("generation") or facts.get("mtime") or ""
     modified = facts.get("LastModified") or facts.get("updated") or facts.get("mtime")
     if isinstance(modified, str):
         modified = datetime.fromisoformat(modified)
     if isinstance(modified, datetime):
         modified = (modified if modified.tzinfo else modified.replace(tzinfo=UTC)).timestamp()
-    return Entry(int(facts["size"] or 0), str(tag), modified)
+    return ObjectEntry(int(facts["size"] or 0), str(tag), modified)
 
 
 def _told(error: Exception, remote: Remote) -> StoreError | None:

@@ -10,10 +10,10 @@ from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
-    from fairtrial.record.upload import Shipment
+    from fairtrial.record.upload import RunUpload
 
 
-class Part:
+class RemoteRunSession:
     """A claim on a run in the shared store, on top of the one on its directory, which the caller holds.
 
     What is recorded is brought there while it is made, and no write passes once the claim is lost. Raises
@@ -22,7 +22,7 @@ class Part:
 
     def __init__(self, store: Store, claim: Claim, should_stop: Callable[[], bool] = lambda: False) -> None:
         self._store = store
-        self._shipment: Shipment | None = None
+        self._shipment: RunUpload | None = None
         if store.url:
             from fairtrial.record.sharing import join
 

@@ -12,7 +12,7 @@ import orjson
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
-from fairtrial.record.atomic import Sync, replace_bytes, store_errors
+from fairtrial.record.atomic import SyncLevel, replace_bytes, store_errors
 
 TRACKING = "what is known of the run"
 
@@ -67,7 +67,7 @@ def write_tracking(paths: RunPaths, tracking: Tracking) -> None:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
         # Of a run of others it is found out again. That something of this machine is not there yet, nobody else knows.
-        sync = Sync.FILE if tracking.mine else Sync.NOTHING
+        sync = SyncLevel.FILE if tracking.mine else SyncLevel.NOTHING
         replace_bytes(paths.tracking, orjson.dumps(asdict(tracking)), sync=sync)
 
 

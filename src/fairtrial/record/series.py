@@ -18,11 +18,11 @@ import orjson
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import read_regular
-from fairtrial.record.atomic import Sync, replace_file
+from fairtrial.record.atomic import SyncLevel, replace_file
 from fairtrial.record.columns import (
     DAMAGE,
     Brief,
-    Columns,
+    ColumnarRun,
     ColumnsHeader,
     Series,
     brief_of,
@@ -165,20 +165,20 @@ def _difference(path: Path, then: Extent, now: Extent) -> str | None:
     return f"{path} was changed: it does not have the recorded hash"
 
 
-def _columns_or_none(paths: RunPaths, *, in_blocks: bool = False) -> Columns | None:
+def _columns_or_none(paths: RunPaths, *, in_blocks: bool = False) -> ColumnarRun | None:
     try:
-        return Columns(paths, in_blocks=in_blocks)
+        return ColumnarRun(paths, in_blocks=in_blocks)
     except (ImportError, *DAMAGE):  # none, or a damaged one; the lines are the truth
         return None
 
 
-def _usable_columns(paths: RunPaths, recorded: _Recorded, *, in_blocks: bool = False) -> Columns | None:
+def _usable_columns(paths: RunPaths, recorded: _Recorded, *, in_blocks: bool = False) -> ColumnarRun | None:
     """The columnar copy, or None where it was not made of the lines as they are now."""
     columns = _columns_or_none(paths, in_blocks=in_blocks)
     return columns if columns is not None and _is_of_these_lines(columns, paths, recorded) else None
 
 
-def _is_of_these_lines(columns: Columns | ColumnsHeader, paths: RunPaths, recorded: _Recorded) -> bool:
+def _is_of_these_lines(columns: ColumnarRun | ColumnsHeader, paths: RunPaths, recorded: _Recorded) -> bool:
     """Whether columns were made of the lines as they are now, not of another run's or of an earlier attempt's."""
     if columns.lines_bytes != _size(paths.metrics):
         return False
@@ -242,7 +242,9 @@ def write_columns(paths: RunPaths) -> Written:
             briefs = _FromLines(spill).briefs()
         else:
             briefs = {}
-            replace_file(paths.columns, lambda path: briefs.update(write_blocks(spill, seen, path)), sync=Sync.FILE)
+            replace_file(
+                paths.columns, lambda path: briefs.update(write_blocks(spill, seen, path)), sync=SyncLevel.FILE
+            )
         hashes = _FromLines(spill).hashes()
     return Written({name: brief.last for name, brief in briefs.items()}, seen.extent, hashes)
 
@@ -312,7 +314,7 @@ def _problem_of_bases(paths: RunPaths) -> str | None:
 
 def _problem_of_columns(paths: RunPaths, seen: Survey) -> str | None:
     try:
-        columns = Columns(paths, in_blocks=True)
+        columns = ColumnarRun(paths, in_blocks=True)
     except ImportError:
         return None
     except DAMAGE:

@@ -97,7 +97,7 @@ class LinkModel(_Document):
     at: Seconds = 0.0
 
 
-class PlanModel(_Document):
+class SharedPlanModel(_Document):
     """The plan of a study, as far as others rely on its types. The rest of it belongs to the study."""
 
     study: Text | None = None

@@ -39,7 +39,7 @@ from fairtrial.core.untrusted import (
     path_inside,
     why_unsafe,
 )
-from fairtrial.record.atomic import Sync, replace_bytes, store_errors
+from fairtrial.record.atomic import SyncLevel, replace_bytes, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.leases import PLAIN, Lease, Objects, heart, lease_seconds, may_take_over
 from fairtrial.record.metadata import load_metadata
@@ -57,7 +57,7 @@ from fairtrial.record.mirror import (
 )
 from fairtrial.record.remote import Remote, Unreachable, open_remote
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
-from fairtrial.record.upload import Manifest, Shipment, publish_run, resumed_shipment, start_shipment, uploader
+from fairtrial.record.upload import RunManifest, RunUpload, publish_run, resumed_shipment, start_shipment, uploader
 
 if TYPE_CHECKING:
     from fairtrial.record.store import Store
@@ -334,7 +334,7 @@ def _look_at(
 # Making a run.
 
 
-def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda: False) -> Shipment | None:
+def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda: False) -> RunUpload | None:
     """Claim a run whose directory this process holds, and bring what there is of it; None where it has ended well.
 
     Raises ClaimedElsewhere where another machine makes it. A server that does not answer is waited for.
@@ -356,7 +356,7 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
             time.sleep(pause)
 
 
-def _join(store: Store, paths: RunPaths) -> Shipment | None:
+def _join(store: Store, paths: RunPaths) -> RunUpload | None:
     remote, mirror = reach(store, writing=read_mirror(store.paths) is None)
     names = SharedPaths(paths.root.parent.name, paths.root.name)
     [stand] = _look_at(remote, names, paths)
@@ -400,7 +400,7 @@ def _bring_to_resume(remote: Remote, stand: Stand) -> None:
         stand.objects, stand.tracking = now.objects, read_tracking(stand.paths) or Tracking()
         chosen: Chosen = everything  # plain files have no other home, and are to be replaced
         if stand.source != PLAIN:
-            manifest = Manifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
+            manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
             chosen = needed_to_resume(manifest.files)
         if not bring(remote, [stand], chosen, held=True, refusals=Strict()).moved:
             return
@@ -412,7 +412,7 @@ def _is_result(paths: RunPaths) -> bool:
     return metadata is not None and Status(metadata["status"]).is_result
 
 
-def leave(store: Store, shipment: Shipment) -> str | None:
+def leave(store: Store, shipment: RunUpload) -> str | None:
     """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
     try:
         if uploader().finish(shipment):
@@ -428,7 +428,7 @@ def leave(store: Store, shipment: Shipment) -> str | None:
     )
 
 
-def _left_behind(shipment: Shipment) -> str | None:
+def _left_behind(shipment: RunUpload) -> str | None:
     """Files that no other machine would accept, in one sentence."""
     if not shipment.unnameable:
         return None
@@ -481,7 +481,7 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
     """Finish what the process that made a run could not. The caller holds its directory."""
     known, top = stand.tracking, stand.top
     if top and not top.is_claim and top.publish and stand.source not in (PLAIN, None):
-        manifest = Manifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
+        manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
         tags = publish_run(remote, stand.names, manifest, stand.paths)
         write_tracking(stand.paths, replace(known, source=PLAIN, tags=tags, closed=known.mine, pulse="", lease_s=0.0))
         return Synced(pushed=1)
@@ -501,11 +501,11 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
     return Synced(pushed=int(shipment.arrived))
 
 
-def _sent_before(remote: Remote, stand: Stand, token: int) -> Manifest | None:
+def _sent_before(remote: Remote, stand: Stand, token: int) -> RunManifest | None:
     """What of a claim has arrived, as far as it was told."""
     if stand.names.manifest(token) not in stand.objects:
         return None
-    return Manifest.read(remote, stand.names, stand.objects, token)
+    return RunManifest.read(remote, stand.names, stand.objects, token)
 
 
 def push_file(store: Store, study: str, run: str, name: str) -> None:
@@ -543,7 +543,7 @@ def _bring_plan(store: Store, remote: Remote, study: str, objects: Objects) -> N
     if not path.exists() or read_regular(path) != content:
         with store_errors(path):
             path.parent.mkdir(parents=True, exist_ok=True)
-        replace_bytes(path, content, sync=Sync.FILE)
+        replace_bytes(path, content, sync=SyncLevel.FILE)
 
 
 def _newest_plan(study: str, objects: Iterable[str]) -> int:
@@ -559,9 +559,9 @@ def _parse_plan(content: bytes, study: str) -> dict[str, Any]:
 
 def _check_plan(plan: Any, study: str) -> dict[str, Any]:
     """A plan as it is, once all that others rely on has the right type."""
-    from fairtrial.record.shared_schema import PlanModel
+    from fairtrial.record.shared_schema import SharedPlanModel
 
-    told = checked(PlanModel, plan, where="it")
+    told = checked(SharedPlanModel, plan, where="it")
     if told.study not in (None, study):
         raise UntrustedDocument(f"it is the plan of {told.study!r}", hint=DAMAGED)
     return dict(plan)

@@ -22,7 +22,7 @@ from fairtrial.core.runs import Run
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.metadata import load_metadata, load_run, load_run_or_damage
-from fairtrial.record.store_location import Place, mirror_folder, store_address
+from fairtrial.record.store_location import StoreLocation, mirror_folder, store_address
 
 if TYPE_CHECKING:
     from fairtrial.record.cache import StoreCache
@@ -39,7 +39,7 @@ class Store:
     url: str | None = None
 
     @classmethod
-    def at(cls, address: Place) -> Store:
+    def at(cls, address: StoreLocation) -> Store:
         """The store at a path or a URL. A folder that is a mirror is recognised as one."""
         place = store_address(address)
         if is_url(place):
@@ -258,7 +258,7 @@ class Store:
         return "List them with: fairtrial runs list" if names else "This store has no runs yet."
 
 
-def open_store(given: Place, *studies: str) -> Store:
+def open_store(given: StoreLocation, *studies: str) -> Store:
     """The store that a person means, with what others have recorded in it since."""
     store = Store.at(given)
     store.pull(*studies)

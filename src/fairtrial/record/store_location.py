@@ -22,11 +22,11 @@ STORE_VARIABLE = "FAIRTRIAL_STORE"
 MIRRORS_VARIABLE = "FAIRTRIAL_MIRRORS"
 ENDPOINT_VARIABLES = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
-Place = str | os.PathLike[str] | None
+StoreLocation = str | os.PathLike[str] | None
 """A store as a person gives it: a path, a URL, or nothing for the usual one."""
 
 
-def store_address(given: Place = None) -> str:
+def store_address(given: StoreLocation = None) -> str:
     """`--store`, else $FAIRTRIAL_STORE, else the project's, else ./runs: an absolute path, or a URL as it is sent."""
     place = os.fspath(given or os.environ.get(STORE_VARIABLE) or _project_store() or "runs")
     if is_url(place):
@@ -95,6 +95,6 @@ def mirror_folder(url: str) -> Path:
     return Path(base).expanduser().absolute() / f"{readable}-{hashlib.sha256(key.encode()).hexdigest()[:10]}"
 
 
-def store_words(given: Place) -> str:
+def store_words(given: StoreLocation) -> str:
     """What a suggested command must say about its store: nothing where it is the usual one."""
     return "" if store_address(given) == store_address() else f" --store {shlex.quote(str(given))}"

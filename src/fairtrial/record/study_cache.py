@@ -21,7 +21,7 @@ from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import Run, Status
-from fairtrial.record.atomic import Sync, replace_file
+from fairtrial.record.atomic import SyncLevel, replace_file
 from fairtrial.record.metadata import load_run_or_damage
 from fairtrial.record.recorded import with_series
 from fairtrial.record.series import Series, checksum, column_in_memory
@@ -142,7 +142,7 @@ def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]
     batch = pyarrow.RecordBatch.from_arrays(columns, names=["step", "value"]).replace_schema_metadata(header)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, lambda target: _write(batch, target), sync=Sync.FILE)
+        replace_file(path, lambda target: _write(batch, target), sync=SyncLevel.FILE)
     except (FairtrialError, OSError):
         return
 

@@ -37,7 +37,7 @@ from fairtrial.core.untrusted import (
 )
 from fairtrial.record.atomic import link_or_copy
 from fairtrial.record.leases import Lease, refuse_large
-from fairtrial.record.remote import Entry, Remote, Unreachable
+from fairtrial.record.remote import ObjectEntry, Remote, Unreachable
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 
 LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
@@ -69,7 +69,7 @@ def whole_files(paths: RunPaths) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class RunManifest:
     """One moment of a run: its metadata, how long the files are that grow, and the hashes of the others."""
 
     token: int
@@ -81,7 +81,7 @@ class Manifest:
         return orjson.dumps({"schema": 1, **self.__dict__})
 
     @classmethod
-    def from_bytes(cls, content: bytes, token: int) -> Manifest:
+    def from_bytes(cls, content: bytes, token: int) -> RunManifest:
         """The manifest of a claim. Refuses names, sizes and types that no run has."""
         from fairtrial.record.shared_schema import ManifestModel
 
@@ -97,7 +97,7 @@ class Manifest:
         return cls(told.token, told.metadata, {str(name): length for name, length in told.appended.items()}, files)
 
     @classmethod
-    def read(cls, remote: Remote, names: SharedPaths, objects: Mapping[str, Entry], token: int) -> Manifest:
+    def read(cls, remote: Remote, names: SharedPaths, objects: Mapping[str, ObjectEntry], token: int) -> RunManifest:
         name = names.manifest(token)
         refuse_large(names, objects, [name], LARGEST_DOCUMENT_BYTES)
         return cls.from_bytes(remote.read(name), token)
@@ -108,7 +108,7 @@ class Manifest:
 
 
 @dataclass
-class Shipment:
+class RunUpload:
     """One run on its way. `over` is set when all has arrived, or when nothing more is to be done.
 
     `unnameable` are files that stay here because other machines would refuse their names.
@@ -144,7 +144,7 @@ class Shipment:
         pause = min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
         return 0.0 if self.ending or self.lease.lost else self.looked + pause
 
-    def bring(self) -> Manifest | None:
+    def bring(self) -> RunManifest | None:
         """Send what is new; gives what is there now, or None where nothing could be told yet."""
         self.looked = time.monotonic()
         moment = None if self.lease.lost else self._moment()
@@ -179,7 +179,7 @@ class Shipment:
         write_tracking(self.paths, tracking)
         self.arrived = True
 
-    def _moment(self) -> Manifest | None:
+    def _moment(self) -> RunManifest | None:
         """The files as they are at one moment. Events are measured first: what they tell of is there by then."""
         for _ in range(3):
             try:
@@ -190,7 +190,7 @@ class Shipment:
                 self.unnameable = _unnameable(files)
                 files = {name: facts for name, facts in files.items() if name not in self.unnameable}
                 if os.path.samestat(before, self.paths.metadata.stat()):
-                    return Manifest(self.lease.token, metadata, lengths, {**self.absent, **files})
+                    return RunManifest(self.lease.token, metadata, lengths, {**self.absent, **files})
             except FileNotFoundError:  # not begun, or replaced while we looked
                 continue
         return None
@@ -272,7 +272,7 @@ def _read(path: Path, start: int, end: int) -> bytes:
         return file.read(end - start)
 
 
-def publish_run(remote: Remote, names: SharedPaths, manifest: Manifest, paths: RunPaths) -> dict[str, str]:
+def publish_run(remote: Remote, names: SharedPaths, manifest: RunManifest, paths: RunPaths) -> dict[str, str]:
     """Give the files of a run that has ended their plain names; returns the tags of the objects.
 
     The manifest goes when everything else is in place: from then on the plain names count. Two may do this at once, and
@@ -304,12 +304,12 @@ class Uploader:
     """Brings all runs of this process to their stores, with one thread."""
 
     def __init__(self) -> None:
-        self._shipments: list[Shipment] = []
+        self._shipments: list[RunUpload] = []
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
 
-    def add(self, shipment: Shipment) -> None:
+    def add(self, shipment: RunUpload) -> None:
         with self._guard:
             self._shipments.append(shipment)
             if self._thread is None:
@@ -317,7 +317,7 @@ class Uploader:
                 self._thread.start()
         self._wake.set()
 
-    def finish(self, shipment: Shipment) -> bool:
+    def finish(self, shipment: RunUpload) -> bool:
         """Wait until a run has arrived, as long as something moves; whether it has."""
         shipment.progress = time.monotonic()
         shipment.ending = True
@@ -349,7 +349,7 @@ class Uploader:
             pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
 
 
-def _ship(shipment: Shipment) -> bool:
+def _ship(shipment: RunUpload) -> bool:
     """Whether there is nothing to try again soon."""
     is_ending = shipment.ending
     try:
@@ -381,23 +381,23 @@ def uploader() -> Uploader:
     return _uploaders.setdefault(os.getpid(), Uploader())
 
 
-def start_shipment(lease: Lease, paths: RunPaths, there: Manifest | None) -> Shipment:
+def start_shipment(lease: Lease, paths: RunPaths, there: RunManifest | None) -> RunUpload:
     """`there`: what the last claim has left, of which nothing has to be brought again."""
     known = read_tracking(paths)
     absent = known.absent if known else {}
     write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
-    shipment = Shipment(lease, paths, absent=absent, blobs=_blobs(there))
+    shipment = RunUpload(lease, paths, absent=absent, blobs=_blobs(there))
     uploader().add(shipment)
     return shipment
 
 
 def resumed_shipment(
-    lease: Lease, paths: RunPaths, absent: Mapping[str, Mapping[str, Any]], there: Manifest | None
-) -> Shipment:
+    lease: Lease, paths: RunPaths, absent: Mapping[str, Mapping[str, Any]], there: RunManifest | None
+) -> RunUpload:
     """Goes on with what the same claim had begun to send before its process was killed."""
     sent = dict(there.appended) if there else {}
-    return Shipment(lease, paths, absent=absent, sent=sent, blobs=_blobs(there))
+    return RunUpload(lease, paths, absent=absent, sent=sent, blobs=_blobs(there))
 
 
-def _blobs(there: Manifest | None) -> dict[str, int]:
+def _blobs(there: RunManifest | None) -> dict[str, int]:
     return {facts["sha256"]: facts["token"] for facts in there.files.values()} if there else {}

@@ -12,7 +12,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.paths import RegistrationPaths
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import read_file
-from fairtrial.research.ledger import Entry
+from fairtrial.research.ledger import LedgerEntry
 
 GIT_TAG, FILE = "git-tag", "file"
 KINDS = (GIT_TAG, FILE)
@@ -75,7 +75,7 @@ def anchor_text(sha256: str) -> str:
     return f"Fairtrial registration\nsha256 {sha256}\n"
 
 
-def check_anchor(folder: RegistrationPaths, entry: Entry) -> Anchor:
+def check_anchor(folder: RegistrationPaths, entry: LedgerEntry) -> Anchor:
     """Look at the place that the ledger names."""
     how, name = str(entry.about.get("how")), str(entry.about.get("name"))
     if how == GIT_TAG:

@@ -121,7 +121,7 @@ def _checks_out(orcid: str) -> bool:
     return orcid[-1] == "0123456789X"[(12 - total % 11) % 11]
 
 
-class Artifact(_Words):
+class ArtifactFile(_Words, title="Artifact"):
     """An artifact.yaml. It marks a project: commands that are run below it write to its store."""
 
     id: str = Field(description="Short name, fit for a file: letters, digits and . _ -")
@@ -185,7 +185,7 @@ class Artifact(_Words):
         return [author for author in self.authors if not author.is_unknown]
 
     @model_validator(mode="after")
-    def _no_author_twice(self) -> Artifact:
+    def _no_author_twice(self) -> ArtifactFile:
         names = [author.name for author in self.authors]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
@@ -193,7 +193,7 @@ class Artifact(_Words):
         return self
 
 
-def not_stated(artifact: Artifact) -> list[str]:
+def not_stated(artifact: ArtifactFile) -> list[str]:
     """What a citation or a reader asks for and the artifact does not say, one sentence each with what to do."""
     found = []
     if not artifact.known_authors:
@@ -203,9 +203,9 @@ def not_stated(artifact: Artifact) -> list[str]:
     return found
 
 
-def parse_artifact(values: Mapping[str, Any], *, where: str) -> Artifact:
+def parse_artifact(values: Mapping[str, Any], *, where: str) -> ArtifactFile:
     """An artifact from the keys of its file, or everything that is wrong with them."""
-    return parse_options(Artifact, values, where=where, noun="key")
+    return parse_options(ArtifactFile, values, where=where, noun="key")
 
 
 def parse_author(text: str) -> dict[str, str]:
@@ -233,11 +233,11 @@ def name_parts(name: str) -> dict[str, str]:
     return {"family": " ".join(words[first:]), **({"given": given} if given else {})}
 
 
-def artifact_text(artifact: Artifact) -> str:
+def artifact_text(artifact: ArtifactFile) -> str:
     """The file as a person goes on with it: every key, with what it means."""
     import json
 
-    described = {key: field.description for key, field in Artifact.model_fields.items()}
+    described = {key: field.description for key, field in ArtifactFile.model_fields.items()}
     values = artifact.model_dump(mode="json")
     lines = HEAD.splitlines()
     for key, value in values.items():

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from fairtrial.research.artifact import ANOTHER_LICENSE, UNKNOWN, Artifact, Author
+from fairtrial.research.artifact import ANOTHER_LICENSE, UNKNOWN, ArtifactFile, Author
 
 STYLES = ("bibtex", "cff", "apa")
 _TEX = {
@@ -18,11 +18,11 @@ _APA_KIND = {"dataset": "Data set", "model": "Machine learning model", "code": "
              "experiment": "Data set"}  # fmt: skip
 
 
-def cite(artifact: Artifact, style: str) -> str:
+def cite(artifact: ArtifactFile, style: str) -> str:
     return {"bibtex": bibtex, "cff": cff, "apa": apa}[style](artifact)
 
 
-def cff(artifact: Artifact) -> str:
+def cff(artifact: ArtifactFile) -> str:
     """CITATION.cff, version 1.2.0. It knows software and data sets; a model and an experiment are data."""
     own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)
     document: dict[str, Any] = {
@@ -42,11 +42,11 @@ def cff(artifact: Artifact) -> str:
     return "".join(f"{key}:{_yaml(value)}\n" for key, value in document.items() if value is not None)
 
 
-def license_words(artifact: Artifact) -> str:
+def license_words(artifact: ArtifactFile) -> str:
     return "no license" if artifact.license is None else f"license {artifact.license}"
 
 
-def with_gaps(artifact: Artifact) -> list[str]:
+def with_gaps(artifact: ArtifactFile) -> list[str]:
     """The CITATION.cff that `research init` wrote if the author, the license or both were added later."""
     gaps: list[dict[str, Any]] = [{"authors": [Author(family=UNKNOWN)]}, {"license": None}]
     return [cff(artifact.model_copy(update=gap)) for gap in (*gaps, gaps[0] | gaps[1])]
@@ -67,7 +67,7 @@ def _yaml(value: Any) -> str:
     return f" {json.dumps(value, ensure_ascii=False)}"
 
 
-def bibtex(artifact: Artifact) -> str:
+def bibtex(artifact: ArtifactFile) -> str:
     fields = {
         "title": f"{{{_tex(artifact.title)}}}",
         "author": " and ".join(map(_bibtex_author, artifact.known_authors)),
@@ -95,7 +95,7 @@ def _bibtex_author(author: Author) -> str:
     )
 
 
-def _key(artifact: Artifact) -> str:
+def _key(artifact: ArtifactFile) -> str:
     return re.sub(r"[^A-Za-z0-9-]+", "-", artifact.id) + (f"-{artifact.date.year}" if artifact.date else "")
 
 
@@ -103,7 +103,7 @@ def _tex(text: str) -> str:
     return "".join(_TEX.get(character, character) for character in text)
 
 
-def apa(artifact: Artifact) -> str:
+def apa(artifact: ArtifactFile) -> str:
     """APA, seventh edition: up to twenty authors by name, then the last. Without an author, the title comes first."""
     names = [_apa_author(author) for author in artifact.known_authors]
     work = f"{artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."

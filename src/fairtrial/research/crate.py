@@ -12,7 +12,7 @@ from urllib.parse import quote
 import orjson
 
 from fairtrial.core.paths import BundlePaths
-from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact, Author
+from fairtrial.research.artifact import ANOTHER_LICENSE, ArtifactFile, Author
 
 CONTEXT = "https://w3id.org/ro/crate/1.1/context"
 PROFILE = "https://w3id.org/ro/crate/1.1"
@@ -39,7 +39,7 @@ class CratedRun:
 
 
 def crate_document(
-    artifact: Artifact, files: Mapping[str, tuple[int, str]], runs: Sequence[CratedRun], *, version: str
+    artifact: ArtifactFile, files: Mapping[str, tuple[int, str]], runs: Sequence[CratedRun], *, version: str
 ) -> bytes:
     """The crate over these files. Nothing in it depends on when or where it was written."""
     published = artifact.date.isoformat() if artifact.date else _day(_latest(runs))
@@ -72,7 +72,7 @@ def crate_document(
     return orjson.dumps({"@context": CONTEXT, "@graph": graph}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def _root(artifact: Artifact, published: str, parts: Sequence[str]) -> Entity:
+def _root(artifact: ArtifactFile, published: str, parts: Sequence[str]) -> Entity:
     people = [{"@id": _person_id(author)} for author in artifact.known_authors]
     told: Entity = {
         "@id": "./", "@type": "Dataset", "name": artifact.title,
@@ -113,7 +113,7 @@ def _organizations(authors: Sequence[Author]) -> list[Entity]:
     return [{"@id": _organization_id(name), "@type": "Organization", "name": name} for name in names]
 
 
-def _license(artifact: Artifact) -> Entity:
+def _license(artifact: ArtifactFile) -> Entity:
     if artifact.license is None:  # RO-Crate requires an entity here, so it says that there is none
         told = "No license was chosen, so others have no permission to reuse this."
         return {"@id": "#no-license", "@type": "CreativeWork", "name": "No license", "description": told}

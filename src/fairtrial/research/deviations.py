@@ -29,7 +29,7 @@ class Deviation:
 
 
 @dataclass(frozen=True)
-class SeenRun:
+class RecordedRun:
     """A run of the registered study, as it was recorded. `left_out` says why the analysis has no number of it."""
 
     run: str
@@ -47,20 +47,20 @@ class SeenRun:
 
 
 @dataclass(frozen=True)
-class Done:
+class StudyRecord:
     """How a study went, by its runs. `runs` are first attempts; `repeated` are further ones of the same cells.
 
     `amended_by`: the hash of the plan that took the place of this one.
     """
 
-    runs: Sequence[SeenRun]
+    runs: Sequence[RecordedRun]
     looks: Sequence[Mapping[str, Any]] = ()
     repeated: Sequence[str] = ()
     amended_by: str | None = None
 
 
 @dataclass(frozen=True)
-class Beside:
+class LocalEvidence:
     """What only the author's machine knows of how a study went, beside its runs.
 
     `replaced` runs lie in the archive, `removed` ones were deleted by command. `changed_files` says what differs
@@ -72,7 +72,7 @@ class Beside:
     changed_files: Callable[[str, str], list[str] | None] = lambda _before, _after: None
 
 
-def find_deviations(registration: Registration, done: Done) -> list[Deviation]:
+def find_deviations(registration: Registration, done: StudyRecord) -> list[Deviation]:
     """What the runs of a study were not, that they were registered to be."""
     study = registration.plan["study"]
     arms = study["arms"]
@@ -96,7 +96,7 @@ def find_deviations(registration: Registration, done: Done) -> list[Deviation]:
     return found
 
 
-def find_beside(registration: Registration, runs: Sequence[SeenRun], beside: Beside) -> list[Deviation]:
+def find_beside(registration: Registration, runs: Sequence[RecordedRun], beside: LocalEvidence) -> list[Deviation]:
     """Deviations that the runs alone do not show."""
     arms, seeds = registration.plan["study"]["arms"], set(registration.seeds)
     planned = [run for run in runs if run.variant in arms and run.seed in seeds]
@@ -131,7 +131,7 @@ def _late(registration: Registration) -> Iterator[Deviation]:
         yield Deviation("late registration", f"it was registered late: {told}", runs)
 
 
-def _arms(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _arms(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     there = dict.fromkeys(run.variant for run in runs)
     extra, missing = [name for name in there if name not in arms], [name for name in arms if name not in there]
     if extra:
@@ -141,7 +141,7 @@ def _arms(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviatio
         yield Deviation("missing arms", f"registered, and without a run: {', '.join(missing)}")
 
 
-def _seeds(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _seeds(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     arms, seeds = registration.plan["study"]["arms"], registration.seeds
     registered = set(seeds)
     extra = [run for run in runs if run.variant in arms and run.seed not in registered]
@@ -157,7 +157,7 @@ def _seeds(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Devi
             yield Deviation("missing seeds", told)
 
 
-def _left_out(runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _left_out(runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     out = [run for run in runs if run.left_out]
     if out:
         told = "; ".join(f"{run.run} ({run.left_out})" for run in out[:SHOWN]) + (" …" if len(out) > SHOWN else "")
@@ -169,10 +169,10 @@ def _listed_runs(kind: str, what: str, runs: Sequence[str]) -> Iterator[Deviatio
         yield Deviation(kind, f"{what}: {_listed(runs)}", tuple(runs))
 
 
-def _options(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _options(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     for arm, planned in arms.items():
         own = [run for run in runs if run.variant == arm]
-        changes: dict[str, list[SeenRun]] = {}
+        changes: dict[str, list[RecordedRun]] = {}
         for run in own:
             for name in sorted({*planned["identity"], *run.identity}):
                 before, now = planned["identity"].get(name), run.identity.get(name)
@@ -193,7 +193,7 @@ def _is_scrubbed(before: Any, now: Any) -> bool:
     return word in SCRUBBED and (before.endswith(f"/{rest}") if rest else True)
 
 
-def _data(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _data(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     for arm, planned in arms.items():
         own = [run for run in runs if run.variant == arm]
         sha256 = (planned["data"] or {}).get("sha256")
@@ -203,7 +203,7 @@ def _data(arms: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviatio
             yield Deviation("changed data", told, _names(other))
 
 
-def _recipe_file(sha256: str | None, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _recipe_file(sha256: str | None, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     """The file of a recipe may lie outside of what git knows."""
     for now, made in _grouped(runs, lambda run: run.recipe_file).items():
         if now != sha256:
@@ -212,7 +212,7 @@ def _recipe_file(sha256: str | None, runs: Sequence[SeenRun]) -> Iterator[Deviat
 
 
 def _commits(
-    before: str | None, runs: Sequence[SeenRun], changed_files: Callable[[str, str], list[str] | None]
+    before: str | None, runs: Sequence[RecordedRun], changed_files: Callable[[str, str], list[str] | None]
 ) -> Iterator[Deviation]:
     for commit, made in _grouped(runs, lambda run: run.commit).items():
         told = _commit_words(before, commit, changed_files)
@@ -220,7 +220,7 @@ def _commits(
             yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
 
 
-def _code(code: Mapping[str, Any], runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _code(code: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     in_git = [run for run in runs if run.commit is not None and code["git_commit"] is not None]
     for changes, made in _grouped(in_git, lambda run: run.changes).items():
         if changes != code["git_dirty_hash"]:
@@ -246,7 +246,7 @@ def _commit_words(
     return f"{told}; {counted(len(files), 'file')} changed: {_listed(files)}" if files else None
 
 
-def _early(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Deviation]:
+def _early(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     at, listed = float(registration.plan["time"]), registration.late_names
     early = sorted((run for run in runs if run.began < at and run.run not in listed), key=lambda run: run.began)
     if early:
@@ -255,7 +255,7 @@ def _early(registration: Registration, runs: Sequence[SeenRun]) -> Iterator[Devi
 
 
 def _stopped_to_look(
-    registration: Registration, runs: Sequence[SeenRun], looks: Iterable[Mapping[str, Any]]
+    registration: Registration, runs: Sequence[RecordedRun], looks: Iterable[Mapping[str, Any]]
 ) -> Iterator[Deviation]:
     """A comparison before all registered runs were there. One that had ended without a number was there."""
     wanted = {str(seed) for seed in registration.seeds}
@@ -273,18 +273,18 @@ def _stopped_to_look(
             yield Deviation("stopping rule", told)
 
 
-def _grouped(runs: Sequence[SeenRun], key: Callable[[SeenRun], Any]) -> dict[Any, list[SeenRun]]:
-    found: dict[Any, list[SeenRun]] = {}
+def _grouped(runs: Sequence[RecordedRun], key: Callable[[RecordedRun], Any]) -> dict[Any, list[RecordedRun]]:
+    found: dict[Any, list[RecordedRun]] = {}
     for run in runs:
         found.setdefault(key(run), []).append(run)
     return found
 
 
-def _names(runs: Iterable[SeenRun]) -> tuple[str, ...]:
+def _names(runs: Iterable[RecordedRun]) -> tuple[str, ...]:
     return tuple(run.run for run in runs)
 
 
-def _of(some: Sequence[SeenRun], of: Sequence[SeenRun]) -> str:
+def _of(some: Sequence[RecordedRun], of: Sequence[RecordedRun]) -> str:
     return f"{len(some)} of {counted(len(of), 'run')}"
 
 

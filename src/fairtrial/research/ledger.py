@@ -35,7 +35,7 @@ KEYS = {"about", "entry", "kind", "previous", "registration", "signature", "sign
 
 
 @dataclass(frozen=True)
-class Entry:
+class LedgerEntry:
     """One line. `about` has what the kind of it needs: what is amended, or where the anchor lies."""
 
     number: int
@@ -54,17 +54,17 @@ class Entry:
 class Ledger:
     """The entries that can be read, what is wrong with the chain, and the hash of its last line."""
 
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
     problems: tuple[str, ...] = ()
     head: str = NOTHING_BEFORE
 
-    def plans(self) -> list[Entry]:
+    def plans(self) -> list[LedgerEntry]:
         return [entry for entry in self.entries if entry.is_plan]
 
-    def entry_of(self, sha256: str) -> list[Entry]:
+    def entry_of(self, sha256: str) -> list[LedgerEntry]:
         return [entry for entry in self.plans() if entry.registration == sha256]
 
-    def anchors_of(self, sha256: str) -> list[Entry]:
+    def anchors_of(self, sha256: str) -> list[LedgerEntry]:
         return [each for each in self.entries if each.kind == ANCHORED and each.registration == sha256]
 
     def valid_for(self, study: str) -> list[str]:
@@ -73,7 +73,7 @@ class Ledger:
         own = [entry.registration for entry in self.plans() if entry.about.get("study") == study]
         return [sha256 for sha256 in own if sha256 not in amended]
 
-    def amendment_of(self, sha256: str) -> Entry | None:
+    def amendment_of(self, sha256: str) -> LedgerEntry | None:
         """The newest entry that takes the place of a registration."""
         return next((each for each in reversed(self.plans()) if each.about.get("amends") == sha256), None)
 
@@ -89,7 +89,7 @@ def read_ledger(paths: RegistrationPaths) -> Ledger:
 def parse_ledger(content: bytes) -> Ledger:
     lines = content.split(b"\n")
     problems = [] if lines.pop() == b"" else ["the ledger ends in half a line"]
-    entries: list[Entry] = []
+    entries: list[LedgerEntry] = []
     head = NOTHING_BEFORE
     for number, line in enumerate(lines, 1):
         row = _row(line)
@@ -116,8 +116,8 @@ def _row(line: bytes) -> dict[str, Any] | None:
     return row if fits and spelled == line else None
 
 
-def _entry(row: Mapping[str, Any]) -> Entry:
-    return Entry(row["entry"], row["kind"], row["registration"], row["time"], row["signer"], row["about"])
+def _entry(row: Mapping[str, Any]) -> LedgerEntry:
+    return LedgerEntry(row["entry"], row["kind"], row["registration"], row["time"], row["signer"], row["about"])
 
 
 def _problems(row: Mapping[str, Any], number: int, head: str) -> Iterator[str]:
@@ -160,7 +160,7 @@ def _drop_unfinished(paths: RegistrationPaths, ledger: IO[bytes]) -> None:
 
 def append(
     paths: RegistrationPaths, kind: str, registration: str, *, time: float, signer: Signer, about: Mapping[str, Any]
-) -> Entry:
+) -> LedgerEntry:
     """Add a line to a ledger that is `held`; refuses where the lines before it are not intact."""
     before = read_ledger(paths)
     if before.problems:

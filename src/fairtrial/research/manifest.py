@@ -51,7 +51,7 @@ class _ManifestModel(BaseModel):
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedFiles:
     """Files that were left out for one reason."""
 
     what: str
@@ -65,7 +65,7 @@ class Excluded:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class BundleManifest:
     """What a bundle says about its files. The manifest itself is not among them: it hashes itself.
 
     `signer` is the key that signs it, or None: so that a signature which was taken away, or made by another, is missed.
@@ -98,7 +98,7 @@ def _rendered(document: Mapping[str, Any]) -> bytes:
     return orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
-def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
+def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
     """The manifest, and what is wrong with it. One that was changed in any character does not fit its own hash."""
     try:
         told = parse_json(content, where="it")
@@ -109,7 +109,7 @@ def read_manifest(content: bytes) -> tuple[Manifest | None, list[str]]:
     except UntrustedDocument as error:
         return None, [f"is not the manifest of a bundle: {error.message}"]
     files = {name: (each.bytes, each.sha256) for name, each in read.files.items()}
-    found = Manifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
+    found = BundleManifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
     try:
         fits = read.sha256 == found.sha256 and found.render() == content
     except (TypeError, ValueError):  # a number beyond all numbers, half a character: nobody wrote that

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairtrial.research.artifact import Artifact
+from fairtrial.research.artifact import ArtifactFile
 
 SET_UP = """\
 import math
@@ -51,7 +51,7 @@ for run in fairtrial.list_runs(study={study!r}, store=STORE):
 QUOTED = ("verdict", "difference", "low", "high", "p_value")
 
 
-def notebook(artifact: Artifact, headlines: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
+def notebook(artifact: ArtifactFile, headlines: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
     """Version 4.5 of the format. Cells are numbered by their content, so that the same state gives the same bytes."""
     cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, headlines, runs, tolerance))]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
@@ -63,7 +63,7 @@ def notebook(artifact: Artifact, headlines: Mapping[str, Any], *, runs: str, tol
 
 
 def _cells(
-    artifact: Artifact, headlines: Mapping[str, Any], runs: str, tolerance: float
+    artifact: ArtifactFile, headlines: Mapping[str, Any], runs: str, tolerance: float
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
     yield "code", SET_UP.format(runs=runs, tolerance=tolerance)

@@ -30,7 +30,7 @@ BY_THE_CLOCK = "by the author's clock"
 
 
 @dataclass(frozen=True)
-class Check:
+class VerificationCheck:
     """One thing that was looked at. `ok` is None where it could not be, which is no mismatch."""
 
     name: str
@@ -42,17 +42,17 @@ class Check:
 
 
 @dataclass(frozen=True)
-class Began:
+class RunStart:
     """A run of the registered study, and when it began."""
 
     run: str
     at: float
 
 
-class Judged:
+class VerificationSummary:
     """What several checks come to, in a few words that never say more than was checked."""
 
-    checks: Sequence[Check]
+    checks: Sequence[VerificationCheck]
     trusted: bool
 
     @property
@@ -60,7 +60,7 @@ class Judged:
         return all(check.ok is not False for check in self.checks)
 
     @property
-    def mismatches(self) -> list[Check]:
+    def mismatches(self) -> list[VerificationCheck]:
         return [check for check in self.checks if check.ok is False]
 
     @property
@@ -71,11 +71,11 @@ class Judged:
 
 
 @dataclass(frozen=True)
-class Checked(Judged):
+class Checked(VerificationSummary):
     """What came of the checks of a registration, which is None where the file holds none."""
 
     path: Path
-    checks: Sequence[Check]
+    checks: Sequence[VerificationCheck]
     registration: Registration | None = None
     trusted: bool = False
     anchored: bool = False
@@ -99,7 +99,7 @@ class Checked(Judged):
 
 
 def verify_registration(
-    path: Path, *, trust: Trust = None, runs: Sequence[Began] = (), published: Path | None = None
+    path: Path, *, trust: Trust = None, runs: Sequence[RunStart] = (), published: Path | None = None
 ) -> Checked:
     """Check a registration and the ledger beside it. What does not fit is in the checks; nothing is raised for it.
 
@@ -110,8 +110,8 @@ def verify_registration(
     try:
         found = parse(read_bytes(path), path)
     except NotARegistration as error:
-        return Checked(path, [Check("form", False, error.message)])
-    checks = [Check("form", True, "spelled as it was written"), _hash(found), _signature(found)]
+        return Checked(path, [VerificationCheck("form", False, error.message)])
+    checks = [VerificationCheck("form", True, "spelled as it was written"), _hash(found), _signature(found)]
     folder = RegistrationPaths(path.absolute().parent)
     ledger = read_ledger(folder)
     if keys is not None:
@@ -121,7 +121,7 @@ def verify_registration(
         return Checked(path, checks, found)
     anchors = [check_anchor(folder, each) for each in ledger.anchors_of(found.sha256)]
     anchors += [check_copy(found.sha256, published)] if published is not None else []
-    checks += [Check("anchor", each.ok, each.detail) for each in anchors]
+    checks += [VerificationCheck("anchor", each.ok, each.detail) for each in anchors]
     anchored = any(each.ok and each.holds for each in anchors)
     of_its_study = [run for run in runs if run.run.partition("/")[0] == found.study]
     checks.append(_order(found, of_its_study, [each.says for each in anchors if each.ok and each.holds]))
@@ -129,53 +129,55 @@ def verify_registration(
     return Checked(path, checks, found, trusted, anchored, _notes(found, ledger))
 
 
-def _hash(found: Registration) -> Check:
+def _hash(found: Registration) -> VerificationCheck:
     ok = plan_hash(found.plan) == found.sha256
     if ok and found.path.stem != found.sha256:
-        return Check("hash", False, f"{found.path.name} is not named by its hash, {found.sha256[:12]}…")
+        return VerificationCheck("hash", False, f"{found.path.name} is not named by its hash, {found.sha256[:12]}…")
     said = "the content has the hash that is stated" if ok else "the content has another hash than the file states"
-    return Check("hash", ok, said)
+    return VerificationCheck("hash", ok, said)
 
 
-def _signature(found: Registration) -> Check:
+def _signature(found: Registration) -> VerificationCheck:
     signer = found.plan["signer"]
     ok = is_signed(bytes.fromhex(signer), signed_text(found.sha256), bytes.fromhex(found.signature))
     said = f"the hash is signed with key {signer[:16]}…" if ok else "the signature does not fit the hash and the key"
-    return Check("signature", ok, said)
+    return VerificationCheck("signature", ok, said)
 
 
-def check_signer(signer: str, trusted: frozenset[str]) -> Check:
+def check_signer(signer: str, trusted: frozenset[str]) -> VerificationCheck:
     if signer in trusted:
-        return Check("signer", True, "it is the key that you trust")
-    return Check("signer", False, f"signed with key {signer[:16]}…, not with {spelled_keys(trusted)}, which you trust")
+        return VerificationCheck("signer", True, "it is the key that you trust")
+    return VerificationCheck(
+        "signer", False, f"signed with key {signer[:16]}…, not with {spelled_keys(trusted)}, which you trust"
+    )
 
 
 def spelled_keys(keys: frozenset[str]) -> str:
     return " or ".join(f"{key[:16]}…" for key in sorted(keys))
 
 
-def _signers(ledger: Ledger, trusted: frozenset[str]) -> Check:
+def _signers(ledger: Ledger, trusted: frozenset[str]) -> VerificationCheck:
     """Whoever adds a line to a ledger says something about all of its registrations."""
     others = [entry for entry in ledger.entries if entry.signer not in trusted]
     if others:
         told = f"entry {others[0].number} of the ledger is signed with key {others[0].signer[:16]}…"
-        return Check("signers of the ledger", False, f"{told}, which is not among those that you trust")
-    return Check("signers of the ledger", True, "every line is signed with a key that you trust")
+        return VerificationCheck("signers of the ledger", False, f"{told}, which is not among those that you trust")
+    return VerificationCheck("signers of the ledger", True, "every line is signed with a key that you trust")
 
 
-def _chain(folder: RegistrationPaths, ledger: Ledger) -> Check:
+def _chain(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     if not folder.ledger.exists():
-        return Check("ledger", False, f"there is no {folder.ledger.name} beside it")
+        return VerificationCheck("ledger", False, f"there is no {folder.ledger.name} beside it")
     if ledger.problems:
-        return Check("ledger", False, "; ".join(ledger.problems))
-    return Check("ledger", True, f"an unbroken chain of {counted(len(ledger.entries), 'line')}")
+        return VerificationCheck("ledger", False, "; ".join(ledger.problems))
+    return VerificationCheck("ledger", True, f"an unbroken chain of {counted(len(ledger.entries), 'line')}")
 
 
-def _place(found: Registration, ledger: Ledger) -> Check:
+def _place(found: Registration, ledger: Ledger) -> VerificationCheck:
     entries = ledger.entry_of(found.sha256)
     if len(entries) != 1:
         said = "the ledger does not list it" if not entries else f"the ledger lists it {len(entries)} times"
-        return Check("place in the ledger", False, said)
+        return VerificationCheck("place in the ledger", False, said)
     [entry] = entries
     amends = found.plan["amends"]
     fits = (
@@ -183,38 +185,44 @@ def _place(found: Registration, ledger: Ledger) -> Check:
         and entry.kind == (AMENDED if amends else REGISTERED) and entry.about.get("amends") == amends
     )  # fmt: skip
     if not fits:
-        return Check("place in the ledger", False, f"entry {entry.number} of the ledger says otherwise than the file")
+        return VerificationCheck(
+            "place in the ledger", False, f"entry {entry.number} of the ledger says otherwise than the file"
+        )
     if amends and not any(each.number < entry.number for each in ledger.entry_of(amends)):
-        return Check("place in the ledger", False, f"it amends {amends[:12]}, which the ledger does not list before it")
-    return Check("place in the ledger", True, f"entry {entry.number} of {len(ledger.entries)}")
+        return VerificationCheck(
+            "place in the ledger", False, f"it amends {amends[:12]}, which the ledger does not list before it"
+        )
+    return VerificationCheck("place in the ledger", True, f"entry {entry.number} of {len(ledger.entries)}")
 
 
-def _files(folder: RegistrationPaths, ledger: Ledger) -> Check:
+def _files(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     listed = {entry.registration for entry in ledger.plans()}
     there = {path.stem for path in folder.root.glob("*.json")}
     problems = [f"{sha256[:12]}… is in the ledger, its file is missing" for sha256 in sorted(listed - there)]
     problems += [f"{name[:12]}… is a file that the ledger does not list" for name in sorted(there - listed)]
     if problems:
-        return Check("other registrations", False, "; ".join(problems))
-    return Check("other registrations", True, "the folder holds those that the ledger lists, and no others")
+        return VerificationCheck("other registrations", False, "; ".join(problems))
+    return VerificationCheck("other registrations", True, "the folder holds those that the ledger lists, and no others")
 
 
-def _order(found: Registration, runs: Sequence[Began], anchors: Sequence[str]) -> Check:
+def _order(found: Registration, runs: Sequence[RunStart], anchors: Sequence[str]) -> VerificationCheck:
     at = float(found.plan["time"])
     early = sorted((run for run in runs if run.at < at and run.run not in found.late_names), key=lambda run: run.at)
     if early:
         told = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
         more = f"; so did {len(early) - 1} more" if len(early) > 1 else ""
         unsaid = ", which was registered late and does not list it" if found.late else ""
-        return Check("order", False, f"{told}{unsaid}{more}")
+        return VerificationCheck("order", False, f"{told}{unsaid}{more}")
     if found.late:
         first = min(found.late, key=lambda run: float(run["began"]))
         told = f"registered late, and says so: {counted(len(found.late), 'run')} began before, {first['run']} first"
-        return Check("order", True, f"{told}, {BY_THE_CLOCK}")
+        return VerificationCheck("order", True, f"{told}, {BY_THE_CLOCK}")
     if not runs:
-        return Check("order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}")
+        return VerificationCheck(
+            "order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}"
+        )
     told = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
-    return Check("order", True, f"{told}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
+    return VerificationCheck("order", True, f"{told}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
 
 
 def _notes(found: Registration, ledger: Ledger) -> list[str]:

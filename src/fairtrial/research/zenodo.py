@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.regular_files import open_regular
-from fairtrial.research.artifact import ANOTHER_LICENSE, Artifact
+from fairtrial.research.artifact import ANOTHER_LICENSE, ArtifactFile
 
 TOKEN_VARIABLE, API_VARIABLE = "ZENODO_TOKEN", "ZENODO_API"
 API = "https://zenodo.org/api"
@@ -23,7 +23,7 @@ HERE = ("localhost", "127.0.0.1", "::1")
 PATIENCE_S = 60.0
 
 
-def metadata_for(artifact: Artifact) -> dict[str, Any]:
+def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
     """The deposit's metadata, as the API takes them."""
     creators = []
     own_license = (artifact.license or "").startswith(ANOTHER_LICENSE)

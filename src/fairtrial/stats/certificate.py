@@ -16,7 +16,7 @@ import numpy as np
 from scipy import special
 
 from fairtrial.core.errors import UserError
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.noise import COLLAPSE, DEPTH, SHAPES, Shape, collapse_rates, collapsed
 from fairtrial.stats.samples import Array, canonical
 from fairtrial.stats.student import paired_parts, welch_parts
@@ -114,7 +114,7 @@ class Certificate:
 
 
 def certify(
-    control: Array, candidate: Array, terms: Terms, *, seed: int = 0, repeats: int | None = None
+    control: Array, candidate: Array, terms: ComparisonConfig, *, seed: int = 0, repeats: int | None = None
 ) -> Certificate:
     """Simulate this design on the panel of shapes and on many collapse rates.
 
@@ -136,7 +136,7 @@ def certify(
 
 
 def _on_panel(
-    control: Array, candidate: Array, terms: Terms, seed: int, repeats: int, fitted: bool
+    control: Array, candidate: Array, terms: ComparisonConfig, seed: int, repeats: int, fitted: bool
 ) -> Iterator[Covered]:
     """The fixed shapes."""
     runs = len(control), len(candidate)
@@ -153,7 +153,7 @@ def _on_panel(
         )
 
 
-def _on_rates(runs: tuple[int, int], terms: Terms, seed: int, repeats: int) -> Iterator[Covered]:
+def _on_rates(runs: tuple[int, int], terms: ComparisonConfig, seed: int, repeats: int) -> Iterator[Covered]:
     """Collapse at every rate that such a design can hardly see; all rates share their draws."""
     rng = np.random.default_rng([seed, len(SHAPES), *runs])
     drawn = [(rng.standard_normal((repeats, n)), rng.random((repeats, n))) for n in runs]
@@ -166,7 +166,7 @@ def _on_rates(runs: tuple[int, int], terms: Terms, seed: int, repeats: int) -> I
         yield Covered(name, text, both, _one_arm((first, second), -DEPTH * rate, terms, seed), False, rate)
 
 
-def _one_arm(noisy: tuple[Array, Array], truth: float, terms: Terms, seed: int) -> float:
+def _one_arm(noisy: tuple[Array, Array], truth: float, terms: ComparisonConfig, seed: int) -> float:
     """Only one arm varies. Where it matters which (one-sided intervals, arms of unequal size), the worse counts."""
     alone = [_candidate_alone(noisy, truth, terms, seed)]
     if terms.side != "two-sided" or noisy[0].shape != noisy[1].shape:
@@ -175,20 +175,20 @@ def _one_arm(noisy: tuple[Array, Array], truth: float, terms: Terms, seed: int) 
     return min(alone)
 
 
-def _candidate_alone(arms: tuple[Array, Array], truth: float, terms: Terms, seed: int) -> float:
+def _candidate_alone(arms: tuple[Array, Array], truth: float, terms: ComparisonConfig, seed: int) -> float:
     """Coverage where the first arm does not vary. Student's intervals are then those of the second arm by itself."""
     if terms.method == "t":
         return _share(t_limits(*paired_parts(arms[1]), alpha=terms.alpha, side=terms.on_difference()), truth)
     return coverage(np.zeros_like(arms[0]), arms[1], truth, terms, seed)
 
 
-def coverage(control: Array, candidate: Array, truth: float, terms: Terms, seed: int) -> float:
+def coverage(control: Array, candidate: Array, truth: float, terms: ComparisonConfig, seed: int) -> float:
     """The share of simulated studies (rows) whose interval contains the true difference."""
     if terms.method == "t":
         side = terms.on_difference()
         return _share(t_intervals(control, candidate, paired=terms.paired, alpha=terms.alpha, side=side), truth)
     hits = 0
-    quick = Terms(**{**vars(terms), "resamples": min(terms.resamples, SLOW_RESAMPLES)})
+    quick = ComparisonConfig(**{**vars(terms), "resamples": min(terms.resamples, SLOW_RESAMPLES)})
     for first, second in zip(control, candidate, strict=True):
         inference = quick.infer(canonical(first, second, paired=terms.paired), seed)
         low_, high_ = inference.interval(terms.alpha, terms.on_difference())

@@ -71,7 +71,7 @@ UNSAFE_BOOTSTRAPS = ("bca", "percentile")
 
 
 @dataclass(frozen=True)
-class Terms:
+class ComparisonConfig:
     """What was decided about a comparison before its numbers were seen."""
 
     paired: bool
@@ -87,7 +87,7 @@ class Terms:
     beside: str | None = None
     """A bootstrap whose interval is shown next to that of the method."""
 
-    def check(self) -> Terms:
+    def check(self) -> ComparisonConfig:
         """Everything that is wrong with these terms, at once."""
         own, other = (PAIRED_METHODS, "unpaired") if self.paired else (UNPAIRED_METHODS, "paired")
         problems = []
@@ -155,7 +155,7 @@ def compare_samples(
     `side="greater"` asks only whether the candidate is better. `rng` is a seed or a generator; without one, seed 0, so
     that the same input gives the same answer.
     """
-    terms = Terms(
+    terms = ComparisonConfig(
         paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value
     ).check()  # fmt: skip
     return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), terms, names=names, seed=rng)
@@ -164,7 +164,7 @@ def compare_samples(
 def compare(
     control: Array,
     candidate: Array,
-    terms: Terms,
+    terms: ComparisonConfig,
     *,
     names: tuple[str, str],
     seed: Seed = None,
@@ -194,14 +194,16 @@ def compare(
     return _with_bootstrap(found, *kept, beside, seed) if beside else found
 
 
-def headline_terms(terms: Terms, runs: int) -> tuple[Terms, Terms | None]:
+def headline_terms(terms: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
     """The terms of the verdict, and those of a bootstrap that is only shown next to it."""
     if terms.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
         return replace(terms, method="t"), terms
     return terms, replace(terms, method=terms.beside) if terms.beside else None
 
 
-def _with_bootstrap(found: Comparison, control: Array, candidate: Array, terms: Terms, seed: Seed) -> Comparison:
+def _with_bootstrap(
+    found: Comparison, control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed
+) -> Comparison:
     """The interval of a bootstrap next to the headline's."""
     if found.p_value is None:
         return found
@@ -223,30 +225,30 @@ def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Arra
 
 
 @dataclass(frozen=True)
-class Judged:
+class ComparisonResult:
     """What a method said about two finite samples, and what follows from it."""
 
     inference: Inference | None
     decision: Decision
 
 
-def judge(control: Array, candidate: Array, terms: Terms, seed: Seed = None) -> Judged:
+def judge(control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed = None) -> ComparisonResult:
     """Infer and decide; refuse where the numbers cannot carry a conclusion."""
     nothing = _cannot(control, candidate, terms)
     if nothing is not None:
-        return Judged(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
+        return ComparisonResult(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
     inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
-    return Judged(inference, decide_by(inference, terms))
+    return ComparisonResult(inference, decide_by(inference, terms))
 
 
-def decide_by(inference: Inference, terms: Terms) -> Decision:
+def decide_by(inference: Inference, terms: ComparisonConfig) -> Decision:
     """What an inference about candidate − control means under these terms."""
     return decide_from(
         inference.interval(terms.alpha, terms.on_difference()), inference.interval(2 * terms.alpha), terms
     )
 
 
-def decide_from(wide: tuple[float, float], narrow: tuple[float, float], terms: Terms) -> Decision:
+def decide_from(wide: tuple[float, float], narrow: tuple[float, float], terms: ComparisonConfig) -> Decision:
     """The same from the two intervals: the one for a difference, and the narrower one for equivalence."""
     wide, narrow = _gain(wide, terms), _gain(narrow, terms)
     if math.isnan(wide[0]) or math.isnan(wide[1]) or wide == (-math.inf, math.inf):
@@ -254,11 +256,11 @@ def decide_from(wide: tuple[float, float], narrow: tuple[float, float], terms: T
     return decide(wide, narrow, terms.sesoi)
 
 
-def _gain(interval: tuple[float, float], terms: Terms) -> tuple[float, float]:
+def _gain(interval: tuple[float, float], terms: ComparisonConfig) -> tuple[float, float]:
     return interval if terms.direction == "max" else (-interval[1], -interval[0])
 
 
-def _cannot(control: Array, candidate: Array, terms: Terms) -> Reason | None:
+def _cannot(control: Array, candidate: Array, terms: ComparisonConfig) -> Reason | None:
     """Why these samples carry no conclusion, if they do not."""
     if min(len(control), len(candidate)) < 2:
         return Reason.TOO_FEW
@@ -277,8 +279,8 @@ def _refuse_extremes(scale: float) -> None:
 
 
 def assemble(
-    control: Array, candidate: Array, judged: Judged, decision: Decision, reliability: Reliability,
-    terms: Terms, names: tuple[str, str],
+    control: Array, candidate: Array, judged: ComparisonResult, decision: Decision, reliability: Reliability,
+    terms: ComparisonConfig, names: tuple[str, str],
 ) -> Comparison:  # fmt: skip
     n = len(control) if terms.paired else len(control) + len(candidate)
     known = judged.inference
@@ -313,7 +315,7 @@ def _sd(sample: Array) -> float | None:
 
 
 def _effect(
-    control: Array, candidate: Array, known: Inference | None, decision: Decision, terms: Terms, n: int,
+    control: Array, candidate: Array, known: Inference | None, decision: Decision, terms: ComparisonConfig, n: int,
     alpha: float, side: str,
 ) -> Estimate:  # fmt: skip
     samples = np.sort(candidate - control) if terms.paired else None
@@ -325,7 +327,7 @@ def _effect(
     return Estimate(value, None, None, 1 - alpha, terms.method, n, samples=told, reason=decision.reason)
 
 
-def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms: Terms) -> Comparison:
+def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms: ComparisonConfig) -> Comparison:
     """Standardized effects, the chance to win, the correlation of pairs, and what so few runs can see."""
     alpha, paired = terms.alpha, terms.paired
     arms = canonical(control, candidate, paired=paired)
@@ -353,7 +355,7 @@ def _turned(estimate: Estimate, arms: Arms) -> Estimate:
 
 
 def outlook(
-    comparison: Comparison, sd: float, runs: int, terms: Terms, freedom: float | None = None,
+    comparison: Comparison, sd: float, runs: int, terms: ComparisonConfig, freedom: float | None = None,
     error: tuple[float, float] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Which difference this design detects, and how many runs per arm would settle an open question.
@@ -384,7 +386,7 @@ def _error(arms: Arms) -> tuple[float, float]:
 
 
 def _seeds_needed(
-    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, terms: Terms
+    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, terms: ComparisonConfig
 ) -> SeedsNeeded | None:
     """For an open question: how many runs per arm would settle it, with the wanted power on average over the noise."""
     open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
@@ -413,7 +415,7 @@ def _cautions(
     candidate: Array,
     checks: Mapping[str, Any],
     reliability: Reliability,
-    terms: Terms,
+    terms: ComparisonConfig,
     names: tuple[str, str],
 ) -> tuple[FilledCaution, ...]:
     found = lost_cautions(reliability, names)

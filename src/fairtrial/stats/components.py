@@ -21,7 +21,7 @@ from fairtrial.stats.samples import Array, is_still
 
 
 @dataclass(frozen=True)
-class Part:
+class VarianceComponent:
     """A standard deviation, or a share of a variance, with its interval; null where the runs do not say."""
 
     value: float | None
@@ -32,7 +32,7 @@ class Part:
         return dict(vars(self))
 
 
-UNKNOWN = Part(None, None, None)
+UNKNOWN = VarianceComponent(None, None, None)
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,18 @@ class Repeats:
     """With at least one run; `repeated` of them have more than one."""
     repeated: int
     runs: int
-    same_seed: Part
-    between_seeds: Part
-    share: Part
+    same_seed: VarianceComponent
+    between_seeds: VarianceComponent
+    share: VarianceComponent
     level: float
     identical: bool
     """Whether all repeats of a seed agree to the last bit."""
 
     def to_dict(self) -> dict[str, Any]:
-        return {name: value.to_dict() if isinstance(value, Part) else value for name, value in vars(self).items()}
+        return {
+            name: value.to_dict() if isinstance(value, VarianceComponent) else value
+            for name, value in vars(self).items()
+        }
 
 
 def same_seed_noise(groups: Sequence[Sequence[float]], level: float = 0.95) -> Repeats | None:
@@ -71,8 +74,8 @@ def same_seed_noise(groups: Sequence[Sequence[float]], level: float = 0.95) -> R
     if identical:
         still = seeds < 2 or is_still(means, float(np.abs(means).max()))
         between = UNKNOWN if still else _known_sd(float(means.std(ddof=1)), seeds - 1, alpha)
-        share = Part(None if still else 1.0, None, None)
-        return found(same_seed=Part(0.0, None, None), between_seeds=between, share=share, identical=True)
+        share = VarianceComponent(None if still else 1.0, None, None)
+        return found(same_seed=VarianceComponent(0.0, None, None), between_seeds=between, share=share, identical=True)
     within = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in samples) / freedom
     same = _known_sd(math.sqrt(within), freedom, alpha)
     if seeds < 2:
@@ -81,8 +84,8 @@ def same_seed_noise(groups: Sequence[Sequence[float]], level: float = 0.95) -> R
     return found(same_seed=same, between_seeds=layout.between(alpha), share=layout.share(alpha), identical=False)
 
 
-def _known_sd(sd: float, freedom: int, alpha: float) -> Part:
-    return Part(sd, *sd_interval(sd, freedom, alpha))
+def _known_sd(sd: float, freedom: int, alpha: float) -> VarianceComponent:
+    return VarianceComponent(sd, *sd_interval(sd, freedom, alpha))
 
 
 @dataclass(frozen=True)
@@ -115,11 +118,11 @@ class _Layout:
     def _quantile(self, share: float) -> float:
         return float(special.fdtri(len(self.means) - 1, self.freedom, share))
 
-    def share(self, alpha: float) -> Part:
+    def share(self, alpha: float) -> VarianceComponent:
         ratios = [self.ratio_at(level) for level in (1.0, self._quantile(1 - alpha / 2), self._quantile(alpha / 2))]
-        return Part(*(ratio / (1 + ratio) for ratio in ratios))
+        return VarianceComponent(*(ratio / (1 + ratio) for ratio in ratios))
 
-    def between(self, alpha: float) -> Part:
+    def between(self, alpha: float) -> VarianceComponent:
         """Limits after Burdick and Eickman: from the unweighted variance of the means, for any numbers of repeats."""
         freedom = len(self.means) - 1
         spread = float(self.means.var(ddof=1))
@@ -130,7 +133,7 @@ class _Layout:
             ratio = max(0.0, spread / (self._quantile(tail) * self.within) - 1 / float(count))
             chi2 = 2 * float(special.gammaincinv(freedom / 2, tail)) / freedom
             limits.append(math.sqrt(spread * typical * ratio / (1 + typical * ratio) / chi2))
-        return Part(value, min(limits[0], value), max(limits[1], value))
+        return VarianceComponent(value, min(limits[0], value), max(limits[1], value))
 
 
 @dataclass(frozen=True)
@@ -139,8 +142,8 @@ class StreamNoise:
 
     streams: tuple[str, ...]
     n: int
-    sd: Part
-    share: Part
+    sd: VarianceComponent
+    share: VarianceComponent
     """Of the variance when all streams change."""
 
     @property
@@ -189,13 +192,13 @@ def _stream_noise(streams: tuple[str, ...], sample: Array, whole: StreamNoise | 
     if n < 2:
         return StreamNoise(streams, n, UNKNOWN, UNKNOWN)
     if is_still(values, float(np.abs(values).max())):
-        return StreamNoise(streams, n, Part(0.0, None, None), Part(0.0, None, None))
+        return StreamNoise(streams, n, VarianceComponent(0.0, None, None), VarianceComponent(0.0, None, None))
     sd = _known_sd(float(values.std(ddof=1)), n - 1, 1 - level)
     if whole is None or not whole.sd.value or sd.value is None:
         return StreamNoise(streams, n, sd, UNKNOWN)
     ratio = (sd.value / whole.sd.value) ** 2
     limits = (ratio / float(special.fdtri(n - 1, whole.n - 1, q)) for q in ((1 + level) / 2, (1 - level) / 2))
-    return StreamNoise(streams, n, sd, Part(ratio, *limits))
+    return StreamNoise(streams, n, sd, VarianceComponent(ratio, *limits))
 
 
 def _same_spread(first: StreamNoise, other: StreamNoise) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fairtrial.core.findings import Comparison, Estimate, Reason
-from fairtrial.stats.compare import Terms, compare
+from fairtrial.stats.compare import ComparisonConfig, compare
 from fairtrial.stats.families import adjust_comparisons
 from fairtrial.stats.samples import Array
 
@@ -37,7 +37,7 @@ class Interaction:
         }  # fmt: skip
 
 
-def interactions(layout: Layout, terms: Terms) -> list[Interaction]:
+def interactions(layout: Layout, terms: ComparisonConfig) -> list[Interaction]:
     """Of every set of two or more components all of whose subsets were taken away; p-values are Holm's.
 
     For two: (full − without a) − (without b − without both), per seed: what a gives beside b, less what it gives
@@ -76,7 +76,7 @@ def _halves(layout: Layout, removed: Removed) -> _Halves:
     return _Halves(less, more, basis)
 
 
-def _interaction(removed: Removed, basis: str, judged: Comparison | None, terms: Terms) -> Interaction:
+def _interaction(removed: Removed, basis: str, judged: Comparison | None, terms: ComparisonConfig) -> Interaction:
     if judged is None:  # what is left without the lost runs may say the opposite
         lost = Estimate(None, None, None, 1 - terms.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
         return Interaction(removed, lost, None, None, "unknown: runs were lost")

@@ -11,7 +11,7 @@ from fairtrial.core.runs import Run, Status
 
 
 @dataclass(frozen=True)
-class Arm:
+class VariantSummary:
     """One variant: how many runs it has, and the mean and spread over its completed, finite seeds."""
 
     variant: str
@@ -33,7 +33,7 @@ class Arm:
 
 
 @dataclass(frozen=True)
-class Difference:
+class PairedDifference:
     """A variant against the first one, seed by seed."""
 
     control: str
@@ -45,17 +45,17 @@ class Difference:
     below: int
 
 
-def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, Sequence[Run]]) -> list[Arm]:
+def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, Sequence[Run]]) -> list[VariantSummary]:
     return [_describe_arm(variant, values[variant], runs[variant]) for variant in values]
 
 
-def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]) -> Arm:
+def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]) -> VariantSummary:
     count = {status: sum(run.status is status for run in runs) for status in Status}
     finite = {seed: value for seed, value in values.items() if isfinite(value)}
     times = [run.metadata["timings"]["wall_s"] for run in runs if run.status is Status.COMPLETED]
     times = [time for time in times if time is not None]  # a run that shared its process has none of its own
     numbers = list(finite.values())
-    return Arm(
+    return VariantSummary(
         variant=variant,
         planned=len(runs),
         completed=count[Status.COMPLETED],
@@ -71,19 +71,21 @@ def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]
     )
 
 
-def describe_differences(values: Mapping[str, Mapping[int, float]]) -> list[Difference]:
+def describe_differences(values: Mapping[str, Mapping[int, float]]) -> list[PairedDifference]:
     """Every variant against the first, on the seeds that both completed."""
     control, *others = values
     return [d for other in others if (d := _describe_difference(control, other, values)) is not None]
 
 
-def _describe_difference(control: str, candidate: str, values: Mapping[str, Mapping[int, float]]) -> Difference | None:
+def _describe_difference(
+    control: str, candidate: str, values: Mapping[str, Mapping[int, float]]
+) -> PairedDifference | None:
     both = values[control].keys() & values[candidate].keys()
     shared = sorted(seed for seed in both if isfinite(values[control][seed]) and isfinite(values[candidate][seed]))
     if not shared:
         return None
     gaps = [values[candidate][seed] - values[control][seed] for seed in shared]
-    return Difference(
+    return PairedDifference(
         control=control,
         candidate=candidate,
         pairs=len(gaps),

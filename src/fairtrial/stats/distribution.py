@@ -9,7 +9,7 @@ from scipy import special
 
 from fairtrial.core.findings import Estimate
 from fairtrial.stats.bootstrap import resampled_differences
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.samples import Array, Seed, canonical
 
 
@@ -21,7 +21,7 @@ class Resampled:
     estimate: Estimate
 
 
-def resample_difference(control: Array, candidate: Array, terms: Terms, seed: Seed) -> Resampled:
+def resample_difference(control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed) -> Resampled:
     """The resamples behind the interval of `terms.method`, a bootstrap: the same stream, so the very same draws."""
     arms = canonical(control, candidate, paired=terms.paired)
     draws = resampled_differences(arms, terms.resamples, arms.stream(seed))

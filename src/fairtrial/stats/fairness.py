@@ -16,7 +16,7 @@ BUDGET = ("steps", "batch_size", "epochs")
 
 
 @dataclass(frozen=True)
-class Difference:
+class OptionDifference:
     """An option whose values differ between the arms. `declared`: a variant of the study sets it."""
 
     option: str
@@ -30,7 +30,7 @@ class Difference:
 class Fairness:
     """What the arms differ in, and how large they are. None: nobody recorded it."""
 
-    options: tuple[Difference, ...]
+    options: tuple[OptionDifference, ...]
     sizes: Mapping[str, tuple[float | None, float | None]]
     cautions: tuple[FilledCaution, ...]
 
@@ -76,7 +76,7 @@ def judge_fairness(
 
 def _options(
     control: Facts, candidate: Facts, declared: Iterable[str] | None, roles: Mapping[str, str]
-) -> Iterable[Difference]:
+) -> Iterable[OptionDifference]:
     sides = [[run.get("options") or {} for run in facts] for facts in (control, candidate)]
     wanted = None if declared is None else set(declared)
     names = dict.fromkeys(name for side in sides for options in side for name in options)
@@ -85,10 +85,10 @@ def _options(
         if values[0] != values[1]:
             role = roles.get(name)
             known = name in wanted if wanted is not None else role in ("training", "model") and name not in BUDGET
-            yield Difference(name, role, _flat(values[0]), _flat(values[1]), known)
+            yield OptionDifference(name, role, _flat(values[0]), _flat(values[1]), known)
 
 
-def _kinds(hidden: Sequence[Difference]) -> list[str]:
+def _kinds(hidden: Sequence[OptionDifference]) -> list[str]:
     kinds = ("training budget" if d.option in BUDGET else d.role or d.option for d in hidden)
     return list(dict.fromkeys(kinds))
 

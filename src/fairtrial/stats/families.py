@@ -17,7 +17,7 @@ import numpy as np
 from fairtrial.core.cautions import ARMS_DIFFER, POOLED_NOISE, TOO_FEW_FOR_FAMILY
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.findings import Comparison, Estimate, Reason, SeedsNeeded, Verdict
-from fairtrial.stats.compare import Judged, Terms, compare, decide_from, judge, keep_finite
+from fairtrial.stats.compare import ComparisonConfig, ComparisonResult, compare, decide_from, judge, keep_finite
 from fairtrial.stats.family_power import FamilyPlan, plan_pairs
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.ranges import range_quantile
@@ -123,7 +123,7 @@ _STEPWISE = "Use --family holm or bh, or leave it out."
 def compare_family(
     arms: Arms,
     control: str,
-    terms: Terms,
+    terms: ComparisonConfig,
     adjustment: str,
     *,
     seed: Seed = None,
@@ -143,7 +143,7 @@ def compare_family(
 def compare_pairs(
     arms: Arms,
     pairs: Sequence[Pair],
-    terms: Terms,
+    terms: ComparisonConfig,
     adjustment: str,
     *,
     seed: Seed = None,
@@ -176,13 +176,13 @@ def compare_pairs(
     return [with_losses(each, losses[pair], share) for each, pair in zip(found, pairs, strict=True)]
 
 
-def _compare_finished(arms: Arms, pair: Pair, terms: Terms, seed: int) -> Comparison:
+def _compare_finished(arms: Arms, pair: Pair, terms: ComparisonConfig, seed: int) -> Comparison:
     """The quality of a pair, on the runs that finished."""
     kept = keep_finite(arms[pair[0]], arms[pair[1]], paired=terms.paired)
     return compare(*kept, terms, names=pair, seed=seed)
 
 
-def check_adjustment(adjustment: str, terms: Terms) -> None:
+def check_adjustment(adjustment: str, terms: ComparisonConfig) -> None:
     if adjustment not in ADJUSTMENTS:
         raise InvalidOptions(unknown("family adjustment", adjustment, ADJUSTMENTS))
     if adjustment in POOLED and not _fits_layout(terms):
@@ -192,16 +192,16 @@ def check_adjustment(adjustment: str, terms: Terms) -> None:
         )
 
 
-def default_adjustment(terms: Terms) -> str:
+def default_adjustment(terms: ComparisonConfig) -> str:
     return AUTO if _fits_layout(terms) else HOLM
 
 
-def settle_adjustment(adjustment: str, terms: Terms, seeds: int) -> str:
+def settle_adjustment(adjustment: str, terms: ComparisonConfig, seeds: int) -> str:
     """The adjustment that is used. The design and the number of seeds decide, never the values."""
     return settled(adjustment, seeds) if _fits_layout(terms) else HOLM if adjustment == AUTO else adjustment
 
 
-def _fits_layout(terms: Terms) -> bool:
+def _fits_layout(terms: ComparisonConfig) -> bool:
     return terms.paired and terms.method == "t" and terms.side == "two-sided"
 
 
@@ -219,18 +219,20 @@ def _cautions(found: Comparison, rule: str) -> list[Mapping[str, str]]:
 class JointlyJudged:
     """What a family says about one pair. `noise` is None where the pair carries no conclusion."""
 
-    judged: Judged
+    judged: ComparisonResult
     noise: JointNoise | None = None
 
 
-def _judged_jointly(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str, seed: int) -> list[Comparison]:
+def _judged_jointly(
+    arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str, seed: int
+) -> list[Comparison]:
     return [
         _joint_comparison(_compare_finished(arms, pair, terms, seed), here, here.judged.decision, terms, rule)
         for pair, here in zip(pairs, _joint_verdicts(arms, pairs, terms, rule), strict=True)
     ]
 
 
-def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str) -> list[JointlyJudged]:
+def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str) -> list[JointlyJudged]:
     """For every pair in turn. Its difference rests on its own seeds, its noise on those of the whole layout."""
     plain = [judge(*keep_finite(arms[first], arms[second], paired=True), terms) for first, second in pairs]
     order = sorted(range(len(pairs)), key=lambda index: sorted(pairs[index]))  # roles and order must not reach a digit
@@ -238,7 +240,7 @@ def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str) 
     noises = _joint_noises(arms, [pairs[i] for i in order], [_inference(plain[i]) for i in order], rule)
     if noises is None:
         too_few = Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.TOO_FEW.value)
-        return [JointlyJudged(each if each.inference is None else Judged(None, too_few)) for each in plain]
+        return [JointlyJudged(each if each.inference is None else ComparisonResult(None, too_few)) for each in plain]
     by_pair = dict(zip(order, noises, strict=True))
     return [
         JointlyJudged(each) if (noise := by_pair.get(i)) is None else _judged_by(noise, _inference(each), terms, rule)
@@ -246,7 +248,7 @@ def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str) 
     ]
 
 
-def _inference(judged: Judged) -> Inference:
+def _inference(judged: ComparisonResult) -> Inference:
     assert judged.inference is not None
     return judged.inference
 
@@ -270,22 +272,22 @@ def _joint_noises(arms: Arms, pairs: Sequence[Pair], plain: Sequence[Inference],
     return [JointNoise(limit, int(n), float(a), float(b)) for n, a, b in zip(counts, largest, least, strict=True)]
 
 
-def _judged_by(noise: JointNoise, plain: Inference, terms: Terms, rule: str) -> JointlyJudged:
+def _judged_by(noise: JointNoise, plain: Inference, terms: ComparisonConfig, rule: str) -> JointlyJudged:
     inference = noise.infer(plain.value, POOLED[rule])
     decision = decide_from(inference.interval(terms.alpha), _equivalence_limits(noise, plain.value, terms), terms)
     raw = plain.p_two_sided <= terms.alpha
     if decision.reason == Reason.NOT_COVERED and raw:
         decision = replace(decision, reason=Reason.ADJUSTED.value)
-    return JointlyJudged(Judged(inference, decision), noise)
+    return JointlyJudged(ComparisonResult(inference, decision), noise)
 
 
-def _equivalence_limits(noise: JointNoise, value: float, terms: Terms) -> tuple[float, float]:
+def _equivalence_limits(noise: JointNoise, value: float, terms: ComparisonConfig) -> tuple[float, float]:
     reach = noise.equivalence_reach(terms.alpha)
     return value - reach, value + reach
 
 
 def _joint_comparison(
-    alone: Comparison, found: JointlyJudged, decision: Decision, terms: Terms, rule: str
+    alone: Comparison, found: JointlyJudged, decision: Decision, terms: ComparisonConfig, rule: str
 ) -> Comparison:
     changed = replace(
         alone, adjustment=rule, verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
@@ -306,7 +308,9 @@ def _joint_comparison(
 # Pair by pair, with adjusted p
 
 
-def _judged_stepwise(arms: Arms, pairs: Sequence[Pair], terms: Terms, rule: str, seed: int) -> list[Comparison]:
+def _judged_stepwise(
+    arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str, seed: int
+) -> list[Comparison]:
     def again(index: int, alpha: float) -> Comparison:
         return _compare_finished(arms, pairs[index], replace(terms, alpha=alpha), seed)
 
@@ -355,7 +359,7 @@ def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: floa
 # What the family can see
 
 
-def _with_outlooks(found: Sequence[Comparison], terms: Terms, adjustment: str) -> list[Comparison]:
+def _with_outlooks(found: Sequence[Comparison], terms: ComparisonConfig, adjustment: str) -> list[Comparison]:
     """What so few runs can see, and how many would settle an open question, by the test that judges the family.
 
     For paired t. Other methods are planned by t at α over the number of comparisons, as `adjust_comparisons` has it.

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairtrial.core.findings import Reason, Verdict
-from fairtrial.stats.compare import Terms, decide_by
+from fairtrial.stats.compare import ComparisonConfig, decide_by
 from fairtrial.stats.families import holm, holm_levels
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.verdicts import Decision, conclude
@@ -29,7 +29,7 @@ class HolmVerdict:
     share: float
 
 
-def judge_by_holm(inferences: Sequence[Inference], terms: Terms) -> list[HolmVerdict]:
+def judge_by_holm(inferences: Sequence[Inference], terms: ComparisonConfig) -> list[HolmVerdict]:
     """Verdicts on several differences whose family-wise error rate is at most α."""
     p_values = [each.p_value(terms.on_difference()) for each in inferences]
     limits = holm_levels(p_values, terms.alpha)
@@ -40,7 +40,7 @@ def judge_by_holm(inferences: Sequence[Inference], terms: Terms) -> list[HolmVer
     ]
 
 
-def _decided(found: Inference, at_limit: Terms, at_share: Terms) -> Decision:
+def _decided(found: Inference, at_limit: ComparisonConfig, at_share: ComparisonConfig) -> Decision:
     """Better and worse at the limit of the step; equivalence, margins and `not worse` at Bonferroni's share."""
     ordered, margin = decide_by(found, at_limit), decide_by(found, at_share)
     if ordered.significant is None:

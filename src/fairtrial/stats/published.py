@@ -18,7 +18,7 @@ from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Verdict
 from fairtrial.core.printed import PrintedArm
 from fairtrial.stats import effects
-from fairtrial.stats.compare import Terms, outlook
+from fairtrial.stats.compare import ComparisonConfig, outlook
 from fairtrial.stats.diagnostics import too_unequal
 from fairtrial.stats.families import benjamini_hochberg, holm, holm_levels
 from fairtrial.stats.inference import Inference
@@ -96,7 +96,9 @@ def infer_summaries(control: ArmSummary, candidate: ArmSummary) -> Inference | N
     return found.negated() if swapped else found
 
 
-def compare_summaries(pairs: Sequence[Pair], terms: Terms, adjustment: str | None = None) -> list[Comparison]:
+def compare_summaries(
+    pairs: Sequence[Pair], terms: ComparisonConfig, adjustment: str | None = None
+) -> list[Comparison]:
     """Each pair by itself, or all of them as one family: verdicts by adjusted p, with intervals that agree with them.
 
     In a family an interval is at the error rate that decided the pair: its step of Holm's procedure, or the share of
@@ -150,7 +152,7 @@ def _adjust(p_values: Sequence[float], adjustment: str, alpha: float) -> tuple[l
     return holm(p_values), holm_levels(p_values, alpha)
 
 
-def _comparison(pair: Pair, known: Inference | None, terms: Terms, rates: _Rates) -> Comparison:
+def _comparison(pair: Pair, known: Inference | None, terms: ComparisonConfig, rates: _Rates) -> Comparison:
     control, candidate = pair
     decision = _decide(known, terms, rates)
     side, n = terms.on_difference(), control.n + candidate.n
@@ -194,7 +196,7 @@ def _hedges_g(control: ArmSummary, candidate: ArmSummary, alpha: float) -> Estim
     return g if difference > 0 else g.negated()
 
 
-def _decide(known: Inference | None, terms: Terms, rates: _Rates) -> Decision:
+def _decide(known: Inference | None, terms: ComparisonConfig, rates: _Rates) -> Decision:
     """The verdict at the rate of the test; what refers to the margin at the rate of the margin."""
     if known is None:
         return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.NO_VARIATION.value)
@@ -256,7 +258,7 @@ class RunsNeeded:
     to_equate: int | None
 
 
-def runs_needed(pair: Pair, margin: float, terms: Terms, comparisons: int) -> RunsNeeded | None:
+def runs_needed(pair: Pair, margin: float, terms: ComparisonConfig, comparisons: int) -> RunsNeeded | None:
     """Planned on the margin, with the wanted power on average over what the printed noise leaves open.
 
     Never on the printed difference, which luck helped to print.
@@ -275,7 +277,7 @@ def runs_needed(pair: Pair, margin: float, terms: Terms, comparisons: int) -> Ru
 
 
 def verdicts_within_rounding(
-    pair: Pair, mean_unit: float, sd_units: tuple[float, float], terms: Terms, rate: float
+    pair: Pair, mean_unit: float, sd_units: tuple[float, float], terms: ComparisonConfig, rate: float
 ) -> list[Verdict]:
     """The verdicts that the numbers before rounding may have given, at the corners of what was rounded.
 

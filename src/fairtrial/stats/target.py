@@ -18,7 +18,7 @@ from fairtrial.core.cautions import FEW_SEEDS, KNOWN_SD_DOUBTED
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, SeedsNeeded, Target, Verdict
 from fairtrial.stats import effects
-from fairtrial.stats.compare import FEWEST, Terms, decide_by, judge, outlook
+from fairtrial.stats.compare import FEWEST, ComparisonConfig, decide_by, judge, outlook
 from fairtrial.stats.diagnostics import one_arm_cautions
 from fairtrial.stats.holm import judge_by_holm
 from fairtrial.stats.inference import Inference
@@ -55,13 +55,13 @@ def compare_to_target(
     unless `failure_value` gives them a number. `known_sd` is the standard deviation of runs where it is known from
     elsewhere; then z replaces t.
     """
-    terms = Terms(True, alpha, side, sesoi, "t", direction).check()
+    terms = ComparisonConfig(True, alpha, side, sesoi, "t", direction).check()
     arms = {name: as_sample(sample, name)}
     return compare_arms_to_target(arms, target, terms, known_sd=known_sd, failure_value=failure_value)[0]
 
 
 def compare_arms_to_target(
-    arms: Mapping[str, Array], target: float, terms: Terms, *, known_sd: float | None = None,
+    arms: Mapping[str, Array], target: float, terms: ComparisonConfig, *, known_sd: float | None = None,
     failure_value: float | None = None,
 ) -> list[Comparison]:  # fmt: skip
     """Each arm against the target; several arms are a family by Holm. NaN is a lost run."""
@@ -106,7 +106,13 @@ class _OneArm:
     """The runs of one arm against the target."""
 
     def __init__(
-        self, name: str, sample: Array, target: float, known_sd: float | None, failure_value: float | None, terms: Terms
+        self,
+        name: str,
+        sample: Array,
+        target: float,
+        known_sd: float | None,
+        failure_value: float | None,
+        terms: ComparisonConfig,
     ) -> None:
         finite = np.isfinite(sample)
         self.name, self.terms, self.known_sd = name, terms, known_sd
@@ -171,7 +177,7 @@ class _OneArm:
         """A target loses no runs: any lost run keeps the arm from being better, equivalent or not worse."""
         return decision if not self.target.lost or self.target.failure_value is not None else capped(decision)
 
-    def _outlook(self, found: Comparison, terms: Terms) -> dict[str, Any]:
+    def _outlook(self, found: Comparison, terms: ComparisonConfig) -> dict[str, Any]:
         runs = len(self.values)
         if self.known_sd is None:
             return outlook(found, found.sd_candidate or 0.0, runs, terms)
@@ -193,7 +199,7 @@ class _OneArm:
         return tuple(found)
 
 
-def _known_outlook(found: Comparison, sd: float, runs: int, terms: Terms) -> dict[str, Any]:
+def _known_outlook(found: Comparison, sd: float, runs: int, terms: ComparisonConfig) -> dict[str, Any]:
     """What so many runs can see where the noise is known, and how many would settle an open question."""
     design = terms.design
     reach = float(special.ndtri(1 - design.tail) + special.ndtri(design.power)) * sd

@@ -18,7 +18,7 @@ from fairtrial.core.cautions import FEW_SEEDS, FEW_TASKS, MEDIAN_TASKS, TASK_SCA
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Reliability, Verdict
 from fairtrial.stats.aggregate import JACKKNIFE, as_means
-from fairtrial.stats.compare import FEWEST, Judged, Terms, assemble, decide_by, judge, outlook
+from fairtrial.stats.compare import FEWEST, ComparisonConfig, ComparisonResult, assemble, decide_by, judge, outlook
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.jackknife import (
     Tables,
@@ -73,7 +73,7 @@ class TaskComparison:
 def compare_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
-    terms: Terms,
+    terms: ComparisonConfig,
     how: TaskTerms,
     *,
     names: tuple[str, str],
@@ -87,7 +87,7 @@ def compare_tasks(
 def judge_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
-    terms: Terms,
+    terms: ComparisonConfig,
     how: TaskTerms,
     *,
     names: tuple[str, str],
@@ -161,8 +161,8 @@ def _filled(tables: Tables, value: float) -> list[Array]:
     return [np.where(np.isfinite(table), table, value) for table in tables]
 
 
-def _open(reason: Reason) -> Judged:
-    return Judged(None, Decision(Verdict.INCONCLUSIVE, None, None, None, reason.value))
+def _open(reason: Reason) -> ComparisonResult:
+    return ComparisonResult(None, Decision(Verdict.INCONCLUSIVE, None, None, None, reason.value))
 
 
 def _scale(tables: Sequence[Array]) -> float:
@@ -173,11 +173,11 @@ def _scale(tables: Sequence[Array]) -> float:
 class _OneTable:
     """Runs that were all on the same tasks: one number per run."""
 
-    terms: Terms
+    terms: ComparisonConfig
     name: str
     seed: int
 
-    def judge(self, control: Tables, candidate: Tables) -> Judged:
+    def judge(self, control: Tables, candidate: Tables) -> ComparisonResult:
         fewest = min(len(control[0]), len(candidate[0]))
         if fewest < fewest_runs(self.name):
             return _open(Reason.TOO_FEW)
@@ -191,9 +191,14 @@ class _OneTable:
         return replace(judged, inference=replace(judged.inference, method=f"{JACKKNIFE}, {judged.inference.method}"))
 
     def assemble(
-        self, control: Tables, candidate: Tables, judged: Judged, decision: Decision, reliability: Reliability,
+        self,
+        control: Tables,
+        candidate: Tables,
+        judged: ComparisonResult,
+        decision: Decision,
+        reliability: Reliability,
         names: tuple[str, str],
-    ) -> Comparison:  # fmt: skip
+    ) -> Comparison:
         samples = self._values(control, candidate)
         return assemble(*samples, judged, decision, reliability, self.terms, names)
 
@@ -214,7 +219,7 @@ class _DesignByTask(Design):
 
 
 @dataclass(frozen=True)
-class _TermsByTask(Terms):
+class _TermsByTask(ComparisonConfig):
     freedom_per_run: float = 1.0
 
     @property
@@ -226,10 +231,10 @@ class _TermsByTask(Terms):
 class _ByTask:
     """Tasks with runs of their own: their variances add, with Satterthwaite's degrees of freedom."""
 
-    terms: Terms
+    terms: ComparisonConfig
     name: str
 
-    def judge(self, control: Tables, candidate: Tables) -> Judged:
+    def judge(self, control: Tables, candidate: Tables) -> ComparisonResult:
         if min(len(table) for table in [*control, *candidate]) < fewest_runs(self.name):
             return _open(Reason.TOO_FEW)
         noise = self._noise(control, candidate)
@@ -237,7 +242,7 @@ class _ByTask:
             return _open(Reason.NO_VARIATION)
         value = aggregate_value(candidate, self.name) - aggregate_value(control, self.name)
         inference = from_t(f"{BY_TASK}, {SATTERTHWAITE}", value, *summed_parts(noise))
-        return Judged(inference, decide_by(inference, self.terms))
+        return ComparisonResult(inference, decide_by(inference, self.terms))
 
     def _noise(self, control: Tables, candidate: Tables) -> list[Array]:
         first, second = table_values(control, self.name), table_values(candidate, self.name)
@@ -246,9 +251,14 @@ class _ByTask:
         return [*first, *second]
 
     def assemble(
-        self, control: Tables, candidate: Tables, judged: Judged, decision: Decision, reliability: Reliability,
+        self,
+        control: Tables,
+        candidate: Tables,
+        judged: ComparisonResult,
+        decision: Decision,
+        reliability: Reliability,
         names: tuple[str, str],
-    ) -> Comparison:  # fmt: skip
+    ) -> Comparison:
         """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
         terms, known = self.terms, judged.inference
         runs = [min(len(table) for table in tables) for tables in (control, candidate)]
@@ -272,9 +282,14 @@ class _ByTask:
 
 
 def _estimate(
-    known: Inference | None, values: Sequence[float | None], decision: Decision, terms: Terms, n: int, alpha: float,
+    known: Inference | None,
+    values: Sequence[float | None],
+    decision: Decision,
+    terms: ComparisonConfig,
+    n: int,
+    alpha: float,
     side: str,
-) -> Estimate:  # fmt: skip
+) -> Estimate:
     if known is not None:
         return known.estimate(alpha, side, n)
     value = None if values[0] is None or values[1] is None else values[1] - values[0]
@@ -286,7 +301,7 @@ def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str
     return [*found, FEW_SEEDS.fill(n=min(runs))] if min(runs) < FEWEST else found
 
 
-def _outlook_by_task(found: Comparison, known: Inference, terms: Terms) -> dict[str, Any]:
+def _outlook_by_task(found: Comparison, known: Inference, terms: ComparisonConfig) -> dict[str, Any]:
     """From the standard error of the difference and its own degrees of freedom."""
     runs = min(found.n_control, found.n_candidate)
     error, freedom = known.detail["standard_error"], known.detail["df"]
@@ -296,7 +311,7 @@ def _outlook_by_task(found: Comparison, known: Inference, terms: Terms) -> dict[
 
 
 def stratified_difference(
-    control: Array | Tables, candidate: Array | Tables, terms: Terms, how: TaskTerms, seed: Seed = None
+    control: Array | Tables, candidate: Array | Tables, terms: ComparisonConfig, how: TaskTerms, seed: Seed = None
 ) -> Estimate:
     """What rliable's stratified bootstrap says about the same difference, for comparison with published intervals."""
     kept = _whole_runs(as_tables(control), as_tables(candidate), paired=terms.paired)

@@ -9,7 +9,7 @@ import numpy as np
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, Estimate, Reason, Verdict
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.effects import unpaired_superiority
 from fairtrial.stats.samples import Arms, Array, canonical
 from fairtrial.stats.verdicts import Decision, conclude
@@ -25,7 +25,7 @@ def compare_times(
     control: Array,
     candidate: Array,
     horizon: float,
-    terms: Terms,
+    terms: ComparisonConfig,
     *,
     names: tuple[str, str],
     threshold: float | None = None,

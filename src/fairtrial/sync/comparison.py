@@ -16,12 +16,12 @@ from fairtrial.sync.exclusions import (
     forbidden_options,
     stale_exclusions,
 )
-from fairtrial.sync.matching import Pair, Renamed, certainly_renamed, match, perhaps_renamed, unmatched
+from fairtrial.sync.matching import OptionPair, Renamed, certainly_renamed, match, perhaps_renamed, unmatched
 from fairtrial.sync.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class Difference:
+class OptionMismatch:
     """One respect in which the same option is not the same."""
 
     parameter: Parameter
@@ -61,7 +61,7 @@ class Missing:
 
 
 @dataclass(frozen=True)
-class Excluded:
+class ExcludedOption:
     """An option that BENCH leaves out on purpose."""
 
     parameter: Parameter
@@ -77,11 +77,11 @@ class Excluded:
 class Agreement:
     """Everything that two lists of options say about each other."""
 
-    common: tuple[Pair, ...]
-    excluded: tuple[Excluded, ...]
+    common: tuple[OptionPair, ...]
+    excluded: tuple[ExcludedOption, ...]
     missing: tuple[Missing, ...]
     bench_only: tuple[Parameter, ...]
-    differing: tuple[Difference, ...]
+    differing: tuple[OptionMismatch, ...]
     renamed: tuple[Renamed, ...]
     stale: tuple[Stale, ...]
     forbidden: tuple[Forbidden, ...]
@@ -94,7 +94,7 @@ class Agreement:
         return unmatched(self.train, [pair.train for pair in self.common])
 
     @property
-    def suspicious(self) -> list[Excluded]:
+    def suspicious(self) -> list[ExcludedOption]:
         """Excluded, yet they look like parameters of training. A warning and no gap: the reason may be good."""
         return [each for each in self.excluded if each.category.training]
 
@@ -163,7 +163,7 @@ def compare_parameters(
         if why is None:
             missing.append(Missing(each, categories.of(each)))
         else:
-            excluded.append(Excluded(each, why, categories.of(each)))
+            excluded.append(ExcludedOption(each, why, categories.of(each)))
     bench_only = unmatched(bench, [pair.bench for pair in common])
     return Agreement(
         common=tuple(common),
@@ -183,7 +183,7 @@ def compare_parameters(
     )
 
 
-def differences(pair: Pair) -> list[Difference]:
+def differences(pair: OptionPair) -> list[OptionMismatch]:
     """Every respect in which the two sides of a pair differ."""
     train, bench = _aspects(pair.train), _aspects(pair.bench)
     said_otherwise = set()
@@ -192,7 +192,7 @@ def differences(pair: Pair) -> list[Difference]:
     if pair.train.type.choices is None or pair.bench.type.choices is None:  # the types say it
         said_otherwise.add("choices")
     return [
-        Difference(pair.train, what, train[what].shown, bench[what].shown)
+        OptionMismatch(pair.train, what, train[what].shown, bench[what].shown)
         for what in train
         if what not in said_otherwise and train[what].compared != bench[what].compared
     ]

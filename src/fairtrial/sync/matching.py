@@ -15,7 +15,7 @@ SAYS_NOTHING = frozenset({"None", "False", "True", "()", "''", "0", "1", "0.0", 
 
 
 @dataclass(frozen=True)
-class Pair:
+class OptionPair:
     """The same option in both programs."""
 
     train: Parameter
@@ -26,7 +26,7 @@ class Pair:
 class Renamed:
     """A flag of TRAIN that BENCH seems to have under another name. `certain`: both fill the same parameter."""
 
-    pair: Pair
+    pair: OptionPair
     because: tuple[str, ...]
     certain: bool
 
@@ -44,9 +44,9 @@ class Renamed:
         }
 
 
-def match(train: Sequence[Parameter], bench: Sequence[Parameter]) -> list[Pair]:
+def match(train: Sequence[Parameter], bench: Sequence[Parameter]) -> list[OptionPair]:
     """Options that share a long flag, else fill the same parameter, else share the only kind of flag they have."""
-    pairs: list[Pair] = []
+    pairs: list[OptionPair] = []
     for same in (_share_a_long_flag, _fill_the_same_parameter, _share_a_short_flag):
         pairs += _pairs_by(same, unmatched(train, [pair.train for pair in pairs]),
                            unmatched(bench, [pair.bench for pair in pairs]))  # fmt: skip
@@ -59,13 +59,13 @@ def unmatched(parameters: Sequence[Parameter], taken: Sequence[Parameter]) -> li
 
 def _pairs_by(
     same: Callable[[Parameter, Parameter], bool], train: Sequence[Parameter], bench: Sequence[Parameter]
-) -> list[Pair]:
+) -> list[OptionPair]:
     left, pairs = list(bench), []
     for each in train:
         found = next((other for other in left if same(each, other)), None)
         if found is not None:
             left.remove(found)
-            pairs.append(Pair(each, found))
+            pairs.append(OptionPair(each, found))
     return pairs
 
 
@@ -82,7 +82,7 @@ def _share_a_short_flag(one: Parameter, other: Parameter) -> bool:
     return bool(set(one.flags) & set(other.flags)) and not (one.long_flags and other.long_flags)
 
 
-def certainly_renamed(pairs: Sequence[Pair]) -> list[Renamed]:
+def certainly_renamed(pairs: Sequence[OptionPair]) -> list[Renamed]:
     """The same parameter, but no long flag that both understand."""
     return [
         Renamed(pair, (f"the same parameter {pair.train.variable}",), certain=True)
@@ -98,7 +98,7 @@ def perhaps_renamed(missing: Sequence[Parameter], bench_only: Sequence[Parameter
     for each, other, because in sorted(candidates, key=lambda item: (-len(item[2]), -_similarity(item[0], item[1]))):
         taken = any(each is known.pair.train or other is known.pair.bench for known in found)
         if because and not taken:
-            found.append(Renamed(Pair(each, other), because, certain=False))
+            found.append(Renamed(OptionPair(each, other), because, certain=False))
     return sorted(found, key=lambda renamed: list(missing).index(renamed.pair.train))
 
 

@@ -24,21 +24,21 @@ FORM = "Write package.module:attribute, or path/to/file.py:attribute"
 
 
 @dataclass(frozen=True)
-class Program:
+class ExaminedProgram:
     """A command, with the name that a person calls it by: those of its groups and its own."""
 
     command: Any
     name: str
 
 
-def load_command(word: str) -> Program:
+def load_command(word: str) -> ExaminedProgram:
     """The Click or Typer command that a word names, subcommands included."""
     try:
         target, *subcommands = shlex.split(word) or [""]
     except ValueError as error:
         raise UserError(f"cannot read '{word}': {error}", hint=f"{FORM}.") from None
     root = as_command(load_object(target), word)
-    return Program(subcommand(root, subcommands, word), " ".join(filter(None, [root.name, *subcommands])))
+    return ExaminedProgram(subcommand(root, subcommands, word), " ".join(filter(None, [root.name, *subcommands])))
 
 
 def load_object(target: str) -> Any:

@@ -15,7 +15,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Status
 from fairtrial.core.specs import RunSpec
-from fairtrial.jobs.run_session import Request
+from fairtrial.jobs.run_session import Job
 from fairtrial.launch.contract import Exit, Launcher
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.series import read_lines
@@ -25,11 +25,11 @@ MakeLauncher = Callable[[], Launcher]
 PATIENCE_S = 60.0
 
 
-def _request(store: Path, seed: int, **options: float) -> Request:
+def _request(store: Path, seed: int, **options: float) -> Job:
     recipe = load_recipe("fake")
     parsed = parse_options(recipe.options, {"steps": 5, **options}, where="fake")
     identity = result_options(recipe.options, parsed)
-    return Request(RunSpec(recipe="fake", options=parsed.to_dict(), identity=identity, seed=seed), store)
+    return Job(RunSpec(recipe="fake", options=parsed.to_dict(), identity=identity, seed=seed), store)
 
 
 def _collect(launcher: Launcher, count: int) -> dict[str, Exit]:
@@ -159,7 +159,7 @@ def check_what_a_launcher_left_running_is_watched_by_the_next_or_ends_with_it(ma
                 assert end.outcome and end.outcome.status is Status.INTERRUPTED
 
 
-def _long_request(store: Path) -> Request:
+def _long_request(store: Path) -> Job:
     return _request(store, 1, steps=100_000, step_time=0.02, checkpoint_every=100_000)
 
 

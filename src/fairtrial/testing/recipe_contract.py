@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.options import LoopOptions, describe_options, parse_options, result_options
-from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
+from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
 from fairtrial.core.runs import Status
 from fairtrial.core.scores import NORMALIZED
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
-from fairtrial.jobs.run_session import Request, run_cell
+from fairtrial.jobs.run_session import Job, run_cell
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 
@@ -78,7 +78,7 @@ class RecipeCase:
                 store.paths.cache.symlink_to(self.cache)
             yield store
 
-    def request(self, store: Store, *, seed: int = 1, **changes: Any) -> Request:
+    def request(self, store: Store, *, seed: int = 1, **changes: Any) -> Job:
         recipe = self.recipe
         require_installed(recipe)
         options = parse_options(recipe.options, {**self.options, **changes}, where=self.word)
@@ -90,11 +90,11 @@ class RecipeCase:
             study=self.study,
             recipe_file=str(recipe.file) if recipe.file else None,
         )
-        return Request(spec, store.root, needs=dict(self._needs(recipe, options, store)))
+        return Job(spec, store.root, needs=dict(self._needs(recipe, options, store)))
 
     def _needs(self, recipe: LoadedRecipe, options: Any, store: Store) -> Iterator[tuple[str, tuple[str, str]]]:
         for name, need in recipe.needs(options).items():
-            case = RecipeCase(need.recipe, need.options, self.cache, NEEDS_STUDY)
+            case = RecipeCase(need.recipe, need.options, self.cache, DEPENDENCIES_STUDY)
             request = case.request(store, seed=need.seed)
             run_cell(request)
             yield name, (request.spec.study, request.spec.run_id)

@@ -15,34 +15,34 @@ from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
 from fairtrial.core.scores import Scoring, bound_name, confidence_bound
 from fairtrial.core.specs import Metric
-from fairtrial.core.training import Journal, Split, Stack, Trainable, Watch, as_floats
+from fairtrial.core.training import LoopEvents, RunLogger, Split, Stack, Trainable, as_floats
 
 Metrics = Mapping[str, SupportsFloat]
-Course = Generator[int, Metrics, None]
+RunLoop = Generator[int, Metrics, None]
 """A run under way: gives the step that it wants to take, and is sent what that step gave."""
 
 
 def train(
     trainable: Trainable,
     options: LoopOptions,
-    journal: Journal,
+    journal: RunLogger,
     *,
     done: int = 0,
-    watch: Watch | None = None,
+    watch: LoopEvents | None = None,
     scoring: Scoring | None = None,
     bounded: Metric | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
-    watch = watch or Watch()
-    run = course(
+    watch = watch or LoopEvents()
+    run = run_loop(
         trainable, options, journal, done=done, watch=watch, scoring=scoring, bounded=bounded, should_stop=should_stop
     )
     take_steps(trainable, run, next(run, None), watch)
 
 
 def take_steps(
-    trainable: Trainable, run: Course, step: int | None, watch: Watch, most: int | None = None
+    trainable: Trainable, run: RunLoop, step: int | None, watch: LoopEvents, most: int | None = None
 ) -> int | None:  # fmt: skip
     """Take the step that is due and those after it, all of them or the `most`. Returns the one that is due then."""
     left = -1 if most is None else most
@@ -55,9 +55,9 @@ def take_steps(
     return step
 
 
-def train_together(stack: Stack, runs: Sequence[Course], ended: Callable[[int, Exception | None], None]) -> None:
+def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, Exception | None], None]) -> None:
     """Drive the courses of a stack's members. Each is told to `ended` when it is over, with the error that ended it."""
-    watch, due = Watch(), dict.fromkeys(range(len(runs)), 0)
+    watch, due = LoopEvents(), dict.fromkeys(range(len(runs)), 0)
 
     def advance(member: int, take: Callable[[], int]) -> None:
         try:
@@ -73,17 +73,17 @@ def train_together(stack: Stack, runs: Sequence[Course], ended: Callable[[int, E
             advance(member, lambda member=member, metrics=metrics: runs[member].send(metrics))  # type: ignore[misc]
 
 
-def course(
+def run_loop(
     trainable: Trainable,
     options: LoopOptions,
-    journal: Journal,
+    journal: RunLogger,
     *,
     done: int,
-    watch: Watch,
+    watch: LoopEvents,
     should_stop: Callable[[], bool],
     scoring: Scoring | None = None,
     bounded: Metric | None = None,
-) -> Course:
+) -> RunLoop:
     """All that happens in a run but the steps themselves. `bounded` is judged by its bound over episodes."""
     judge = _Judge(trainable, journal, watch, scoring, bounded)
     watch.tell("training_started", done + 1, options.steps)
@@ -102,7 +102,12 @@ class _Judge:
     """Evaluates: metrics by their full names, normalized scores among them, and every single episode written down."""
 
     def __init__(
-        self, trainable: Trainable, journal: Journal, watch: Watch, scoring: Scoring | None, bounded: Metric | None
+        self,
+        trainable: Trainable,
+        journal: RunLogger,
+        watch: LoopEvents,
+        scoring: Scoring | None,
+        bounded: Metric | None,
     ) -> None:
         self.trainable, self.journal, self.watch = trainable, journal, watch
         self.scoring, self.bounded = scoring, bounded
@@ -122,7 +127,7 @@ class _Judge:
 
 
 def _after_step(
-    trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge, step: int, metrics: Metrics
+    trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge, step: int, metrics: Metrics
 ) -> None:
     watch = judge.watch
     if _is_due(step, options.log_every, options.steps):
@@ -144,7 +149,7 @@ def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _log(journal: Journal, step: int, metrics: Metrics) -> None:
+def _log(journal: RunLogger, step: int, metrics: Metrics) -> None:
     """What is not finite is written down first, then the run ends as diverged."""
     values = as_floats(metrics, "train_")
     journal.log(step, values)
@@ -157,7 +162,7 @@ def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
             raise Diverged(step, name, value)
 
 
-def _report(trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge) -> None:
+def _report(trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge) -> None:
     """The numbers that verdicts are made from: the last weights, and the best ones, on untouched data."""
     values = judge.evaluate(options.steps, "report")
     if journal.best_step is not None:
@@ -167,7 +172,7 @@ def _report(trainable: Trainable, options: LoopOptions, journal: Journal, judge:
 
 
 def _report_best(
-    trainable: Trainable, options: LoopOptions, journal: Journal, judge: _Judge, last: dict[str, float]
+    trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge, last: dict[str, float]
 ) -> dict[str, float]:
     if journal.best_step == options.steps:
         best = last

@@ -11,13 +11,13 @@ import pytest
 
 from fairtrial.api.benchmarking.profile import ProfileTerms, profile
 from fairtrial.api.benchmarking.profile_diff import diff_profiles
-from fairtrial.api.benchmarking.profile_figures import Measured, Played, buffer_limit
+from fairtrial.api.benchmarking.profile_figures import Played, ProfileMeasures, buffer_limit
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import parse_options
 from fairtrial.probe.phases import StepTimes
 from fairtrial.recipes.grpo import PlayOptions
-from fairtrial.recipes.lm.learner import Counters
-from fairtrial.recipes.lm.types import Part, Rollout
+from fairtrial.recipes.lm.learner import LearningCounters
+from fairtrial.recipes.lm.types import Rollout, RolloutPart
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 
@@ -112,9 +112,15 @@ def test_playing_in_turns_has_no_overlap_and_a_buffer_keeps_its_bound() -> None:
 def test_what_limits_the_buffer_is_told(
     options: dict[str, int], depths: dict[int, float] | None, waited: float, by: str, said: str
 ) -> None:
-    rollout = Rollout(1, 0, [Part(1, 0, 0, (), 0.0, 0.25)])
-    measured = Measured(
-        "e2e", [Played(1, rollout, 0, waited)], (), [StepTimes(1, 0.0, 1.0, {}, {}, {})], Counters(), Counters(), depths
+    rollout = Rollout(1, 0, [RolloutPart(1, 0, 0, (), 0.0, 0.25)])
+    measured = ProfileMeasures(
+        "e2e",
+        [Played(1, rollout, 0, waited)],
+        (),
+        [StepTimes(1, 0.0, 1.0, {}, {}, {})],
+        LearningCounters(),
+        LearningCounters(),
+        depths,
     )
     chosen = parse_options(PlayOptions, options, where="profile")
     found = buffer_limit(measured, chosen)

@@ -18,7 +18,7 @@ from fairtrial.core import paths
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.project_root import find_artifact
 from fairtrial.record.store_location import store_address
-from fairtrial.research.artifact import Artifact, parse_author
+from fairtrial.research.artifact import ArtifactFile, parse_author
 from fairtrial.research.citation import apa, bibtex, cff
 from tests.conftest import Answer
 
@@ -35,8 +35,8 @@ def _no_store_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("FAIRTRIAL_STORE")
 
 
-def artifact(**changed: Any) -> Artifact:
-    return Artifact.model_validate({**VALUES, **changed})
+def artifact(**changed: Any) -> ArtifactFile:
+    return ArtifactFile.model_validate({**VALUES, **changed})
 
 
 # The project.

@@ -31,7 +31,7 @@ from fairtrial.plan.study import read_study
 from fairtrial.record.environment import machine
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
 from fairtrial.research.keys import Signer, load_signer
-from fairtrial.research.manifest import Manifest, read_manifest
+from fairtrial.research.manifest import BundleManifest, read_manifest
 from fairtrial.research.scrub import Scrubber
 from fairtrial.research.signature import sign_manifest
 from tests.api.evidence.conftest import STUDY, TEA, Made
@@ -64,7 +64,7 @@ def rehashed(content: Content) -> Content:
     import hashlib
 
     files = {name: (len(each), hashlib.sha256(each).hexdigest()) for name, each in rest.items()}
-    manifest = Manifest(files, known.excluded, known.scrubbed, known.made_with, known.about)
+    manifest = BundleManifest(files, known.excluded, known.scrubbed, known.made_with, known.about)
     return {**rest, "manifest.json": manifest.render()}
 
 

@@ -17,7 +17,7 @@ import pytest
 from fairtrial.api.evidence.bundle import BundleTerms
 from fairtrial.api.evidence.export import export
 from fairtrial.core.errors import UserError
-from fairtrial.research.artifact import Artifact, Author
+from fairtrial.research.artifact import ArtifactFile, Author
 from fairtrial.research.crate import crate_document
 from fairtrial.research.zenodo import check_api
 from tests.api.evidence.conftest import Made
@@ -229,7 +229,7 @@ def test_a_bundle_without_author_and_license_says_so_and_only_a_deposit_asks_for
 
 
 def test_the_crate_of_a_bundle_without_a_license_says_that_there_is_none() -> None:
-    bare = Artifact(id="tea", title="Tea", type="dataset", authors=[Author(family="unknown")])
+    bare = ArtifactFile(id="tea", title="Tea", type="dataset", authors=[Author(family="unknown")])
     graph = {each["@id"]: each for each in json.loads(crate_document(bare, {}, [], version="1"))["@graph"]}
     assert "author" not in graph["./"] and graph["./"]["license"] == {"@id": "#no-license"}
     assert graph["#no-license"]["name"] == "No license" and graph["#no-license"]["description"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial.api.evidence.bundle import Stage
+from fairtrial.api.evidence.bundle import BundleStaging
 from fairtrial.api.evidence.verify_bundle import verify_bundle
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.errors import FairtrialError, UserError
@@ -20,7 +20,7 @@ from fairtrial.record.store import Store
 from fairtrial.research.archive import refuse_unsafe
 from fairtrial.research.command_log import note_file, read_journal, removed_runs
 from fairtrial.research.ledger import KEYS, parse_ledger, read_ledger
-from fairtrial.research.manifest import Manifest, read_manifest
+from fairtrial.research.manifest import BundleManifest, read_manifest
 from tests.api.evidence.conftest import Made
 from tests.api.evidence.test_bundle import content_of, packed, rehashed, zip_with
 from tests.conftest import Answer
@@ -47,7 +47,7 @@ def test_metadata_cannot_make_a_bundle_write_elsewhere(
 
 
 def test_a_bundle_in_the_making_takes_no_name_that_leads_elsewhere(tmp_path: Path) -> None:
-    stage = Stage(tmp_path / "stage")
+    stage = BundleStaging(tmp_path / "stage")
     stage.put("runs/s/x.json", b"{}")
     with pytest.raises(UntrustedName, match="leads out of the folder"):
         stage.put("runs/../../x.json", b"{}")
@@ -78,7 +78,7 @@ def test_lines_of_a_journal_that_no_command_wrote_are_left_out(project: ProjectP
 
 
 def a_manifest(**changes: Any) -> bytes:
-    document = json.loads(Manifest({"a": (1, "0" * 64)}, made_with="x").render())
+    document = json.loads(BundleManifest({"a": (1, "0" * 64)}, made_with="x").render())
     return json.dumps({**document, **changes}).encode()
 
 
@@ -104,7 +104,7 @@ def test_the_manifest_of_a_bundle_has_one_form(changes: dict[str, Any], why: str
 
 def test_a_manifest_of_another_version_says_so() -> None:
     assert "schema 7" in read_manifest(a_manifest(schema=7))[1][0]
-    assert read_manifest(Manifest({"a": (1, "0" * 64)}, made_with="x").render())[1] == []
+    assert read_manifest(BundleManifest({"a": (1, "0" * 64)}, made_with="x").render())[1] == []
     for content in (b"", b"[]", b"\xff", b"[" * 10_000):
         assert read_manifest(content)[0] is None
 

@@ -16,7 +16,14 @@ from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 from fairtrial.core.errors import CheckFailed
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.record.store import Store
-from fairtrial.research.deviations import Beside, Done, SeenRun, find_beside, find_deviations, unchecked
+from fairtrial.research.deviations import (
+    LocalEvidence,
+    RecordedRun,
+    StudyRecord,
+    find_beside,
+    find_deviations,
+    unchecked,
+)
 from fairtrial.research.registration import Registration
 from tests.api.evidence.conftest import register_study
 from tests.conftest import Answer
@@ -143,28 +150,28 @@ def test_a_late_registration_makes_nothing_confirmatory(project: ProjectPaths, s
 
 
 @pytest.fixture
-def done(plan: Registration) -> Done:
+def done(plan: Registration) -> StudyRecord:
     """Everything as registered."""
     arms = plan.plan["study"]["arms"]
     at = plan.plan["time"] + 60
-    return Done(
+    return StudyRecord(
         [
-            SeenRun(f"s/{arm}.seed{seed}", arm, seed, arms[arm]["identity"], None, None, None, {}, at)
+            RecordedRun(f"s/{arm}.seed{seed}", arm, seed, arms[arm]["identity"], None, None, None, {}, at)
             for arm in arms for seed in plan.seeds
         ]
     )  # fmt: skip
 
 
-def one(plan: Registration, done: Done, **changed: Any) -> tuple[str, str]:
+def one(plan: Registration, done: StudyRecord, **changed: Any) -> tuple[str, str]:
     [found] = find_deviations(plan, replace(done, runs=[replace(done.runs[0], **changed), *done.runs[1:]]))
     return found.kind, found.text
 
 
-def test_nothing_is_found_where_nothing_differs(plan: Registration, done: Done) -> None:
+def test_nothing_is_found_where_nothing_differs(plan: Registration, done: StudyRecord) -> None:
     assert find_deviations(plan, done) == []
 
 
-def test_each_deviation_is_named(plan: Registration, done: Done) -> None:
+def test_each_deviation_is_named(plan: Registration, done: StudyRecord) -> None:
     first = done.runs[0]
     changed = {**first.identity, "noise": 0.01}
     assert one(plan, done, identity=changed) == ("changed options", "base: noise 0.02 → 0.01 (1 of 3 runs)")
@@ -178,7 +185,7 @@ def test_each_deviation_is_named(plan: Registration, done: Done) -> None:
     [found] = find_deviations(plan, replace(done, runs=[run for run in done.runs if run.variant == "base"]))
     assert (found.kind, found.text) == ("missing arms", "registered, and without a run: new")
     for said in ({"replaced": ["s/.archive/base.seed1"]}, {"removed": ["s/base.seed1"]}):
-        [found] = find_beside(plan, done.runs, Beside(**said))
+        [found] = find_beside(plan, done.runs, LocalEvidence(**said))
         assert found.kind == f"{next(iter(said))} runs"
     [found] = find_deviations(plan, replace(done, repeated=["s/base.seed1.again2"]))
     assert found.kind == "repeated runs"
@@ -187,7 +194,7 @@ def test_each_deviation_is_named(plan: Registration, done: Done) -> None:
     assert one(plan, done, recipe_file="cd" * 32)[1] == "the file of the recipe none → cdcdcdcd (1 of 6 runs)"
 
 
-def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registration, done: Done) -> None:
+def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registration, done: StudyRecord) -> None:
     few = {"time": plan.plan["time"] + 90, "seeds": {arm: [str(plan.seeds[0])] for arm in ("base", "new")}}
     [found] = find_deviations(plan, replace(done, looks=[few]))
     assert found.kind == "stopping rule" and "with 1 of 3 seeds" in found.text
@@ -196,7 +203,7 @@ def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registra
     assert "When it rains." in unchecked(in_words)[0]
 
 
-def test_a_run_that_had_ended_without_a_number_was_there(plan: Registration, done: Done) -> None:
+def test_a_run_that_had_ended_without_a_number_was_there(plan: Registration, done: StudyRecord) -> None:
     """Such as one that a registered rule excludes: looking without it is no look before its time."""
     at = plan.plan["time"] + 90
     look = {"time": at, "seeds": {arm: [str(seed) for seed in plan.seeds[1:]] for arm in ("base", "new")}}
@@ -206,7 +213,7 @@ def test_a_run_that_had_ended_without_a_number_was_there(plan: Registration, don
     assert [each.kind for each in find_deviations(plan, later)] == ["stopping rule"]
 
 
-def test_a_path_that_a_bundle_does_not_tell_is_no_changed_option(plan: Registration, done: Done) -> None:
+def test_a_path_that_a_bundle_does_not_tell_is_no_changed_option(plan: Registration, done: StudyRecord) -> None:
     arms = plan.plan["study"]["arms"]
     own = {**arms["base"]["identity"], "label": "/home/me/data/x.csv"}
     plan = replace(
@@ -225,14 +232,14 @@ def test_a_path_that_a_bundle_does_not_tell_is_no_changed_option(plan: Registrat
     assert told("~/data/y.csv") == ["changed options"] == told("/home/you/data/x.csv")
 
 
-def test_code_has_changed_where_its_files_have(plan: Registration, done: Done) -> None:
+def test_code_has_changed_where_its_files_have(plan: Registration, done: StudyRecord) -> None:
     code = {**plan.plan["code"], "git_commit": "a" * 40, "git_dirty_hash": None}
     plan = replace(plan, plan={**plan.plan, "code": code})
     moved = replace(done, runs=[replace(run, commit="b" * 40) for run in done.runs])
-    assert find_beside(plan, moved.runs, Beside(changed_files=lambda _a, _b: [])) == []
-    [found] = find_beside(plan, moved.runs, Beside(changed_files=lambda _a, _b: ["train.py"]))
+    assert find_beside(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: [])) == []
+    [found] = find_beside(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: ["train.py"]))
     assert found.text == "commit aaaaaaaa → bbbbbbbb; 1 file changed: train.py (6 of 6 runs)"
-    [found] = find_beside(plan, moved.runs, Beside())
+    [found] = find_beside(plan, moved.runs, LocalEvidence())
     assert found.text.endswith("what changed between them is not known here (6 of 6 runs)")
     dirty = replace(done, runs=[replace(run, commit="a" * 40, changes="c" * 64) for run in done.runs])
     [found] = find_deviations(plan, dirty)

@@ -23,7 +23,7 @@ from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.ledger import append, held, parse_ledger, read_ledger
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import plan_hash, read_registration, signed_text, spell
-from fairtrial.research.verify import Began, Checked, verify_registration
+from fairtrial.research.verify import Checked, RunStart, verify_registration
 from tests.api.evidence.conftest import register_study, text_plan
 from tests.harness import make
 
@@ -264,10 +264,10 @@ def test_the_order_is_by_the_clock_and_runs_before_it_are_named(
 ) -> None:
     found = register_study(project, study, store).registration
     at = found.plan["time"]
-    later, other = Began("s/a.seed1", at + 9), Began("other/a.seed1", at - 9)
+    later, other = RunStart("s/a.seed1", at + 9), RunStart("other/a.seed1", at - 9)
     order = {c.name: c for c in verify_registration(found.path, runs=[later, other]).checks}["order"]
     assert order.ok and order.detail.endswith("before the first of 1 run, by the author's clock")
-    assert "s/a.seed1 began" in mismatches(found.path, runs=[Began("s/a.seed1", at - 9), later])["order"]
+    assert "s/a.seed1 began" in mismatches(found.path, runs=[RunStart("s/a.seed1", at - 9), later])["order"]
 
 
 def test_a_late_registration_excuses_only_the_runs_that_it_lists(
@@ -276,7 +276,7 @@ def test_a_late_registration_excuses_only_the_runs_that_it_lists(
     make(store, "fake", study="s", variant="base", seed=1072, steps=20)
     found = register_study(project, study, store, late=True).registration
     at = found.plan["time"]
-    listed, other = Began("s/base.seed1072", at - 9), Began("s/base.seed2043", at - 8)
+    listed, other = RunStart("s/base.seed1072", at - 9), RunStart("s/base.seed2043", at - 8)
     order = {c.name: c for c in verify_registration(found.path, runs=[listed]).checks}["order"]
     assert order.ok and "registered late, and says so" in order.detail
     assert "s/base.seed2043 began" in mismatches(found.path, runs=[listed, other])["order"]

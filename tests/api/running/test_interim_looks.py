@@ -13,7 +13,7 @@ from fairtrial.api.comparing.analyze import analyze
 from fairtrial.api.running.interim_looks import EXPLORATORY, record_looks
 from fairtrial.api.running.launch import launch, run_study
 from fairtrial.plan.study import Study
-from fairtrial.record.interim_looks import Asked, Look, came_later, first_asked, note_look, read_looks
+from fairtrial.record.interim_looks import Asked, InterimLook, came_later, first_asked, read_looks, record_interim_look
 from fairtrial.record.store import Store
 from fairtrial.stats.summaries import SummaryRule
 from tests.conftest import Answer
@@ -158,7 +158,7 @@ def test_both_labels_stand_where_seeds_were_added_and_something_else_is_asked(tw
 
 def test_looks_of_older_versions_are_read(two: Store) -> None:
     """They know the metric and the seeds; what they do not know is not held against anyone."""
-    note_look(two, "s", metric="report_accuracy", seeds={"base": list("12345"), "new": list("12345")})
+    record_interim_look(two, "s", metric="report_accuracy", seeds={"base": list("12345"), "new": list("12345")})
     path = two.paths.looks("s")
     old = {k: v for k, v in json.loads(path.read_text()).items() if k in ("time", "metric", "n", "seeds")}
     path.write_text(json.dumps(old) + "\n")
@@ -181,7 +181,7 @@ def test_runs_that_were_lost_while_a_launch_ran_may_be_filled_in(store: Store) -
     asked = Asked("report_accuracy", summary="last value")
     few, all_of_them = [["1", "2"], ["1", "2", "3"]]
     pair = ("base", "new")
-    record_looks(store, "s", [Look(asked, dict.fromkeys(pair, few), dict.fromkeys(pair, all_of_them))])
+    record_looks(store, "s", [InterimLook(asked, dict.fromkeys(pair, few), dict.fromkeys(pair, all_of_them))])
     fill(store, seeds=[1, 2, 3], base={}, new={"effect": 0.2})
     assert label_of(store) is None
     fill(store, seeds=[4], base={}, new={"effect": 0.2})

@@ -12,7 +12,7 @@ from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import StepSize
-from fairtrial.launch.schedule import Place, Ticket
+from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.store import Store
 from tests.conftest import Answer
@@ -108,9 +108,9 @@ class Clock:
         return self.now
 
 
-def ticket(number: int, place: Place, **fields: object) -> Ticket:
+def ticket(number: int, place: RunState, **fields: object) -> ScheduledRun:
     spec = specs_of("fake", number + 1, steps=1000)[number]
-    return Ticket(spec.name, {"spec": spec.to_dict(), "store": "unused"}, place=place, **fields)  # type: ignore[arg-type]
+    return ScheduledRun(spec.name, {"spec": spec.to_dict(), "store": "unused"}, place=place, **fields)  # type: ignore[arg-type]
 
 
 def progress(store: Store, number: int, step: int, trained: float) -> None:
@@ -122,7 +122,12 @@ def progress(store: Store, number: int, step: int, trained: float) -> None:
 def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> None:
     clock, said = Clock(), list[str]()
     watcher = PaceWatcher(lambda _: None, said.append, store, " --steps N makes it shorter.", clock=clock)
-    tickets = [ticket(0, Place.RUNNING), ticket(1, Place.RUNNING), ticket(2, Place.QUEUED), ticket(3, Place.QUEUED)]
+    tickets = [
+        ticket(0, RunState.RUNNING),
+        ticket(1, RunState.RUNNING),
+        ticket(2, RunState.QUEUED),
+        ticket(3, RunState.QUEUED),
+    ]
     watcher(tickets)
     progress(store, 0, 10, 1.0)
     clock.now += 2
@@ -142,9 +147,14 @@ def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> Non
 def test_many_short_runs_tell_the_time_by_those_that_ended(store: Store) -> None:
     clock, said = Clock(), list[str]()
     watcher = PaceWatcher(lambda _: None, said.append, store, clock=clock)
-    done = ticket(0, Place.ENDED, started=100.0, ended=104.0, outcome=Outcome(Status.COMPLETED))
-    kept = ticket(1, Place.ENDED, started=100.0, ended=100.0, outcome=Outcome(Status.COMPLETED, already_done=True))
-    tickets = [done, kept, ticket(2, Place.RUNNING, started=104.0), *(ticket(n, Place.QUEUED) for n in range(3, 8))]
+    done = ticket(0, RunState.ENDED, started=100.0, ended=104.0, outcome=Outcome(Status.COMPLETED))
+    kept = ticket(1, RunState.ENDED, started=100.0, ended=100.0, outcome=Outcome(Status.COMPLETED, already_done=True))
+    tickets = [
+        done,
+        kept,
+        ticket(2, RunState.RUNNING, started=104.0),
+        *(ticket(n, RunState.QUEUED) for n in range(3, 8)),
+    ]
     watcher(tickets)
     clock.now = 104.0
     watcher(tickets)

@@ -12,7 +12,7 @@ from fairtrial.api.benchmarking.bench_runs import HiddenRuns
 from fairtrial.core.cautions import WEIGHTS_OF_NOW
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Estimate, FilledCaution
-from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.probe.noise_scale import PIECES, squared_lengths
 from fairtrial.stats.noise_scale import noise_scale
 
@@ -35,14 +35,14 @@ class NoiseScale:
         }  # fmt: skip
 
 
-def require_gradients(runs: HiddenRuns, run: RunAtHand) -> None:
+def require_gradients(runs: HiddenRuns, run: SteppableRun) -> None:
     if not hasattr(run.trainable, "batch_gradients"):
         raise UserError(
             f"recipe '{runs.recipe.name}' gives no gradients", hint="Its trainable needs batch_gradients(draw)."
         )
 
 
-def measure_noise_scale(runs: HiddenRuns, run: RunAtHand) -> NoiseScale:
+def measure_noise_scale(runs: HiddenRuns, run: SteppableRun) -> NoiseScale:
     """From batches drawn with replacement, so that the pieces of a measurement are independent."""
     runs.terms.tell("Measuring the noise of gradients …")
     draw, trainable = run.streams.numpy("eval", "noise scale"), cast(Any, run.trainable)

@@ -14,7 +14,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import FIXED_SEEDS
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.record.series import read_series
 from fairtrial.stats.sweeps import mean_of
 
@@ -126,7 +126,7 @@ def _first_update(runs: HiddenRuns, rate: float) -> float | None:
         if not hasattr(run.trainable, "tensor_groups"):
             return None
         before = [each.detach().clone() for each in run.trainable.tensor_groups()["parameters"]]
-        run.trainable.step(1, Watch())
+        run.trainable.step(1, LoopEvents())
         after = run.trainable.tensor_groups()["parameters"]
         moved = sum(float((b - a).double().square().sum()) for a, b in zip(before, after, strict=True)) ** 0.5
         size = sum(float(each.double().square().sum()) for each in before) ** 0.5

@@ -26,7 +26,7 @@ from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Outcome, Status
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.training import Clock, Observer
-from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.probe.interleaving import Block, abba
 from fairtrial.record.claims import is_claimed
@@ -162,26 +162,26 @@ class HiddenRuns:
 
     def open(
         self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None, observers: Sequence[Observer] = ()
-    ) -> RunAtHand:  # fmt: skip
+    ) -> SteppableRun:  # fmt: skip
         return self.at_hand(self.cell(changes, seed=seed), observers)
 
     def at_hand(
         self, cell: Cell, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
-    ) -> RunAtHand:
+    ) -> SteppableRun:
         terms, leaving = self.terms, leaving or self._leaving
-        return RunAtHand(
+        return SteppableRun(
             cell.request, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
         )  # fmt: skip
 
     @contextlib.contextmanager
-    def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[RunAtHand]:
+    def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[SteppableRun]:
         """A run that is closed at once: many of them at a time would take more files than a process may open."""
         with contextlib.ExitStack() as leaving:
             run = self.at_hand(self.cell(changes, seed=seed), leaving=leaving)
             self.require(run.ended)
             yield run
 
-    def block(self, run: RunAtHand, steps: int) -> Block:
+    def block(self, run: SteppableRun, steps: int) -> Block:
         """A turn of a run: takes its steps and gives back the seconds that they took, its device's included."""
 
         def take() -> float:

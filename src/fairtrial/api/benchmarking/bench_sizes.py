@@ -13,7 +13,7 @@ from fairtrial.api.benchmarking.bench_runs import HiddenRuns
 from fairtrial.core.cautions import NOT_A_LINE, SIZE_NOT_MEASURED
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import TorchOptions
-from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.probe.interleaving import shuffled
 from fairtrial.probe.monitor import available_bytes
 from fairtrial.probe.oom_probe import OUT_OF_MEMORY, is_out_of_memory, survives
@@ -127,7 +127,7 @@ def refusal(runs: HiddenRuns, size: int) -> str | None:
     return reason
 
 
-def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, RunAtHand]) -> dict[int, SizeRow]:
+def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, SteppableRun]) -> dict[int, SizeRow]:
     terms = runs.terms
     blocks = {size: runs.block(run, rows[size].steps) for size, run in opened.items()}
     for block in blocks.values():  # the first steps of a run are slower
@@ -144,7 +144,7 @@ def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, R
     return found
 
 
-def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, RunAtHand]) -> BatchSizes:
+def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, SteppableRun]) -> BatchSizes:
     measured = [row for row in rows if row.reason is None]
     times: Array = np.array([row.seconds for row in measured]).T
     knee = find_knee([row.size for row in measured], times, runs.terms.alpha)
@@ -155,7 +155,7 @@ def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, RunAt
     return BatchSizes(rows, knee, largest, basis, cautions)
 
 
-def _largest(opened: Mapping[int, RunAtHand], refused: Sequence[int]) -> tuple[int | None, str]:
+def _largest(opened: Mapping[int, SteppableRun], refused: Sequence[int]) -> tuple[int | None, str]:
     """By a straight line through what the smallest and the largest size keep for the backward pass.
 
     An upper bound: what operations need for themselves is not in it. No more than the data have, and less than any size
@@ -179,14 +179,14 @@ def _largest(opened: Mapping[int, RunAtHand], refused: Sequence[int]) -> tuple[i
     return math.floor(limits[basis]), basis
 
 
-def _data_size(opened: Mapping[int, RunAtHand]) -> int | None:
+def _data_size(opened: Mapping[int, SteppableRun]) -> int | None:
     """How many examples there are at least, by the epochs of each size."""
     resources = [run.resources for run in opened.values()]
     known = [each["steps_per_epoch"] * each["examples_per_step"] for each in resources if each.get("steps_per_epoch")]
     return max(known, default=None)
 
 
-def _free_bytes(run: RunAtHand | None) -> int | None:
+def _free_bytes(run: SteppableRun | None) -> int | None:
     device = getattr(getattr(run, "trainable", None), "device", None)
     if getattr(device, "type", "cpu") != "cuda":
         return available_bytes()
@@ -195,6 +195,6 @@ def _free_bytes(run: RunAtHand | None) -> int | None:
     return int(torch.cuda.mem_get_info(device)[0])
 
 
-def _growing_bytes(run: RunAtHand) -> int | None:
+def _growing_bytes(run: SteppableRun) -> int | None:
     groups = run.resources.get("tensor_bytes")
     return None if groups is None else sum(size for name, size in groups.items() if name not in FIXED)

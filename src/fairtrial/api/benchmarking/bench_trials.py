@@ -20,8 +20,8 @@ from fairtrial.core.errors import RunsFailed, UserError
 from fairtrial.core.findings import Estimate
 from fairtrial.core.formatting import counted
 from fairtrial.core.options import TorchOptions
-from fairtrial.core.training import Watch
-from fairtrial.jobs.run_session import RunAtHand
+from fairtrial.core.training import LoopEvents
+from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.probe.phases import StepTimes
 from fairtrial.stats.ratios import fieller
 
@@ -165,8 +165,8 @@ def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[s
     return runs.in_turns([now, then], steps, ROUNDS, NAMES, MARGIN).compared.gain
 
 
-def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[RunAtHand], steps: int) -> Callable[[], float]:
-    clock, watch, taken = runs.terms.clock, Watch(), 0
+def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[SteppableRun], steps: int) -> Callable[[], float]:
+    clock, watch, taken = runs.terms.clock, LoopEvents(), 0
 
     def take() -> float:
         nonlocal taken

@@ -19,13 +19,13 @@ from fairtrial.record.damage import Damage, find_damage, mend
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.remote import open_remote
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.store_location import Place
+from fairtrial.record.store_location import StoreLocation
 
 LOW_DISK_BYTES = 1 << 30
 
 
 @dataclass(frozen=True)
-class Check:
+class InstallationCheck:
     """One thing that was looked at. `ok` is None where it is neither good nor bad."""
 
     name: str
@@ -34,13 +34,13 @@ class Check:
     hint: str | None = None
 
 
-def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Check], dict[str, Any]]:
+def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[InstallationCheck], dict[str, Any]]:
     """All checks, and the facts of the machine that they rest on."""
     facts = machine()
     checks = [
-        Check("python", sys.version_info >= (3, 11), facts["python"]),
-        Check("processor", None, f"{facts['cpu']}, {facts['cpu_count']} cores"),
-        Check("memory", None, f"{facts['memory_bytes'] / 2**30:.1f} GiB"),
+        InstallationCheck("python", sys.version_info >= (3, 11), facts["python"]),
+        InstallationCheck("processor", None, f"{facts['cpu']}, {facts['cpu_count']} cores"),
+        InstallationCheck("memory", None, f"{facts['memory_bytes'] / 2**30:.1f} GiB"),
         _gpu(facts),
         _clock(),
         _git(),
@@ -50,16 +50,16 @@ def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Check], di
     return checks, facts
 
 
-def _gpu(facts: dict[str, Any]) -> Check:
+def _gpu(facts: dict[str, Any]) -> InstallationCheck:
     cards = Gpus()
     if cards.unavailable or facts["gpu"] is None:
-        return Check(
+        return InstallationCheck(
             "gpu", None, f"unavailable: {cards.unavailable or 'no device is visible'}; GPU figures will be null"
         )
-    return Check("gpu", True, ", ".join(card.name for card in cards.read()))
+    return InstallationCheck("gpu", True, ", ".join(card.name for card in cards.read()))
 
 
-def _clock() -> Check:
+def _clock() -> InstallationCheck:
     """The smallest time that the clock can tell apart, seen, not quoted."""
     gaps = []
     for _ in range(2000):
@@ -68,49 +68,57 @@ def _clock() -> Check:
             now = time.perf_counter_ns()
         gaps.append(now - start)
     load = os.getloadavg()[0]
-    return Check("clock", None, f"tells {min(gaps)} ns apart; load average {load:.2f} on {os.cpu_count()} cores")
+    return InstallationCheck(
+        "clock", None, f"tells {min(gaps)} ns apart; load average {load:.2f} on {os.cpu_count()} cores"
+    )
 
 
-def _git() -> Check:
+def _git() -> InstallationCheck:
     state = git_state(Path.cwd())
     if state["git_commit"] is None:
-        return Check("git", None, "not in a repository: runs will have no commit", "Run inside a git working tree.")
+        return InstallationCheck(
+            "git", None, "not in a repository: runs will have no commit", "Run inside a git working tree."
+        )
     dirty = "with uncommitted changes" if state["git_dirty"] else "clean"
-    return Check("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
+    return InstallationCheck("git", True, f"commit {state['git_commit'][:12]}, {dirty}")
 
 
-def _store(store: Store) -> Check:
+def _store(store: Store) -> InstallationCheck:
     path = store.root
     if store.url:
         try:
             open_remote(store.url).identity()
         except FairtrialError as error:
-            return Check("store", False, error.message, error.hint)
+            return InstallationCheck("store", False, error.message, error.hint)
     there = next(folder for folder in (path, *path.parents) if folder.exists())
     if path.exists():
         try:
             store.check_writable()
         except FairtrialError as error:
-            return Check("store", False, error.message, error.hint)
+            return InstallationCheck("store", False, error.message, error.hint)
     elif not os.access(there, os.W_OK):
-        return Check("store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store.")
+        return InstallationCheck(
+            "store", False, f"{path} cannot be made: {there} is not writable", "Choose another --store."
+        )
     free = shutil.disk_usage(there).free
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     called = f"{store.url}: answers; its mirror {path}" if store.url else str(path)
     finding = f"{called}: writable, {free / 2**30:.1f} GiB free, {limit} open files allowed"
-    return Check("store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space.")
+    return InstallationCheck(
+        "store", free > LOW_DISK_BYTES, finding, None if free > LOW_DISK_BYTES else "Free some space."
+    )
 
 
-def _recipe(name: str) -> Check:
+def _recipe(name: str) -> InstallationCheck:
     label = f"recipe {name}"
     try:
         recipe = load_recipe(name)
     except FairtrialError as error:
-        return Check(label, False, error.message, error.hint)
+        return InstallationCheck(label, False, error.message, error.hint)
     missing = missing_packages(recipe.requires)
     if missing:
-        return Check(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
-    return Check(label, True, recipe.summary)
+        return InstallationCheck(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
+    return InstallationCheck(label, True, recipe.summary)
 
 
 @dataclass(frozen=True)
@@ -134,7 +142,7 @@ class DamageReport:
 
 
 def damage_of(
-    store: Place = None, *, repair: bool = False, watch: Callable[[int, int], None] = lambda _done, _all: None
+    store: StoreLocation = None, *, repair: bool = False, watch: Callable[[int, int], None] = lambda _done, _all: None
 ) -> DamageReport:
     """Find everything in a store that is not what was recorded; with `repair`, put right what can be without loss.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairtrial.api.benchmarking.profile_figures import Measured, Played, document_of
+from fairtrial.api.benchmarking.profile_figures import Played, ProfileMeasures, document_of
 from fairtrial.api.running.cells import load_checked_recipe
 from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
@@ -23,7 +23,7 @@ from fairtrial.core.options import parse_options
 from fairtrial.core.paths import ProfilePaths, RunPaths
 from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Clock, Setting, Watch
+from fairtrial.core.training import Clock, LoopEvents, RunContext
 from fairtrial.probe.phases import PhaseTimer
 from fairtrial.probe.timeline import Lane, chrome_trace, spans_of, spans_of_steps
 from fairtrial.recipes.grpo import PlayOptions, cautions_of
@@ -32,7 +32,7 @@ from fairtrial.record.profiles import check_profile_name, new_profile, write_pro
 from fairtrial.record.store import Store
 
 if TYPE_CHECKING:
-    from fairtrial.recipes.lm.run import Run
+    from fairtrial.recipes.lm.run import GrpoRun
 
 Mode = Literal["rollout", "trainer", "e2e"]
 MODES: tuple[Mode, ...] = ("rollout", "trainer", "e2e")
@@ -114,14 +114,14 @@ def _options(given: Mapping[str, Any], terms: ProfileTerms) -> PlayOptions:
 
 
 @contextmanager
-def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[Run]:
+def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripted: bool) -> Iterator[GrpoRun]:
     """A run in a folder of its own, of which nothing stays."""
-    from fairtrial.recipes.lm.run import Run
+    from fairtrial.recipes.lm.run import GrpoRun
 
     with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
         own = options.stream_seed.given() if options.stream_seed else {}
-        setting = Setting(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
-        with closing(Run(options, setting, scripted=scripted)) as run:
+        setting = RunContext(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
+        with closing(GrpoRun(options, setting, scripted=scripted)) as run:
             yield run
 
 
@@ -129,7 +129,7 @@ def _cautions(options: PlayOptions, terms: ProfileTerms) -> list[dict[str, str]]
     return [*cautions_of(options), *([ONE_STEP.fill()] if terms.measured == 1 else [])]
 
 
-def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+def _measure(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasures:
     """Take all steps; what was noted in those that only warm up is dropped."""
     import torch
 
@@ -141,12 +141,12 @@ def _measure(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
         torch.set_num_threads(threads)
 
 
-def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
+def _take_steps(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasures:
     first = terms.left_out(run.options)
     last = first + terms.measured
     take = {"rollout": _roll_out, "trainer": _train, "e2e": _both}[mode]
 
-    def stretch(steps: range, watch: Watch) -> Iterator[Played]:
+    def stretch(steps: range, watch: LoopEvents) -> Iterator[Played]:
         watch.tell("turn_started")
         for step in steps:
             if terms.should_stop():
@@ -154,19 +154,21 @@ def _take_steps(mode: Mode, run: Run, terms: ProfileTerms) -> Measured:
             yield take(run, step, watch)
             terms.show(mode if step > first else "warming up", step, last)
 
-    for _ in stretch(range(1, first + 1), Watch()):
+    for _ in stretch(range(1, first + 1), LoopEvents()):
         pass
     timer, before = PhaseTimer(), replace(run.learner.counters)
     buffered = mode == "e2e" and run.options.buffer_depth > 0
     if buffered:
         run.buffer.restart_depth_meter()
-    played = list(stretch(range(first + 1, last + 1), Watch([timer], terms.clock)))
+    played = list(stretch(range(first + 1, last + 1), LoopEvents([timer], terms.clock)))
     depths = run.buffer.depth_seconds() if buffered else None
     judged = run.player.judge(JUDGED_POSITIONS, 0) if mode == "rollout" else None
-    return Measured(mode, played, timer.notes, timer.steps, before, replace(run.learner.counters), depths, judged)
+    return ProfileMeasures(
+        mode, played, timer.notes, timer.steps, before, replace(run.learner.counters), depths, judged
+    )
 
 
-def _roll_out(run: Run, step: int, watch: Watch) -> Played:
+def _roll_out(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
     """Play by the first version: nothing is learned."""
     watch.tell("turn_started")
     rollout = run.play(step, watch, version=0)
@@ -174,23 +176,23 @@ def _roll_out(run: Run, step: int, watch: Watch) -> Played:
     return Played(step, rollout)
 
 
-def _train(run: Run, step: int, watch: Watch) -> Played:
+def _train(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
     """Learn from what was played before the clock started."""
-    rollout = run.play(step, Watch())
+    rollout = run.play(step, LoopEvents())
     watch.tell("turn_started")
     run.learn(rollout, watch)
     watch.tell("step_ended", step)
     return Played(step, rollout, 0)
 
 
-def _both(run: Run, step: int, watch: Watch) -> Played:
+def _both(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
     taken = run.take(step, watch)
     run.learn(taken.rollout, watch)
     watch.tell("step_ended", step)
     return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready)
 
 
-def _lanes(measured: Measured) -> list[Lane]:
+def _lanes(measured: ProfileMeasures) -> list[Lane]:
     """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
     spans = spans_of_steps(measured.notes)
     if measured.mode != "e2e":

@@ -12,7 +12,7 @@ import numpy as np
 
 from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
 from fairtrial.core.errors import UserError
-from fairtrial.core.expressions import Outcome, check
+from fairtrial.core.expressions import ConditionResult, check
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile
@@ -155,7 +155,9 @@ def _cautions(
     return [*found, *([OTHER_SURROUNDINGS.fill(what=", ".join(strange))] if strange else [])]
 
 
-def check_profile(word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None) -> list[Outcome]:
+def check_profile(
+    word: str, expressions: Sequence[str], store: str | os.PathLike[str] | None = None
+) -> list[ConditionResult]:
     """Whether these hold for a snapshot, one by one."""
     document = load_profile(word, store)[1]
     return [check(expression, document) for expression in expressions]

@@ -25,9 +25,9 @@ from fairtrial.stats.timing import Times
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
-    from fairtrial.recipes.lm.learner import Counters
+    from fairtrial.recipes.lm.learner import LearningCounters
     from fairtrial.recipes.lm.rollouts import Judged
-    from fairtrial.recipes.lm.types import Decision, Rollout
+    from fairtrial.recipes.lm.types import OrderDecision, Rollout
 
 TRAINER = ("loss_forward", "backward", "optimizer")
 ADDED = "_ms"
@@ -55,20 +55,20 @@ class Played:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ProfileMeasures:
     """Everything that was noted in the steps that count."""
 
     mode: str
     played: Sequence[Played]
     notes: Sequence[Any]
     steps: Sequence[StepTimes]
-    before: Counters
-    after: Counters
+    before: LearningCounters
+    after: LearningCounters
     depth_seconds: Mapping[int, float] | None = None
     judged: Sequence[Judged] | None = None
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[OrderDecision]:
         return [decision for each in self.played for decision in each.rollout.decisions]
 
     @property
@@ -83,7 +83,7 @@ class Measured:
 
 
 def document_of(
-    measured: Measured, lanes: Sequence[Lane], options: PlayOptions, facts: Mapping[str, Any],
+    measured: ProfileMeasures, lanes: Sequence[Lane], options: PlayOptions, facts: Mapping[str, Any],
     cautions: Sequence[Mapping[str, str]],
 ) -> dict[str, Any]:  # fmt: skip
     return {
@@ -120,7 +120,7 @@ def _hardware() -> dict[str, Any]:
     return {**machine(), "gpu": cards}
 
 
-def _step_times(measured: Measured) -> dict[str, Any]:
+def _step_times(measured: ProfileMeasures) -> dict[str, Any]:
     """Mean with its interval, and quantiles; null where there are too few steps to tell."""
     seconds = [step.seconds for step in measured.steps]
     times = Times.of(seconds)
@@ -138,7 +138,7 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-def _phases(measured: Measured, lanes: Sequence[Lane]) -> dict[str, float]:
+def _phases(measured: ProfileMeasures, lanes: Sequence[Lane]) -> dict[str, float]:
     """Milliseconds per step of every phase, on whatever lane it is."""
     found: dict[str, float] = {}
     for lane in lanes:
@@ -152,7 +152,7 @@ def _spelled(phase: str) -> str:
     return phase + ADDED if phase in (*TRAINER, RESIDUAL) else phase
 
 
-def _lane(lane: Lane, measured: Measured) -> dict[str, Any]:
+def _lane(lane: Lane, measured: ProfileMeasures) -> dict[str, Any]:
     """A lane over the whole window: phases, residual and idle time add up to it."""
     phases = lane.phases(measured.windows)
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
@@ -170,7 +170,7 @@ def _busy(lanes: Sequence[Lane]) -> dict[str, list[Interval]]:
     }
 
 
-def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
+def _bubbles(lanes: Sequence[Lane], measured: ProfileMeasures) -> dict[str, Any]:
     """How much of the window each side was busy, both were, and who waited for whom."""
     playing, learning = (within(each, measured.windows) for each in _busy(lanes).values())
     window, both = total(measured.windows), overlap_s(playing, learning)
@@ -185,7 +185,7 @@ def _bubbles(lanes: Sequence[Lane], measured: Measured) -> dict[str, Any]:
     }
 
 
-def _tokens(measured: Measured) -> dict[str, int]:
+def _tokens(measured: ProfileMeasures) -> dict[str, int]:
     before, after = measured.before, measured.after
     learns = measured.mode != "rollout"
     return {
@@ -196,7 +196,7 @@ def _tokens(measured: Measured) -> dict[str, int]:
     }
 
 
-def _rates(measured: Measured, seconds: Mapping[str, float]) -> dict[str, float | None]:
+def _rates(measured: ProfileMeasures, seconds: Mapping[str, float]) -> dict[str, float | None]:
     """By the seconds of the lane that does it. Null where the mode does not do it."""
     counted = _tokens(measured)
     lanes = {"generated": "generation", "trained": "training", "forwarded": "training"}
@@ -206,7 +206,7 @@ def _rates(measured: Measured, seconds: Mapping[str, float]) -> dict[str, float 
     }
 
 
-def _inference(decisions: Sequence[Decision]) -> dict[str, Any]:
+def _inference(decisions: Sequence[OrderDecision]) -> dict[str, Any]:
     """Answers by kind of decision, and all together."""
     kinds = sorted({each.phase for each in decisions})
     return {kind: _answers([each for each in decisions if each.phase == kind]) for kind in kinds} | {
@@ -214,7 +214,7 @@ def _inference(decisions: Sequence[Decision]) -> dict[str, Any]:
     }
 
 
-def _answers(decisions: Sequence[Decision]) -> dict[str, Any]:
+def _answers(decisions: Sequence[OrderDecision]) -> dict[str, Any]:
     timings = [each.completion.timing for each in decisions]
     latency = np.array([each.queue_s + each.prefill_s + each.decode_s for each in timings])
     enough = len(latency) >= LEAST_FOR_QUANTILES
@@ -231,12 +231,12 @@ def _answers(decisions: Sequence[Decision]) -> dict[str, Any]:
     }
 
 
-def _lags(measured: Measured) -> dict[str, float | None]:
+def _lags(measured: ProfileMeasures) -> dict[str, float | None]:
     lags = [each.lag for each in measured.played if each.lag is not None]
     return {"max": max(lags), "mean": sum(lags) / len(lags)} if lags else {"max": None, "mean": None}
 
 
-def _buffer(measured: Measured, options: PlayOptions) -> dict[str, float | None]:
+def _buffer(measured: ProfileMeasures, options: PlayOptions) -> dict[str, float | None]:
     """How many finished rollouts waited beyond the step that the trainer was at: over time, not only when one is taken.
 
     Right after a version is published the next rollout has only been asked for, so a full buffer goes back and forth
@@ -254,7 +254,7 @@ def _allowed(options: PlayOptions) -> int:
     return min(options.buffer_depth, options.policy_lag)
 
 
-def buffer_limit(measured: Measured, options: PlayOptions) -> dict[str, str] | None:
+def buffer_limit(measured: ProfileMeasures, options: PlayOptions) -> dict[str, str] | None:
     """What keeps the buffer from holding more rollouts than it does."""
     if measured.mode != "e2e":
         return None
@@ -291,18 +291,18 @@ def _quality(judged: Sequence[Judged] | None, options: PlayOptions) -> dict[str,
     }  # fmt: skip
 
 
-def _caches(measured: Measured) -> dict[str, int]:
+def _caches(measured: ProfileMeasures) -> dict[str, int]:
     parts = [part for each in measured.played for part in each.rollout.parts]
     return {name: int(sum(part.counters[name] for part in parts)) for name in CACHES}
 
 
-def _players_peak(measured: Measured) -> int | None:
+def _players_peak(measured: ProfileMeasures) -> int | None:
     """Of the largest process that played; null where none did but this one."""
     peaks = [part.peak_bytes for each in measured.played for part in each.rollout.parts if part.peak_bytes]
     return max(peaks, default=None)
 
 
-def _work(measured: Measured) -> list[dict[str, Any]]:
+def _work(measured: ProfileMeasures) -> list[dict[str, Any]]:
     """What each step had to do, so that two profiles can be held against each other step by step."""
     return [
         {

@@ -19,7 +19,7 @@ from fairtrial.sync.exclusions import Exclusion, make_exclusions
 from fairtrial.sync.functions import Accepted, NotAccepted, not_accepted, read_function
 from fairtrial.sync.pages import Undocumented, undocumented
 from fairtrial.sync.parameters import read_parameters
-from fairtrial.sync.programs import Program, as_command, load_command, load_object, subcommand
+from fairtrial.sync.programs import ExaminedProgram, as_command, load_command, load_object, subcommand
 from fairtrial.sync.trials import Trial, run_trial, split_command
 
 FilePath = str | os.PathLike[str]
@@ -152,11 +152,11 @@ def sync(
     )
 
 
-def _program(program: Any) -> Program:
+def _program(program: Any) -> ExaminedProgram:
     if isinstance(program, str):
         return load_command(program)
     name = _named(program)
-    return Program(subcommand(as_command(program, name), [], name), name)
+    return ExaminedProgram(subcommand(as_command(program, name), [], name), name)
 
 
 def _told_apart(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:

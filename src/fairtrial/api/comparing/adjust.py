@@ -12,15 +12,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from fairtrial.api.comparing.analysis import Question
-from fairtrial.api.comparing.gather import Gathered, is_scored
-from fairtrial.api.comparing.numbers import Numbers, label, number_runs
+from fairtrial.api.comparing.gather import RunSet, is_scored
+from fairtrial.api.comparing.numbers import RunScores, label, number_runs
 from fairtrial.core.cautions import COVARIATE_DIFFERS, COVARIATE_NOT_USED, COVARIATE_UNDATED
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import Comparison, CovariateAdjustment, FilledCaution
 from fairtrial.core.formatting import shown_p
 from fairtrial.core.specs import baseline_variant
 from fairtrial.core.traces import Trace
-from fairtrial.stats.compare import Terms, outlook
+from fairtrial.stats.compare import ComparisonConfig, outlook
 from fairtrial.stats.covariate import (
     FEWEST_PAIRS,
     Adjusted,
@@ -53,7 +53,9 @@ def with_planned_covariate(question: Question, planned: str | None) -> Question:
     return replace(question, planned_adjust=planned or question.planned_adjust)
 
 
-def check_planned(adjust: str, terms: Terms, variants: Sequence[str], compared: Sequence[str], seeds: int) -> None:
+def check_planned(
+    adjust: str, terms: ComparisonConfig, variants: Sequence[str], compared: Sequence[str], seeds: int
+) -> None:
     """A plan that could never be carried out is refused when it is made."""
     baseline = baseline_variant(adjust)
     if not terms.paired or terms.method != "t":
@@ -78,7 +80,7 @@ def _asked(question: Question) -> str | None:
     return question.adjust or question.planned_adjust
 
 
-def set_baseline_apart(gathered: Gathered, question: Question, named: Sequence[str | None] = ()) -> Gathered:
+def set_baseline_apart(gathered: RunSet, question: Question, named: Sequence[str | None] = ()) -> RunSet:
     """An arm that differences are adjusted for is not compared itself; `named` are those that are to be."""
     name = baseline_variant(_asked(question))
     if name is None:
@@ -92,7 +94,7 @@ def set_baseline_apart(gathered: Gathered, question: Question, named: Sequence[s
 
 
 def adjust_comparisons_for(
-    found: Sequence[Comparison], gathered: Gathered, numbers: Numbers, terms: Terms, question: Question
+    found: Sequence[Comparison], gathered: RunSet, numbers: RunScores, terms: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Every comparison with its covariate adjustment, where one is planned or asked for."""
     name = _asked(question)
@@ -112,7 +114,7 @@ def adjust_comparisons_for(
     return [_with_adjustment(*each, terms, planned=planned) for each in zip(found, made, judged, strict=True)]
 
 
-def _refuse_other_designs(found: Sequence[Comparison], terms: Terms) -> None:
+def _refuse_other_designs(found: Sequence[Comparison], terms: ComparisonConfig) -> None:
     if not terms.paired:
         raise CannotAdjust("the runs are not paired by seed")
     if terms.method != "t" or any("horizon" in each.tests for each in found):
@@ -128,7 +130,7 @@ class _Made:
 
 
 def _adjusted_pair(
-    found: Comparison, gathered: Gathered, numbers: Numbers, terms: Terms, rule: SummaryRule, name: str
+    found: Comparison, gathered: RunSet, numbers: RunScores, terms: ComparisonConfig, rule: SummaryRule, name: str
 ) -> _Made:
     lost = terms.failure_value
     control, candidate = ({seed: lost if n.value is None else n.value for seed, n in numbers[arm].items()}
@@ -149,7 +151,7 @@ def _array(values: Mapping[str, float | None], seeds: Sequence[str]) -> Array:
     return np.array([values[seed] for seed in seeds], dtype=float)
 
 
-def _baseline_covariate(name: str, seeds: Sequence[str], gathered: Gathered, rule: SummaryRule) -> Covariate:
+def _baseline_covariate(name: str, seeds: Sequence[str], gathered: RunSet, rule: SummaryRule) -> Covariate:
     """The baseline's number per seed, by the same rule as those that are compared."""
     alone = replace(gathered, arms=gathered.baseline)
     own, _ = number_runs(alone, gathered.metric, gathered.direction, rule)
@@ -161,7 +163,7 @@ def _baseline_covariate(name: str, seeds: Sequence[str], gathered: Gathered, rul
 
 
 def _first_values(
-    name: str, found: Comparison, seeds: Sequence[str], gathered: Gathered
+    name: str, found: Comparison, seeds: Sequence[str], gathered: RunSet
 ) -> tuple[Covariate, list[FilledCaution]]:
     """The first value of a metric in both runs of every pair."""
     dated = "step" not in gathered.lacking
@@ -181,7 +183,7 @@ def _first_values(
     return covariate, cautions
 
 
-def _first_value(trace: Trace, name: str, gathered: Gathered, *, dated: bool) -> float:
+def _first_value(trace: Trace, name: str, gathered: RunSet, *, dated: bool) -> float:
     steps, values = tidy(*trace.curves.get(name, ((), ())))
     if not len(steps) or not np.isfinite(values[0]):
         raise CannotAdjust(f"{trace.run} has no first value of {name}")
@@ -196,7 +198,7 @@ def _first_value(trace: Trace, name: str, gathered: Gathered, *, dated: bool) ->
 
 
 def _with_adjustment(
-    found: Comparison, made: _Made, judged: HolmVerdict, terms: Terms, *, planned: bool
+    found: Comparison, made: _Made, judged: HolmVerdict, terms: ComparisonConfig, *, planned: bool
 ) -> Comparison:  # fmt: skip
     inference, n, side = made.adjusted.inference, made.pairs, terms.on_difference()
     effect = replace(inference.estimate(judged.alpha, side, n), samples=found.effect.samples)

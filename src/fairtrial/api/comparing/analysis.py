@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairtrial.api.comparing.gather import Wanted
+from fairtrial.api.comparing.gather import MetricQuery
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.formatting import counted
@@ -57,8 +57,8 @@ class Question:
     """The covariate that the study file or the registration names; only that one enters the verdict."""
 
     @property
-    def wanted(self) -> Wanted:
-        return Wanted(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
+    def wanted(self) -> MetricQuery:
+        return MetricQuery(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
 
     def asked(self, metric: str, summary: str) -> Asked:
         """What a look at a difference records of the question: what was asked for, not what the runs made of it."""

@@ -19,7 +19,7 @@ from fairtrial.api.comparing.adjust import (
 from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.context import account_of, fairness_of, in_context, shared_cautions
 from fairtrial.api.comparing.gather import (
-    Gathered,
+    RunSet,
     choose_arms,
     files_of,
     from_pairs,
@@ -29,7 +29,7 @@ from fairtrial.api.comparing.gather import (
     since,
 )  # fmt: skip
 from fairtrial.api.comparing.numbers import (
-    Numbers,
+    RunScores,
     lay_out_seeds,
     logging_cautions,
     losses_of,
@@ -49,7 +49,7 @@ from fairtrial.core.printed import SummaryOptions
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.tables import Columns, read_table
 from fairtrial.stats.certificate import Certificate, certify
-from fairtrial.stats.compare import RESAMPLES, Terms, compare, keep_finite
+from fairtrial.stats.compare import RESAMPLES, ComparisonConfig, compare, keep_finite
 from fairtrial.stats.families import (
     adjust_comparisons,
     check_adjustment,
@@ -113,7 +113,7 @@ def analyze(
 
 
 def analyze_gathered(
-    gathered: Gathered, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
+    gathered: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
     registered: bool = False,
 ) -> Analysis:  # fmt: skip
     """The same for runs that are at hand. `registered`: the question was fixed before the runs."""
@@ -144,7 +144,7 @@ def _variants(control: str | None, candidates: Sequence[str], question: Question
     return {name: [name] for name in (control, *candidates)}
 
 
-def _of_studies(store: Store, names: Sequence[str], question: Question) -> Gathered:
+def _of_studies(store: Store, names: Sequence[str], question: Question) -> RunSet:
     """One study, or several that are tasks of the same variants."""
     gathered = [from_study(store, name, question.wanted) for name in names]
     first = gathered[0]
@@ -182,13 +182,13 @@ class JudgedArms:
     """The numbers of all runs and what they say about the arms; nothing but the series and the question enters it."""
 
     rule: SummaryRule
-    terms: Terms
-    numbers: Numbers
+    terms: ComparisonConfig
+    numbers: RunScores
     windows: Mapping[str, Window | None]
     comparisons: Sequence[Comparison]
 
 
-def judge_arms(gathered: Gathered, control: str, question: Question) -> JudgedArms:
+def judge_arms(gathered: RunSet, control: str, question: Question) -> JudgedArms:
     """One number per run, and every other arm against the control."""
     rule = (question.summary or SummaryRule()).check()
     terms = _terms(gathered, rule, question)
@@ -197,7 +197,7 @@ def judge_arms(gathered: Gathered, control: str, question: Question) -> JudgedAr
     return JudgedArms(rule, terms, numbers, windows, adjust_comparisons_for(found, gathered, numbers, terms, question))
 
 
-def _analyse(gathered: Gathered, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
+def _analyse(gathered: RunSet, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
     if question.since is not None:
         gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
     _check_tasks(gathered, question)
@@ -232,8 +232,8 @@ def _analyse(gathered: Gathered, control: str, question: Question, store: Store,
     )  # fmt: skip
 
 
-def _terms(gathered: Gathered, rule: SummaryRule, question: Question) -> Terms:
-    terms = Terms(
+def _terms(gathered: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
+    terms = ComparisonConfig(
         paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
         side=question.side, sesoi=question.sesoi, method=question.method or "t",
         direction=rule.direction(gathered.direction), resamples=question.resamples or RESAMPLES,
@@ -259,7 +259,7 @@ def _refuse_for_families(found: Sequence[Comparison], question: Question) -> Non
         raise UserError(f"{given[0]} is for one comparison of numbers; {why}", hint="Choose one with --candidate.")
 
 
-def _check_tasks(gathered: Gathered, question: Question) -> None:
+def _check_tasks(gathered: RunSet, question: Question) -> None:
     tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
     if len(tasks) > 1 and not question.tasks:
         raise UserError(f"these runs cover {len(tasks)} tasks", hint="Add --tasks to judge them together.")
@@ -267,7 +267,7 @@ def _check_tasks(gathered: Gathered, question: Question) -> None:
         raise UserError("--tasks: nothing says which task a run was on", hint="Name its column with --task-column.")
 
 
-def _is_paired(gathered: Gathered, question: Question) -> bool:
+def _is_paired(gathered: RunSet, question: Question) -> bool:
     """Paired when the seeds match one to one. Decided by the plan and the seeds, never by the values."""
     if question.unpaired:
         return False
@@ -279,7 +279,9 @@ def _is_paired(gathered: Gathered, question: Question) -> bool:
     return all(seeds == planned[0] for seeds in planned)
 
 
-def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, question: Question) -> list[Comparison]:
+def _compare(
+    gathered: RunSet, numbers: RunScores, control: str, terms: ComparisonConfig, question: Question
+) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
         if question.method == "t" or terms.beside is not None:
@@ -304,7 +306,7 @@ def _compare(gathered: Gathered, numbers: Numbers, control: str, terms: Terms, q
 
 
 def _compare_times(
-    numbers: Numbers, control: str, others: Sequence[str], terms: Terms, question: Question
+    numbers: RunScores, control: str, others: Sequence[str], terms: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Some runs never arrived: lost runs are ranked with them, and p is adjusted where there are several arms."""
     horizons = [n.horizon for arm in numbers.values() for n in arm.values() if n.horizon is not None]
@@ -321,7 +323,7 @@ def _compare_times(
     return adjust_comparisons(again, len(others), stepwise(question.family), terms.alpha)
 
 
-def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Comparison:
+def _with_t(found: Comparison, arms: Mapping[str, Array], terms: ComparisonConfig) -> Comparison:
     """Student's t beside another method."""
     if found.p_value is None:
         return found
@@ -332,7 +334,7 @@ def _with_t(found: Comparison, arms: Mapping[str, Array], terms: Terms) -> Compa
 
 
 def _secondary(
-    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store
+    gathered: RunSet, control: str, rule: SummaryRule, terms: ComparisonConfig, question: Question, store: Store
 ) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
     found = []
@@ -346,14 +348,16 @@ def _secondary(
     return found
 
 
-def _certificate(numbers: Numbers, control: str, found: Comparison, terms: Terms, question: Question) -> Certificate:
+def _certificate(
+    numbers: RunScores, control: str, found: Comparison, terms: ComparisonConfig, question: Question
+) -> Certificate:
     compared = {name: numbers[name] for name in (control, found.candidate)}
     arms = lay_out_seeds(compared).complete() if terms.paired else unpaired_samples(compared)
     kept = keep_finite(arms[control], arms[found.candidate], paired=terms.paired)
     return certify(*kept, terms, seed=question.seed)
 
 
-def _power(found: Comparison, terms: Terms) -> dict[str, Any] | None:
+def _power(found: Comparison, terms: ComparisonConfig) -> dict[str, Any] | None:
     """What this design detects, and what it would take to detect the smallest difference of interest."""
     if found.effect.samples is None and found.sd_control is None:
         return None

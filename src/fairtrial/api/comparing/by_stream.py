@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.comparing.gather import Gathered, Wanted, damage_cautions, from_runs
+from fairtrial.api.comparing.gather import MetricQuery, RunSet, damage_cautions, from_runs
 from fairtrial.api.comparing.numbers import number_runs
 from fairtrial.api.comparing.variance import by_variant, launch_command, plan_of, summary_rules
 from fairtrial.core.canonical import canonical_json
@@ -63,7 +63,7 @@ def variance_by_stream(
     if not references:
         raise UserError("no runs given", hint="Name a study whose variants hold streams still (stream_seed).")
     place = open_store(store)
-    gathered = from_runs(place, {"runs": references}, Wanted([metric] if metric else [], curve=True))
+    gathered = from_runs(place, {"runs": references}, MetricQuery([metric] if metric else [], curve=True))
     gathered = replace(gathered, arms=by_variant(gathered.arms["runs"]))
     varied = {name: _varied(traces) for name, traces in gathered.arms.items()}
     _refuse_other_differences(gathered)
@@ -98,7 +98,7 @@ def _whole(traces: Sequence[Trace]) -> tuple[str, ...]:
     return tuple(sorted(frozenset[str]().union(*(trace.streams or () for trace in traces))))
 
 
-def _refuse_other_differences(gathered: Gathered) -> None:
+def _refuse_other_differences(gathered: RunSet) -> None:
     """Variants that differ in more than their streams would be compared for the wrong reason."""
     names = list(gathered.arms)
     first = _options(gathered.arms[names[0]][0])
@@ -122,7 +122,7 @@ def _spelled(value: Any) -> bytes:
     return canonical_json(value)
 
 
-def _refuse_all_at_once(gathered: Gathered, varied: Mapping[str, tuple[str, ...]], store: Store) -> None:
+def _refuse_all_at_once(gathered: RunSet, varied: Mapping[str, tuple[str, ...]], store: Store) -> None:
     """Runs in which everything changes with the seed say nothing about single streams; the hint is how to get those."""
     whole = {name for name, streams in varied.items() if streams == _whole(gathered.arms[name])}
     if len(whole) < len(varied):
@@ -144,7 +144,7 @@ def _refuse_all_at_once(gathered: Gathered, varied: Mapping[str, tuple[str, ...]
 
 
 def _ranked(
-    gathered: Gathered, varied: Mapping[str, tuple[str, ...]], samples: Mapping[str, Array], level: float
+    gathered: RunSet, varied: Mapping[str, tuple[str, ...]], samples: Mapping[str, Array], level: float
 ) -> StreamRanking:
     alone: dict[tuple[str, ...], Array] = {}
     together: tuple[tuple[str, ...], Array] | None = None

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.comparing.analysis import ArmAccount
-from fairtrial.api.comparing.gather import Gathered, damage_cautions, is_scored
-from fairtrial.api.comparing.numbers import Numbers, label
+from fairtrial.api.comparing.gather import RunSet, damage_cautions, is_scored
+from fairtrial.api.comparing.numbers import RunScores, label
 from fairtrial.core.cautions import (
     DIFFERENT_ENDS,
     DIRTY_TREE,
@@ -36,7 +36,7 @@ MOVING = 0.1
 """An average run that still changes by a tenth of its range in its last tenth has not settled."""
 
 
-def fairness_of(gathered: Gathered, control: str, candidate: str) -> Fairness:
+def fairness_of(gathered: RunSet, control: str, candidate: str) -> Fairness:
     sides = [
         [t.facts for t in gathered.arms[name] if t.facts and t.status is not Status.DAMAGED]
         for name in (control, candidate)
@@ -66,13 +66,13 @@ def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
         return None
 
 
-def in_context(found: Comparison, gathered: Gathered, fairness: Fairness) -> Comparison:
+def in_context(found: Comparison, gathered: RunSet, fairness: Fairness) -> Comparison:
     """Add what only the source knows: shared streams and unfairness."""
     cautions = (*found.cautions, *fairness.cautions)
     return replace(found, streams=_streams(gathered, found), cautions=cautions)
 
 
-def _streams(gathered: Gathered, found: Comparison) -> str:
+def _streams(gathered: RunSet, found: Comparison) -> str:
     """The random streams that paired runs shared: asked for by both, from the same seed."""
     if found.pairing != "paired":
         return "none"
@@ -88,7 +88,7 @@ def _streams(gathered: Gathered, found: Comparison) -> str:
     return ", ".join(shared) or "none"
 
 
-def account_of(gathered: Gathered, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
+def account_of(gathered: RunSet, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
     traces = gathered.arms[name]
     seeds = gathered.planned_seeds(name)
     present = {trace.seed for trace in traces}
@@ -118,7 +118,7 @@ def _why_left_out(trace: Trace, numbers: Mapping[str, Summarised]) -> str:
 
 
 def shared_cautions(
-    gathered: Gathered, numbers: Numbers, windows: Mapping[str, Window | None], *, paired: bool
+    gathered: RunSet, numbers: RunScores, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
     """What all comparisons of an analysis rest on."""
     found: dict[str, FilledCaution] = {caution["text"]: caution for caution in gathered.direction_cautions}
@@ -150,7 +150,7 @@ def shared_cautions(
     return list(found.values())
 
 
-def _about_code(gathered: Gathered) -> list[FilledCaution]:
+def _about_code(gathered: RunSet) -> list[FilledCaution]:
     """What keeps others from making these runs again: code that is in no commit, in several, or in an unknown one.
 
     Numbers from a file say nothing about code, and so give no reason for a caution.
@@ -168,7 +168,7 @@ def _about_code(gathered: Gathered) -> list[FilledCaution]:
     return found
 
 
-def constant_metrics(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+def constant_metrics(gathered: RunSet, numbers: RunScores) -> list[FilledCaution]:
     """Arms whose runs all have the same number although their seeds differ."""
     found: list[FilledCaution] = []
     for name, arm in numbers.items():

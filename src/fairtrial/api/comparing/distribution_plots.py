@@ -11,7 +11,7 @@ from fairtrial.api.comparing.analysis import Analysis
 from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.findings import Comparison
 from fairtrial.report import charts
-from fairtrial.stats.compare import RESAMPLES, Terms, keep_finite
+from fairtrial.stats.compare import RESAMPLES, ComparisonConfig, keep_finite
 from fairtrial.stats.distribution import normal_quantiles, resample_difference
 from fairtrial.stats.samples import Array
 
@@ -45,7 +45,7 @@ def _first_of(judged: Sequence[Comparison]) -> str:
 def _resampled(analysis: Analysis, found: Comparison) -> charts.Resamples:
     asked = found.bootstrap.method if found.bootstrap else found.method
     detail = found.tests.get("bootstrap", found.tests)
-    terms = Terms(
+    terms = ComparisonConfig(
         paired=found.pairing == "paired", alpha=1 - found.effect.level, side=found.side, direction=found.direction,
         method=METHODS.get(asked, "bca"), resamples=int(detail.get("resamples", RESAMPLES)),
     )  # fmt: skip

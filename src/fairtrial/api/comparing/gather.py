@@ -32,7 +32,7 @@ MOST_NAMED = 5
 
 
 @dataclass(frozen=True)
-class Gathered:
+class RunSet:
     """Arms by name, in the order of the study; `planned` has the seeds that each was meant to have."""
 
     arms: Mapping[str, Sequence[Trace]]
@@ -84,7 +84,7 @@ class Gathered:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MetricQuery:
     """What a person asked for about the metric: names in order of importance, and which way is good.
 
     A name may carry its own direction, NAME:max or NAME:min; `direction` is about the first.
@@ -119,7 +119,7 @@ class Wanted:
         return names, stated
 
 
-def from_study(store: Store, reference: str, wanted: Wanted) -> Gathered:
+def from_study(store: Store, reference: str, wanted: MetricQuery) -> RunSet:
     """The variants of a study, by its name or file."""
     name = study_name(store, reference)
     plan = load_plan(store, name)
@@ -150,7 +150,7 @@ def study_name(store: Store, reference: str) -> str:
     return reference
 
 
-def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: Wanted) -> Gathered:
+def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: MetricQuery) -> RunSet:
     """Chosen runs by arm. A reference is a run's id, path or glob, STUDY:VARIANT, a study, or a variant's bare name."""
     arms = {name: _resolve(store, each, repeats=wanted.repeats) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
@@ -200,7 +200,7 @@ def _spell_out(store: Store, reference: str) -> str:
     return next((f"{study}:{reference}" for study in found), reference)
 
 
-def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> Gathered:
+def _from_runs(wanted: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> RunSet:
     runs = [each.run for arm in arms.values() for each in arm]
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
     if runs and len(damaged) == len(runs):
@@ -214,7 +214,7 @@ def _from_runs(wanted: Wanted, arms: Mapping[str, Sequence[Recorded]], plan: Map
         directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
     read = [*metrics, *_covariates(wanted, plan), *_drawn(metrics[0], arms)]
     traces = {name: read_traces(each, read) for name, each in arms.items()}
-    return Gathered(traces, directions, damaged=damaged)
+    return RunSet(traces, directions, damaged=damaged)
 
 
 def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
@@ -227,7 +227,7 @@ def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
     return [] if found is None else [found]
 
 
-def _covariates(wanted: Wanted, plan: Mapping[str, Any] | None) -> list[str]:
+def _covariates(wanted: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
     """The covariate that is asked for now, or the planned one. Whether it can be used is not decided here."""
     found = wanted.covariate or covariate_metric((plan or {}).get("adjust"))
     return [found] if found else []
@@ -238,7 +238,9 @@ def _is_nobodys(run: Run) -> bool:
     return run.status is Status.DAMAGED and parts_of_run_id(run.path.name) is None
 
 
-def _metrics(runs: Sequence[Run], wanted: Wanted, plan: Mapping[str, Any] | None) -> tuple[list[str], dict[str, str]]:
+def _metrics(
+    runs: Sequence[Run], wanted: MetricQuery, plan: Mapping[str, Any] | None
+) -> tuple[list[str], dict[str, str]]:
     """The metrics that are asked for, and the directions that were stated with them."""
     logged = sorted({name for run in runs for name in run.final})
     given, stated = wanted.among(logged)
@@ -265,7 +267,7 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
     return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
 
 
-def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: Wanted) -> Gathered:
+def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: MetricQuery) -> RunSet:
     """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
     problems = [
         f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else" for i, pair in enumerate(pairs, 1)
@@ -311,7 +313,7 @@ def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequenc
     return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
 
 
-def choose_arms(gathered: Gathered, control: str | None, candidates: Sequence[str]) -> tuple[Gathered, str]:
+def choose_arms(gathered: RunSet, control: str | None, candidates: Sequence[str]) -> tuple[RunSet, str]:
     """The control (named, or the first arm) and what is set against it: the named candidates, or all other arms.
 
     Arms without a single outcome say nothing; where others remain they are left aside.
@@ -349,12 +351,12 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     return [Path(each) for each in given]
 
 
-def from_file(paths: Sequence[Path], columns: Columns, wanted: Wanted) -> Gathered:
+def from_file(paths: Sequence[Path], columns: Columns, wanted: MetricQuery) -> RunSet:
     """The rows of CSV or JSONL files together; variants in the order in which they first occur."""
     return from_table(read_table(paths, columns), wanted)
 
 
-def from_table(table: Table, wanted: Wanted) -> Gathered:
+def from_table(table: Table, wanted: MetricQuery) -> RunSet:
     """The same for a table that is open already."""
     metrics, stated = _file_metrics(table, wanted)
     if wanted.covariate is not None and not table.known(wanted.covariate):
@@ -367,10 +369,10 @@ def from_table(table: Table, wanted: Wanted) -> Gathered:
         arms.setdefault(trace.variant, []).append(trace)
     directions = {metric: settle(metric, stated=stated.get(metric)) for metric in metrics}
     lacking = [role for role in ("variant", "step") if table.columns[role] is None]
-    return Gathered(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
+    return RunSet(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
 
 
-def only_variants(gathered: Gathered, names: Sequence[str]) -> Gathered:
+def only_variants(gathered: RunSet, names: Sequence[str]) -> RunSet:
     """The variants of a file that were chosen by name; all of them where none was."""
     problems = [f"{gathered.source}: {unknown('variant', name, gathered.arms)}" for name in names
                 if name not in gathered.arms]  # fmt: skip
@@ -379,7 +381,7 @@ def only_variants(gathered: Gathered, names: Sequence[str]) -> Gathered:
     return replace(gathered, arms={name: gathered.arms[name] for name in names}) if names else gathered
 
 
-def _file_metrics(table: Table, wanted: Wanted) -> tuple[list[str], dict[str, str]]:
+def _file_metrics(table: Table, wanted: MetricQuery) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
     names, stated = wanted.among(known)
     problems = [f"{table.label}: {unknown('metric', name, known)}" for name in names if not table.known(name)]
@@ -399,7 +401,7 @@ def _file_metrics(table: Table, wanted: Wanted) -> tuple[list[str], dict[str, st
     return known, {known[0]: wanted.direction} if wanted.direction else {}
 
 
-def since(gathered: Gathered, created: float) -> Gathered:
+def since(gathered: RunSet, created: float) -> RunSet:
     """Only runs that were begun at that moment or later."""
     arms = {
         name: [trace for trace in traces if trace.facts.get("created", created) >= created]
@@ -408,7 +410,7 @@ def since(gathered: Gathered, created: float) -> Gathered:
     return replace(gathered, arms=arms, planned={})
 
 
-def damage_cautions(gathered: Gathered) -> list[FilledCaution]:
+def damage_cautions(gathered: RunSet) -> list[FilledCaution]:
     """Who is damaged, and why: no run goes silently missing from a result."""
     if not gathered.damaged:
         return []

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.core.cautions import UNEVEN_LOGGING
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
@@ -22,7 +22,7 @@ from fairtrial.stats.reliability import Losses
 from fairtrial.stats.samples import Array, Mask
 from fairtrial.stats.summaries import Curve, Summarised, SummaryRule, Window, summarise, tidy, windows_of
 
-Numbers = dict[str, dict[str, Summarised]]
+RunScores = dict[str, dict[str, Summarised]]
 """Arm → run (its seed, or its name where it has none) → its number or why it has none."""
 
 
@@ -31,8 +31,8 @@ Series = dict[str, list[tuple[Trace, Curve]]]
 
 
 def number_runs(
-    gathered: Gathered, metric: str, direction: str, rule: SummaryRule, task: str | None = None
-) -> tuple[Numbers, dict[str, Window | None]]:
+    gathered: RunSet, metric: str, direction: str, rule: SummaryRule, task: str | None = None
+) -> tuple[RunScores, dict[str, Window | None]]:
     """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
     series = _series(gathered, metric, task)
     completed = _completed(series)
@@ -42,7 +42,7 @@ def number_runs(
     shared = share_steps(completed, windows) if rule.depends_on_density else None
     if shared is not None and _has_too_few(shared, rule):
         _refuse_few_steps(metric, shared, rule)
-    found: Numbers = {}
+    found: RunScores = {}
     for name, each in series.items():
         _refuse_repeated_seeds(name, [trace for trace, _ in each])
         comparable = iter(completed[name] if shared is None else shared.curves[name])
@@ -55,7 +55,7 @@ def number_runs(
     return found, windows
 
 
-def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCaution]:
+def logging_cautions(gathered: RunSet, rule: SummaryRule) -> list[FilledCaution]:
     """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
     if not rule.depends_on_density:
         return []
@@ -72,7 +72,7 @@ def logging_cautions(gathered: Gathered, rule: SummaryRule) -> list[FilledCautio
     return list(found.values())
 
 
-def _series(gathered: Gathered, metric: str, task: str | None) -> Series:
+def _series(gathered: RunSet, metric: str, task: str | None) -> Series:
     return {
         name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
         for name, traces in gathered.arms.items()
@@ -96,7 +96,7 @@ def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> No
     )
 
 
-def _refuse_without_steps(gathered: Gathered, rule: SummaryRule) -> None:
+def _refuse_without_steps(gathered: RunSet, rule: SummaryRule) -> None:
     """A time, an area, a slope or a window of steps means nothing where no column counts them."""
     windowed = rule.window is not None or rule.percent is not None
     if "step" in gathered.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
@@ -146,7 +146,7 @@ class SeedLayout:
         return {name: sample[kept] for name, sample in self.arms.items()}
 
 
-def lay_out_seeds(numbers: Numbers) -> SeedLayout:
+def lay_out_seeds(numbers: RunScores) -> SeedLayout:
     seeds = sorted({seed for arm in numbers.values() for seed in arm})
     arms = {
         name: np.array([arm[seed].number if seed in arm else math.nan for seed in seeds], dtype=float)
@@ -155,11 +155,11 @@ def lay_out_seeds(numbers: Numbers) -> SeedLayout:
     return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in numbers.items()})
 
 
-def unpaired_samples(numbers: Numbers) -> dict[str, Array]:
+def unpaired_samples(numbers: RunScores) -> dict[str, Array]:
     return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
 
 
-def align(numbers: Numbers) -> dict[str, Array]:
+def align(numbers: RunScores) -> dict[str, Array]:
     """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
 
     A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
@@ -180,7 +180,7 @@ def _mean(arm: Mapping[str, Summarised]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def losses_of(gathered: Gathered, numbers: Numbers, control: str, candidate: str) -> Losses:
+def losses_of(gathered: RunSet, numbers: RunScores, control: str, candidate: str) -> Losses:
     """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
     lost = {name: [seed for seed, n in numbers[name].items() if n.value is None] for name in (control, candidate)}
     statuses = {

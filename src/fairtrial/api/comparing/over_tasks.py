@@ -10,8 +10,8 @@ import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Question
 from fairtrial.api.comparing.context import fairness_of, in_context, shared_cautions
-from fairtrial.api.comparing.gather import Gathered
-from fairtrial.api.comparing.numbers import Numbers, logging_cautions, number_runs
+from fairtrial.api.comparing.gather import RunSet
+from fairtrial.api.comparing.numbers import RunScores, logging_cautions, number_runs
 from fairtrial.api.comparing.shown_comparisons import with_looks
 from fairtrial.core.cautions import INCOMPLETE_GRID, RAW_SCORES, SHARED_LUCK, TASKS_LEFT_OUT
 from fairtrial.core.errors import UserError
@@ -21,7 +21,7 @@ from fairtrial.core.scores import NORMALIZED, SCALE
 from fairtrial.core.specs import split_and_quantity
 from fairtrial.record.store import Store
 from fairtrial.stats.aggregate import aggregate_tables
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import POOLED, adjust_comparisons, stepwise
 from fairtrial.stats.improvement import improvement
 from fairtrial.stats.ranking import rank_arms
@@ -41,7 +41,7 @@ MOST_NAMED = 5
 
 
 def over_tasks(
-    gathered: Gathered, control: str, rule: SummaryRule, terms: Terms, question: Question, store: Store, *,
+    gathered: RunSet, control: str, rule: SummaryRule, terms: ComparisonConfig, question: Question, store: Store, *,
     registered: bool = False,
 ) -> Analysis:  # fmt: skip
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
@@ -87,7 +87,7 @@ def over_tasks(
     )  # fmt: skip
 
 
-def _by_task(gathered: Gathered, rule: SummaryRule) -> dict[str, Numbers]:
+def _by_task(gathered: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
     """Task → numbers of its runs. A run without a seed goes by its own name, which it may have on several tasks."""
     tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
     found = {}
@@ -103,7 +103,7 @@ def _by_task(gathered: Gathered, rule: SummaryRule) -> dict[str, Numbers]:
     return found
 
 
-def _grid(by_task: Mapping[str, Numbers], arms: Sequence[str], *, paired: bool) -> TaskGrid:
+def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool) -> TaskGrid:
     cells = {
         arm: {task: {seed: n.number for seed, n in numbers.get(arm, {}).items()} for task, numbers in by_task.items()}
         for arm in arms
@@ -114,14 +114,14 @@ def _grid(by_task: Mapping[str, Numbers], arms: Sequence[str], *, paired: bool) 
     return grid
 
 
-def _quality(grid: TaskGrid, names: tuple[str, str], terms: Terms, how: TaskTerms, seed: int) -> Comparison:
+def _quality(grid: TaskGrid, names: tuple[str, str], terms: ComparisonConfig, how: TaskTerms, seed: int) -> Comparison:
     """The aggregates of two arms over the runs that lost no task; losses are weighed in afterwards."""
     none_lost = Losses(0, grid.losses(names[0])[1], 0, grid.losses(names[1])[1])
     tables = grid.tables(names[0]), grid.tables(names[1])
     return compare_tasks(*tables, terms, how, names=names, seed=seed, losses=none_lost)
 
 
-def _with_losses(found: Comparison, grid: TaskGrid, terms: Terms, comparisons: int) -> Comparison:
+def _with_losses(found: Comparison, grid: TaskGrid, terms: ComparisonConfig, comparisons: int) -> Comparison:
     losses = Losses(*grid.losses(found.control), *grid.losses(found.candidate))
     return with_losses(found, losses, terms.alpha / comparisons)
 
@@ -140,7 +140,7 @@ def _constant_scores(grid: TaskGrid, metric: str) -> list[FilledCaution]:
     return found
 
 
-def _raw_scores(gathered: Gathered) -> list[FilledCaution]:
+def _raw_scores(gathered: RunSet) -> list[FilledCaution]:
     """Scores of different tasks mean different things, and here there are some that do not."""
     split, _ = split_and_quantity(gathered.metric)
     better = f"{split}_{NORMALIZED}"
@@ -181,7 +181,7 @@ def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -
         raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
 
 
-def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, Numbers], gathered: Gathered) -> ArmAccount:
+def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], gathered: RunSet) -> ArmAccount:
     """Counts are of cells, that is of one run on one task."""
     numbers = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
     left_out: list[Mapping[str, str | None]] = [
@@ -216,7 +216,7 @@ def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | N
     return np.sort(means[np.isfinite(means)]), values
 
 
-def _task_findings(grid: TaskGrid, control: str, terms: Terms, how: TaskTerms) -> dict[str, Any]:
+def _task_findings(grid: TaskGrid, control: str, terms: ComparisonConfig, how: TaskTerms) -> dict[str, Any]:
     """Aggregates of each arm and the probability of improvement, over the runs that lost no task."""
     level, statistic = 1 - terms.alpha, how.named(len(grid.tasks))
     tables = {arm: grid.tables(arm) for arm in grid.cells}
@@ -255,7 +255,7 @@ def _scores_by_task(grid: TaskGrid, arm: str) -> dict[str, list[float]]:
 
 
 def _improvement(
-    control: Sequence[Array], candidate: Sequence[Array], terms: Terms, level: float
+    control: Sequence[Array], candidate: Sequence[Array], terms: ComparisonConfig, level: float
 ) -> dict[str, Any] | None:
     sign = 1.0 if terms.direction == "max" else -1.0
     sides: tuple[list[Array], list[Array]] = ([], [])

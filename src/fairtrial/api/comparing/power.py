@@ -11,15 +11,15 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.comparing.gather import (
-    Gathered,
-    Wanted,
+    MetricQuery,
+    RunSet,
     damage_cautions,
     files_of,
     from_file,
     from_runs,
     only_variants,
 )
-from fairtrial.api.comparing.numbers import Numbers, lay_out_seeds, number_runs, unpaired_samples
+from fairtrial.api.comparing.numbers import RunScores, lay_out_seeds, number_runs, unpaired_samples
 from fairtrial.api.comparing.variance import by_variant
 from fairtrial.api.running.devices import measured_on
 from fairtrial.api.running.prices import load_prices
@@ -161,7 +161,7 @@ def power(
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
-    wanted = Wanted([metric] if metric else [])
+    wanted = MetricQuery([metric] if metric else [])
     found = None
     if source:
         found = _pilot(_from_files(source, columns or Columns(), variants, wanted))
@@ -268,13 +268,13 @@ def _noise(sd: float | None, pilot: Pilot | None, paired: bool, correlation: flo
     return Noise(paired_sd(sd, correlation) if paired and correlation is not None else sd)
 
 
-def _from_store(references: Sequence[str], wanted: Wanted, store: Store) -> Gathered:
+def _from_store(references: Sequence[str], wanted: MetricQuery, store: Store) -> RunSet:
     """Earlier runs of a store, by variant."""
     gathered = from_runs(store, {"pilot": references}, wanted)
     return replace(gathered, arms=by_variant(gathered.arms["pilot"]))
 
 
-def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: Wanted) -> Gathered:
+def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: MetricQuery) -> RunSet:
     """The same from files of results."""
     gathered = only_variants(from_file(files_of(source), columns, wanted), variants)
     tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
@@ -283,7 +283,7 @@ def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: 
     return gathered
 
 
-def _pilot(gathered: Gathered) -> Pilot:
+def _pilot(gathered: RunSet) -> Pilot:
     """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
     if len(gathered.arms) > 2:
         hint = None if gathered.studies else "Choose one or two with --variant."
@@ -304,7 +304,7 @@ def _pilot(gathered: Gathered) -> Pilot:
     return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(gathered))
 
 
-def _pairs(numbers: Numbers) -> Noise | None:
+def _pairs(numbers: RunScores) -> Noise | None:
     """The noise of differences where two variants share seeds; None where they share fewer than two."""
     first, second = lay_out_seeds(numbers).complete().values()
     differences = (second - first)[np.isfinite(second - first)]

@@ -17,7 +17,7 @@ from fairtrial.core.printed import PrintedArm, SummaryOptions
 from fairtrial.core.verdict_text import family_sentence
 from fairtrial.record.summary_tables import SummaryTable, read_summary_table
 from fairtrial.record.tables import Table
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.impossible import IMPOSSIBLE, Finding, find_impossible, means_checked
 from fairtrial.stats.published import (
     ArmSummary,
@@ -41,7 +41,7 @@ NAME_THE_METRIC = "Name it with --metric, such as --metric accuracy, or give --d
 
 
 @dataclass(frozen=True)
-class Claim:
+class TableClaim:
     """One difference of a table: whether it holds, and what it would take to see the smallest one of interest."""
 
     found: Comparison
@@ -73,7 +73,7 @@ class PublishedAnalysis(Analysis):
     """The task of every comparison."""
     findings: Sequence[Finding] = ()
     options: SummaryOptions = field(default_factory=SummaryOptions)
-    claims: Sequence[Claim] = ()
+    claims: Sequence[TableClaim] = ()
     missing: Sequence[str] = ()
     """Comparisons that the table has no rows for, one sentence each."""
 
@@ -127,7 +127,7 @@ def analyze_summary_table(
     better = settle(metric, stated=stated.get(metrics[0]) if metrics else question.direction)
     chosen = _choose(read, control, candidates, options)
     arms = read.arms(chosen)
-    terms = Terms(
+    terms = ComparisonConfig(
         paired=False, alpha=0.05 if question.alpha is None else question.alpha, side=question.side,
         sesoi=question.sesoi, direction=better.known(NAME_THE_METRIC),
     ).check()  # fmt: skip
@@ -223,10 +223,10 @@ def _pairs(
     return pairs, tasks, missing
 
 
-def _claim(pair: Pair, found: Comparison, task: str | None, terms: Terms, comparisons: int) -> Claim:
+def _claim(pair: Pair, found: Comparison, task: str | None, terms: ComparisonConfig, comparisons: int) -> TableClaim:
     needed = runs_needed(pair, terms.sesoi, terms, comparisons) if terms.sesoi is not None else None
     holds = None if found.significant is None else found.verdict in (Verdict.BETTER, Verdict.WORSE)
-    return Claim(
+    return TableClaim(
         found, task, holds, needed.to_detect if needed else None, needed.to_equate if needed else None,
     )  # fmt: skip
 
@@ -240,7 +240,7 @@ def _caution_of(finding: Finding) -> FilledCaution:
 
 
 def _rounding(
-    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: Terms,
+    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: ComparisonConfig,
     options: SummaryOptions,
 ) -> list[FilledCaution]:  # fmt: skip
     """Verdicts that depend on digits behind the last one. Programs drop zeros at the end: the finest row counts."""
@@ -266,7 +266,7 @@ def _spread_unit(arm: PrintedArm) -> float:
 
 
 def _interval_reading(
-    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: Terms,
+    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: ComparisonConfig,
     options: SummaryOptions, family: str | None,
 ) -> list[FilledCaution]:  # fmt: skip
     """What would follow if the printed intervals were made with the normal quantile."""

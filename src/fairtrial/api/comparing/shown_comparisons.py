@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.api.comparing.numbers import label
-from fairtrial.api.running.interim_looks import Looked, record_looks
+from fairtrial.api.running.interim_looks import LookLabels, record_looks
 from fairtrial.core.findings import Comparison
 from fairtrial.record.interim_looks import (
     Asked,
-    Look,
+    InterimLook,
 )
 from fairtrial.record.store import Store
 
 
 def with_looks(
-    found: Iterable[Comparison], gathered: Gathered, asked: Asked, store: Store, *, registered: bool = False
+    found: Iterable[Comparison], gathered: RunSet, asked: Asked, store: Store, *, registered: bool = False
 ) -> list[Comparison]:
     """Record that these comparisons are on view, in each study that their runs come from, and label them."""
     labelled = list(found)
     for study in gathered.studies:
         seeds = [seeds_on_view(gathered, study, each.control, each.candidate) for each in labelled]
         shown = [number for number, each in enumerate(seeds) if each]
-        views = [Look(asked, seeds[number]) for number in shown]
+        views = [InterimLook(asked, seeds[number]) for number in shown]
         for number, looked in zip(shown, record_looks(store, study, views, registered=registered), strict=True):
             labelled[number] = _labelled(labelled[number], looked)
     return labelled
 
 
-def _labelled(found: Comparison, looked: Looked) -> Comparison:
+def _labelled(found: Comparison, looked: LookLabels) -> Comparison:
     labels = dict.fromkeys([*([found.label] if found.label else []), *looked.labels])
     cautions = {caution["text"]: caution for caution in (*found.cautions, *looked.cautions)}
     return replace(found, label="; ".join(labels) or None, cautions=tuple(cautions.values()))
 
 
-def seeds_on_view(gathered: Gathered, study: str, *arms: str) -> dict[str, list[str]]:
+def seeds_on_view(gathered: RunSet, study: str, *arms: str) -> dict[str, list[str]]:
     """The runs of these arms, by the variants and seeds they were recorded under, whatever the arms are called here."""
     seeds: dict[str, set[str]] = {}
     for trace in [

@@ -9,12 +9,12 @@ import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.context import account_of, in_context, shared_cautions
-from fairtrial.api.comparing.gather import Gathered, is_scored
+from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.api.comparing.numbers import number_runs
 from fairtrial.api.comparing.shown_comparisons import with_looks
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.record.store import Store
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.fairness import Fairness
 from fairtrial.stats.summaries import SummaryRule, describe
 from fairtrial.stats.target import compare_arms_to_target, target_name
@@ -36,7 +36,7 @@ def refuse_without_effect(question: Question, control: str | None, *, paired_by_
         )
 
 
-def choose_candidates(gathered: Gathered, candidates: Sequence[str]) -> Gathered:
+def choose_candidates(gathered: RunSet, candidates: Sequence[str]) -> RunSet:
     """The named arms, or all that have an outcome."""
     names = list(gathered.arms)
     problems = [unknown("variant", name, names) for name in candidates if name not in names]
@@ -46,11 +46,11 @@ def choose_candidates(gathered: Gathered, candidates: Sequence[str]) -> Gathered
     return replace(gathered, arms={name: gathered.arms[name] for name in list(candidates) or scored or names})
 
 
-def against_target(gathered: Gathered, question: Question, store: Store, *, registered: bool) -> Analysis:
+def against_target(gathered: RunSet, question: Question, store: Store, *, registered: bool) -> Analysis:
     """The number of every run against the target; several arms are a family by Holm."""
     assert question.target is not None
     rule = (question.summary or SummaryRule()).check()
-    terms = Terms(
+    terms = ComparisonConfig(
         paired=True, alpha=0.05 if question.alpha is None else question.alpha, side=question.side, sesoi=question.sesoi,
         direction=rule.direction(gathered.direction),
     ).check()  # fmt: skip

@@ -14,8 +14,8 @@ import numpy as np
 
 from fairtrial.api.comparing.context import constant_metrics
 from fairtrial.api.comparing.gather import (
-    Gathered,
-    Wanted,
+    MetricQuery,
+    RunSet,
     damage_cautions,
     files_of,
     from_file,
@@ -23,7 +23,7 @@ from fairtrial.api.comparing.gather import (
     is_scored,
     only_variants,
 )
-from fairtrial.api.comparing.numbers import Numbers, number_runs
+from fairtrial.api.comparing.numbers import RunScores, number_runs
 from fairtrial.core.cautions import LOOKED_AT
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
@@ -110,13 +110,13 @@ def variance(
     relative = threshold_abs is None
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
-    wanted = Wanted([metric] if metric else [], curve=True, repeats=True)
+    wanted = MetricQuery([metric] if metric else [], curve=True, repeats=True)
     place = open_store(store)
     every = _gather(references, source, columns or Columns(), variant, wanted, place)
     [name] = every.arms
     gathered = replace(every, arms={name: _first_attempts(every.arms[name])})
     [task] = {trace.task for trace in gathered.arms[name]}
-    spreads, repeats, main_numbers = {}, {}, Numbers()
+    spreads, repeats, main_numbers = {}, {}, RunScores()
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
         for trace in gathered.arms[name] if not is_scored(trace)
@@ -149,7 +149,7 @@ def variance(
     )  # fmt: skip
 
 
-def summary_rules(gathered: Gathered, window: SummaryRule | None) -> dict[str, SummaryRule]:
+def summary_rules(gathered: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:
     """Area and slope of a curve; the value itself where every run has one."""
     base = window or SummaryRule()
     if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for arm in gathered.arms.values() for t in arm):
@@ -166,7 +166,7 @@ def _first_attempts(traces: Sequence[Trace]) -> list[Trace]:
     return [trace for trace in traces if trace.attempt == 1 or id(trace) in kept]
 
 
-def _repeats(every: Gathered, name: str, rule: SummaryRule, level: float) -> Repeats | None:
+def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repeats | None:
     """The noise of repeats by one summary; None where no seed has two runs with a result."""
     traces = [trace for trace in every.arms[name] if trace.status is Status.COMPLETED]
     if all(trace.attempt == 1 for trace in traces):
@@ -241,8 +241,8 @@ def _word(value: Any) -> str:
 
 
 def _gather(
-    references: Sequence[str], source: Any, columns: Columns, variant: str | None, wanted: Wanted, store: Store
-) -> Gathered:
+    references: Sequence[str], source: Any, columns: Columns, variant: str | None, wanted: MetricQuery, store: Store
+) -> RunSet:
     if source is not None:
         if references:
             raise UserError("runs and --from cannot be combined")
@@ -289,7 +289,7 @@ def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
     return found
 
 
-def _one_variant(gathered: Gathered, hint: str) -> Gathered:
+def _one_variant(gathered: RunSet, hint: str) -> RunSet:
     tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
     if len(gathered.arms) > 1 or len(tasks) > 1:
         what = f"variants ({', '.join(gathered.arms)})" if len(gathered.arms) > 1 else "tasks"

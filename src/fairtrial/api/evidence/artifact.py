@@ -16,7 +16,7 @@ from fairtrial.core.project_root import find_artifact
 from fairtrial.plan.study import read_mapping
 from fairtrial.record.environment import git_output
 from fairtrial.record.store_location import STORE_VARIABLE, project_store
-from fairtrial.research.artifact import UNKNOWN, Artifact, artifact_text, name_parts, parse_artifact
+from fairtrial.research.artifact import UNKNOWN, ArtifactFile, artifact_text, name_parts, parse_artifact
 from fairtrial.research.citation import STYLES, cff
 from fairtrial.research.citation import cite as cited
 from fairtrial.research.command_log import added_files, note_file, read_journal
@@ -28,7 +28,7 @@ HINT = "Describe it with: fairtrial research init"
 class Project:
     """A project: its artifact, and where its files are."""
 
-    artifact: Artifact
+    artifact: ArtifactFile
     paths: ProjectPaths
     authors_from: str = "artifact.yaml"
     """Where the authors are from: `given` to `research init`, `git`, or `unknown`; else the file."""

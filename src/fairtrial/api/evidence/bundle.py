@@ -35,7 +35,7 @@ from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
 from fairtrial.record.metadata import SEALED
 from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.store_location import Place
+from fairtrial.record.store_location import StoreLocation
 from fairtrial.record.studies import without_checksum
 from fairtrial.report.documents import as_json
 from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
@@ -45,7 +45,7 @@ from fairtrial.research.command_log import COMMAND, added_files, read_journal
 from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.credentials import refuse_credentials
 from fairtrial.research.keys import load_signer
-from fairtrial.research.manifest import Excluded, Manifest
+from fairtrial.research.manifest import BundleManifest, ExcludedFiles
 from fairtrial.research.notebook import notebook
 from fairtrial.research.registration import read_registration
 from fairtrial.research.scrub import RULES, Scrubber, absolute_paths
@@ -74,7 +74,7 @@ class BundleTerms:
     studies: Sequence[str] = ()
     checkpoints: bool = False
     charts: bool = True
-    store: Place = None
+    store: StoreLocation = None
     force: bool = False
     allow: Sequence[str] = ()
     """Files of the bundle, or `kind:KIND`, that may hold what looks like a credential."""
@@ -105,7 +105,7 @@ class Bundled:
 
 
 @dataclass
-class Stage:
+class BundleStaging:
     """A bundle in the making: its files by name, copied and scrubbed, or left where they are if they are large."""
 
     folder: Path
@@ -138,7 +138,8 @@ class Stage:
     @property
     def excluded(self) -> list[Mapping[str, Any]]:
         return [
-            Excluded(what, WHY[what], names, size).to_dict() for what, (names, size) in sorted(self.left_out.items())
+            ExcludedFiles(what, WHY[what], names, size).to_dict()
+            for what, (names, size) in sorted(self.left_out.items())
         ]
 
 
@@ -155,7 +156,7 @@ def bundle(
     store = open_store(terms.store or project.store)
     runs = _chosen(store, terms.studies)
     with tempfile.TemporaryDirectory(prefix="fairtrial-bundle-") as folder:
-        stage = Stage(Path(folder))
+        stage = BundleStaging(Path(folder))
         stale = _fill(stage, project, store, runs, terms)
         found = _summary(stage, runs, _describe(stage, project, runs), stale)
         found = replace(found, not_stated=not_stated(project.artifact))
@@ -185,7 +186,7 @@ def _refuse_existing(target: Path, *, zipped: bool, force: bool) -> None:
         raise UserError(f"{target} is there already", hint=hint)
 
 
-def _refuse_unpackable(stage: Stage) -> None:
+def _refuse_unpackable(stage: BundleStaging) -> None:
     """Names that others could not unpack, such as two that differ in capitals alone."""
     names = sorted(stage.files)
     problems = [f"{name!r} {why}" for name in names if (why := why_unsafe(name))]
@@ -231,7 +232,7 @@ def _refuse_damaged(runs: Sequence[Run]) -> None:
         )  # fmt: skip
 
 
-def _fill(stage: Stage, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
+def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
     """Everything but the description of it all; returns the recorded results that no longer hold."""
     hosts = {str(run.metadata["environment"].get("hostname") or "") for run in runs}
     names = {str(name) for run in runs for name in (run.study, run.variant, run.metadata["recipe"])}
@@ -279,7 +280,7 @@ def _planned(project: Project, store: Store, copy: Store, studies: Sequence[str]
 
 
 @contextlib.contextmanager
-def _kept_as_staged(stage: Stage) -> Iterator[None]:
+def _kept_as_staged(stage: BundleStaging) -> Iterator[None]:
     """An analysis notes that somebody looked. What is packed is how it was before this one."""
     looks = {name: read_regular(path) for name, path in stage.sources.items() if name.endswith("/looks.jsonl")}
     yield
@@ -287,7 +288,7 @@ def _kept_as_staged(stage: Stage) -> Iterator[None]:
         stage.sources[name].write_bytes(content)
 
 
-def _stage_run(stage: Stage, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
+def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
     """Raw series as they are, metadata and events without what tells of the machine; the rest is named as left out."""
     if terms.checkpoints:
         store.fetch(run.study, run.id, steps=False)
@@ -323,7 +324,7 @@ def _kind(paths: RunPaths, path: Path) -> str:
     return COLUMNS if path == paths.columns else LOGS if path == paths.log else CHECKPOINTS
 
 
-def _stage_study(stage: Stage, store: Store, study: str, scrubber: Scrubber) -> None:
+def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrubber) -> None:
     for path in (store.paths.study_plan(study), store.paths.looks(study)):
         if path.is_file():
             content = read_regular(path) if path.suffix == ".jsonl" else without_checksum(read_regular(path))
@@ -347,7 +348,7 @@ def _size_of(folder: Path) -> int:
 
 
 def _stage_project(
-    stage: Stage, project: Project, runs: Sequence[Run], scrubber: Scrubber
+    stage: BundleStaging, project: Project, runs: Sequence[Run], scrubber: Scrubber
 ) -> list[dict[str, Any]]:  # fmt: skip
     """What a person wrote is taken as it is; what was noted by commands is scrubbed."""
     paths = project.paths
@@ -372,7 +373,7 @@ def _stage_project(
     return journal
 
 
-def _stage_added(stage: Stage, project: Project, journal: Sequence[Mapping[str, Any]]) -> None:
+def _stage_added(stage: BundleStaging, project: Project, journal: Sequence[Mapping[str, Any]]) -> None:
     problems = []
     for name, sha256 in sorted(added_files(journal).items()):
         path = path_inside(project.paths.root, name, what=project.paths.journal.name)
@@ -424,7 +425,7 @@ def _analysis(store: Store, study: str) -> Analysis | None:
         return None
 
 
-def _stage_charts(stage: Stage, study: str, analysis: Analysis, terms: BundleTerms) -> None:
+def _stage_charts(stage: BundleStaging, study: str, analysis: Analysis, terms: BundleTerms) -> None:
     folder = stage.folder / INSIDE.charts(study)
     if terms.charts:
         with contextlib.suppress(FairtrialError):  # nothing to draw, or nothing to draw with
@@ -440,7 +441,7 @@ def _stage_charts(stage: Stage, study: str, analysis: Analysis, terms: BundleTer
     stage.leave(CHARTS, str(INSIDE.charts(study)), 0)
 
 
-def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> Manifest:
+def _describe(stage: BundleStaging, project: Project, runs: Sequence[Run]) -> BundleManifest:
     """The crate over all files, the manifest over those and the crate, and the signature over the manifest."""
     crated = [
         CratedRun(
@@ -453,14 +454,14 @@ def _describe(stage: Stage, project: Project, runs: Sequence[Run]) -> Manifest:
              "studies": sorted({run.study for run in runs})}  # fmt: skip
     signer = load_signer() if signing_key().exists() else None
     key = signer.public if signer else None
-    manifest = Manifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about, key)
+    manifest = BundleManifest(dict(stage.files), stage.excluded, RULES, f"fairtrial {__version__}", about, key)
     stage.put(INSIDE.manifest, manifest.render())
     if signer:
         stage.put(INSIDE.signature, sign_manifest(manifest.sha256, signer))
     return manifest
 
 
-def _summary(stage: Stage, runs: Sequence[Run], manifest: Manifest, stale: Sequence[str]) -> Bundled:
+def _summary(stage: BundleStaging, runs: Sequence[Run], manifest: BundleManifest, stale: Sequence[str]) -> Bundled:
     size = sum(each for each, _ in stage.files.values())
     studies = sorted({run.study for run in runs})
     return Bundled(

@@ -10,13 +10,13 @@ from fairtrial.api.evidence.claims import BY_THE_AUTHOR
 from fairtrial.core.directions import better_words
 from fairtrial.core.formatting import shown_interval, shown_p, shown_value
 from fairtrial.report.documents import as_markdown
-from fairtrial.research.artifact import Artifact
+from fairtrial.research.artifact import ArtifactFile
 from fairtrial.research.citation import license_words
 
 MOST_ROWS = 40
 
 
-def report_text(artifact: Artifact, headlines: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
+def report_text(artifact: ArtifactFile, headlines: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
     """Every number in it is computed from the runs of the bundle, and checked again by `fairtrial research verify`."""
     people = ", ".join(author.name for author in artifact.known_authors) or "Author unknown"
     parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, {license_words(artifact)}.\n"]

@@ -19,7 +19,7 @@ from fairtrial.api.comparing.adjust import set_baseline_apart
 from fairtrial.api.comparing.analysis import Question
 from fairtrial.api.comparing.analyze import as_planned, judge_arms
 from fairtrial.api.comparing.context import account_of
-from fairtrial.api.comparing.gather import Gathered, Wanted, choose_arms, from_study
+from fairtrial.api.comparing.gather import MetricQuery, RunSet, choose_arms, from_study
 from fairtrial.api.comparing.numbers import align, number_runs, unpaired_samples
 from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 from fairtrial.api.lab.arms import LabTerms
@@ -52,14 +52,14 @@ def study_headlines(store: Store, study: str, direction: str | None = None) -> D
     `direction` is what a bundle claims; it counts where neither the runs nor the metric's name say which way is good.
     """
     try:
-        gathered = from_study(store, study, Wanted(fallback=direction))
+        gathered = from_study(store, study, MetricQuery(fallback=direction))
         question = as_planned(Question(), gathered.plan)
         return _plain(_compared(gathered, question))
     except UserError as error:
         return {"reason": error.message}
 
 
-def _compared(gathered: Gathered, question: Question) -> Document:
+def _compared(gathered: RunSet, question: Question) -> Document:
     if len(gathered.arms) < ENOUGH_ARMS:
         rule = (question.summary or SummaryRule()).check()
         numbers, windows = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule)
@@ -72,12 +72,12 @@ def _compared(gathered: Gathered, question: Question) -> Document:
     }  # fmt: skip
 
 
-def _about(gathered: Gathered, rule: SummaryRule, windows: Any) -> Document:
+def _about(gathered: RunSet, rule: SummaryRule, windows: Any) -> Document:
     better = gathered.directions[gathered.metric].better
     return {"metric": gathered.metric, "direction": better, "summary": dict(describe(rule, windows))}
 
 
-def _arms(gathered: Gathered, numbers: Any) -> list[Document]:
+def _arms(gathered: RunSet, numbers: Any) -> list[Document]:
     accounts = [account_of(gathered, name, numbers[name]) for name in gathered.arms]
     return [
         {"variant": arm.variant, "planned": arm.planned, "started": arm.started, "completed": arm.completed,
@@ -208,7 +208,7 @@ def _day(asked: Mapping[str, Any]) -> date:
 
 def _swept(store: Store, asked: Mapping[str, Any]) -> Document:
     """Every setting of a sweep with its mean, and the best."""
-    gathered = from_study(store, asked["study"], Wanted([asked["metric"]], asked["direction"]))
+    gathered = from_study(store, asked["study"], MetricQuery([asked["metric"]], asked["direction"]))
     numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
     settings = (gathered.plan or {}).get("variants", {})
     alpha = round(1 - float(asked["level"]), 12)

@@ -15,7 +15,7 @@ from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ARTIFACT
 from fairtrial.plan.study import parse_mapping
 from fairtrial.research.archive import opened
-from fairtrial.research.artifact import Artifact, not_stated, parse_artifact
+from fairtrial.research.artifact import ArtifactFile, not_stated, parse_artifact
 from fairtrial.research.zenodo import API, API_VARIABLE, TOKEN_VARIABLE, check_api, commands_for, metadata_for, upload
 
 
@@ -68,6 +68,6 @@ def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool
     return Deposit(place, path, beside, metadata, files, commands, upload(place, token, metadata, path))
 
 
-def _artifact_in(path: Path) -> Artifact:
+def _artifact_in(path: Path) -> ArtifactFile:
     with opened(path) as archive:
         return parse_artifact(parse_mapping(archive.read(ARTIFACT).decode(), Path(ARTIFACT)), where=ARTIFACT)

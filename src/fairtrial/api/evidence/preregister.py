@@ -10,7 +10,7 @@ from typing import Any
 
 from fairtrial.api.comparing.adjust import check_planned
 from fairtrial.api.comparing.analysis import Question
-from fairtrial.api.comparing.gather import Wanted
+from fairtrial.api.comparing.gather import MetricQuery
 from fairtrial.api.evidence.artifact import load_project, store_of_registration
 from fairtrial.api.running.cells import Cell, load_checked_recipe, prepare
 from fairtrial.api.running.registered import arms_of
@@ -35,8 +35,8 @@ from fairtrial.research.keys import Trust, load_signer
 from fairtrial.research.plan_schema import TEXT_ONLY
 from fairtrial.research.register import Registered, register
 from fairtrial.research.registration import NotARegistration, read_registration
-from fairtrial.research.verify import Began, Checked, verify_registration
-from fairtrial.stats.compare import RESAMPLES, Terms
+from fairtrial.research.verify import Checked, RunStart, verify_registration
+from fairtrial.stats.compare import RESAMPLES, ComparisonConfig
 from fairtrial.stats.families import check_adjustment, default_adjustment
 from fairtrial.stats.summaries import SummaryRule
 
@@ -223,11 +223,11 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     if not metrics and recipe.metric is None:
         raise UserError(f"recipe '{recipe.name}' has no metric of its own", hint="Name one with --metric.")
     metrics = metrics or [recipe.metric.on("report")] if recipe.metric else metrics
-    plain, stated = Wanted(metrics, asked.direction).among(())
+    plain, stated = MetricQuery(metrics, asked.direction).among(())
     direction, *_ = [_direction(name, stated.get(name), study, recipe) for name in plain]  # every one can be judged
     metrics = [plain[0], *metrics[1:]]
     rule = (asked.summary or rule_of_study(study.summary.model_dump())).check()
-    terms = Terms(
+    terms = ComparisonConfig(
         paired=not asked.unpaired, alpha=study.alpha if asked.alpha is None else asked.alpha, side=asked.side,
         sesoi=study.sesoi if asked.sesoi is None else asked.sesoi, method=asked.method or "t", direction=direction,
         resamples=asked.resamples or RESAMPLES,
@@ -278,7 +278,7 @@ def verify(
     return verify_registration(path, trust=trust, runs=runs, published=Path(published) if published else None)
 
 
-def _began(path: Path, store: str | os.PathLike[str] | None) -> list[Began]:
+def _began(path: Path, store: str | os.PathLike[str] | None) -> list[RunStart]:
     try:
         study = read_registration(path).study
     except (NotARegistration, CheckFailed):  # what is wrong with it is for the checks to say
@@ -287,4 +287,4 @@ def _began(path: Path, store: str | os.PathLike[str] | None) -> list[Began]:
         return []
     place = open_store(store or store_of_registration(path), study)
     recorded = [(f"{study}/{row['run']}", float(row["created"])) for row in all_rows(place, study)]
-    return [Began(*each) for each in (*recorded, *archived_runs(place, study))]
+    return [RunStart(*each) for each in (*recorded, *archived_runs(place, study))]

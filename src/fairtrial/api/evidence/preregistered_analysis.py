@@ -10,7 +10,7 @@ from typing import Any
 
 from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Followed, Question
 from fairtrial.api.comparing.analyze import analyze_gathered
-from fairtrial.api.comparing.gather import Gathered, from_study
+from fairtrial.api.comparing.gather import RunSet, from_study
 from fairtrial.api.evidence.artifact import store_of_registration
 from fairtrial.api.evidence.preregister import archived_runs, excludable, registered_question
 from fairtrial.api.running.registered import with_label
@@ -27,10 +27,10 @@ from fairtrial.record.study_cache import read_study
 from fairtrial.research.archive import is_bundle
 from fairtrial.research.command_log import read_journal, removed_runs
 from fairtrial.research.deviations import (
-    Beside,
     Deviation,
-    Done,
-    SeenRun,
+    LocalEvidence,
+    RecordedRun,
+    StudyRecord,
     find_beside,
     find_deviations,
     unchecked,
@@ -110,8 +110,8 @@ def _intact(path: Path) -> Registration:
 
 
 def _registered_runs(
-    registration: Registration, gathered: Gathered, runs: Mapping[str, Run]
-) -> tuple[Gathered, dict[str, str]]:
+    registration: Registration, gathered: RunSet, runs: Mapping[str, Run]
+) -> tuple[RunSet, dict[str, str]]:
     """Only registered arms and seeds, without the runs that registered rules exclude; says which those are, and why.
 
     An excluded run stays planned: its pair is incomplete, and is counted as such.
@@ -166,7 +166,7 @@ def _facts(run: Run) -> dict[str, Any]:
 def deviations_beside(registration: Registration, store: Store) -> list[Deviation]:
     """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
     study, root = str(registration.study), registration.path.absolute().parent.parent
-    beside = Beside(
+    beside = LocalEvidence(
         replaced=[name for name, _ in archived_runs(store, study)],
         removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
         changed_files=lambda before, after: changed_files(root, before, after),
@@ -176,10 +176,12 @@ def deviations_beside(registration: Registration, store: Store) -> list[Deviatio
     return find_beside(registration, runs, beside)
 
 
-def _done(registration: Registration, found: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]) -> Done:
+def _done(
+    registration: Registration, found: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]
+) -> StudyRecord:
     left_out = {str(each["run"]): str(each["reason"]) for arm in found.arms for each in arm.left_out}
     amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
-    return Done(
+    return StudyRecord(
         runs=[
             _seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1 and run.status is not Status.DAMAGED
         ],
@@ -189,9 +191,9 @@ def _done(registration: Registration, found: Analysis, runs: Sequence[Run], look
     )
 
 
-def _seen(run: Run, left_out: str | None) -> SeenRun:
+def _seen(run: Run, left_out: str | None) -> RecordedRun:
     metadata, environment = run.metadata, run.metadata["environment"]
-    return SeenRun(
+    return RecordedRun(
         run=run.name, variant=run.variant, seed=run.seed, identity=metadata["identity"],
         data=(metadata["data"] or {}).get("sha256"), commit=environment.get("git_commit"),
         changes=environment.get("git_dirty_hash"), versions=environment.get("versions") or {},
@@ -232,7 +234,7 @@ def _shown(value: Any) -> str:
 
 
 def _beyond(
-    wanted: Mapping[str, Any], other: Mapping[str, Any], everything: Gathered, question: Question, study: str,
+    wanted: Mapping[str, Any], other: Mapping[str, Any], everything: RunSet, question: Question, study: str,
     store: Store,
 ) -> Analysis:  # fmt: skip
     """What was asked for, on all runs that there are."""

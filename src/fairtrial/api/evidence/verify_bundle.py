@@ -34,10 +34,18 @@ from fairtrial.record.store import Store
 from fairtrial.research.anchors import is_named_in
 from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
 from fairtrial.research.keys import Trust, read_trusted
-from fairtrial.research.manifest import LARGEST, Manifest, compare_files, read_manifest
+from fairtrial.research.manifest import LARGEST, BundleManifest, compare_files, read_manifest
 from fairtrial.research.registration import read_registration
 from fairtrial.research.signature import signer_of
-from fairtrial.research.verify import Began, Check, Checked, Judged, check_signer, spelled_keys, verify_registration
+from fairtrial.research.verify import (
+    Checked,
+    RunStart,
+    VerificationCheck,
+    VerificationSummary,
+    check_signer,
+    spelled_keys,
+    verify_registration,
+)
 
 Files = Mapping[str, tuple[int, str]]
 INSIDE = BundlePaths(PurePosixPath())
@@ -48,11 +56,11 @@ SERIES = "the raw series"
 
 
 @dataclass(frozen=True)
-class CheckedBundle(Judged):
+class CheckedBundle(VerificationSummary):
     """What came of the checks of a bundle, and of the registrations in it."""
 
     path: Path
-    checks: Sequence[Check]
+    checks: Sequence[VerificationCheck]
     registrations: Sequence[Checked] = ()
     signer: str | None = None
     trusted: bool = False
@@ -141,7 +149,7 @@ def _check(
     registered = _registrations(paths, runs, keys, published)
     checks += _published(registered, published)
     checks += [
-        Check(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
+        VerificationCheck(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
         for each in registered for check in each.checks
     ]  # fmt: skip
     headlines, numbers = _headlines(paths, sorted({run.study for run in runs}))
@@ -152,33 +160,37 @@ def _check(
     )  # fmt: skip
 
 
-def _told(name: str, problems: Sequence[str], fine: str) -> Check:
+def _told(name: str, problems: Sequence[str], fine: str) -> VerificationCheck:
     if not problems:
-        return Check(name, True, fine)
+        return VerificationCheck(name, True, fine)
     more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
-    return Check(name, False, "; ".join(problems[:MOST_NAMED]) + more)
+    return VerificationCheck(name, False, "; ".join(problems[:MOST_NAMED]) + more)
 
 
 def _signature(
-    paths: BundlePaths[Path], manifest: Manifest, keys: frozenset[str] | None
-) -> tuple[list[Check], str | None]:
+    paths: BundlePaths[Path], manifest: BundleManifest, keys: frozenset[str] | None
+) -> tuple[list[VerificationCheck], str | None]:
     """Whether it is signed as the manifest says, and the key that signed it."""
     name, named = paths.signature.name, manifest.signer
     if not paths.signature.is_file():
         if named:
-            return [Check("signature", False, f"{name} is missing: the manifest names key {named[:16]}…")], None
-        unsigned = Check("signature", None, "the bundle is not signed")
+            return [
+                VerificationCheck("signature", False, f"{name} is missing: the manifest names key {named[:16]}…")
+            ], None
+        unsigned = VerificationCheck("signature", None, "the bundle is not signed")
         missing = (
-            [Check("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")] if keys else []
+            [VerificationCheck("signer", False, f"not signed, so not by {spelled_keys(keys)}, which you trust")]
+            if keys
+            else []
         )
         return [unsigned, *missing], None
     signer = signer_of(read_file(paths.signature), manifest.sha256)
     if signer is None:
-        return [Check("signature", False, f"{name} does not fit the manifest, or was changed")], None
+        return [VerificationCheck("signature", False, f"{name} does not fit the manifest, or was changed")], None
     if signer != named:
         said = f"the manifest names {named[:16]}…" if named else "the manifest knows of no signature"
-        return [Check("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
-    checks = [Check("signature", True, f"the manifest is signed with key {signer[:16]}…")]
+        return [VerificationCheck("signature", False, f"{name} is by key {signer[:16]}…, {said}")], None
+    checks = [VerificationCheck("signature", True, f"the manifest is signed with key {signer[:16]}…")]
     return checks + ([check_signer(signer, keys)] if keys is not None else []), signer
 
 
@@ -202,8 +214,8 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
     return sorted(found, key=lambda run: run.name), sorted(problems)
 
 
-def _began(run: Run) -> Began:
-    return Began(run.name, float(run.metadata["timings"]["created"]))
+def _began(run: Run) -> RunStart:
+    return RunStart(run.name, float(run.metadata["timings"]["created"]))
 
 
 def _registrations(
@@ -219,26 +231,28 @@ def _registrations(
     return found
 
 
-def _published(registered: Sequence[Checked], published: Path | None) -> list[Check]:
+def _published(registered: Sequence[Checked], published: Path | None) -> list[VerificationCheck]:
     """A copy of an anchor is about one of the registrations, or it was kept of something else."""
     if published is None or any(is_named_in(each.path.stem, published) for each in registered):
         return []
-    return [Check("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
+    return [VerificationCheck("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
 
 
-def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[Check], int]:
+def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[VerificationCheck], int]:
     """The claimed numbers, each computed again from the raw series."""
     try:
         said = parse_json(read_file(paths.headlines, most=LARGEST), where=str(INSIDE.headlines))
         claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
     except (OSError, UserError, KeyError, TypeError, ValueError):
-        return [Check("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")], 0
+        return [
+            VerificationCheck("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")
+        ], 0
     store, checks, numbers = Store(paths.store), [], 0
     for study in sorted({*claimed, *studies}):
         label = f"headline numbers of {study}"
         if study not in claimed or study not in studies:
             where = "headlines" if study in claimed else "runs"
-            checks.append(Check(label, False, f"study {study} is in the {where} alone"))
+            checks.append(VerificationCheck(label, False, f"study {study} is in the {where} alone"))
             continue
         said_way = claimed[study].get("direction") if isinstance(claimed[study], dict) else None
         again = partial(study_headlines, direction=said_way)
@@ -249,11 +263,11 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
     for at, result in enumerate(results, 1):
         asked = result.get("asked") if isinstance(result, dict) else None
         if not isinstance(asked, dict) or not isinstance(asked.get("command"), str):
-            checks.append(Check(f"recorded result {at}", False, "it does not say what was asked"))
+            checks.append(VerificationCheck(f"recorded result {at}", False, "it does not say what was asked"))
             continue
         label = f"{asked['command']} of {asked.get('study')}"
         if asked.get("study") not in studies:
-            checks.append(Check(label, False, "its study is not in the bundle"))
+            checks.append(VerificationCheck(label, False, "its study is not in the bundle"))
             continue
         basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
         checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
@@ -261,7 +275,7 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[C
     return checks, numbers
 
 
-def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Sequence[str]) -> list[Check]:
+def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Sequence[str]) -> list[VerificationCheck]:
     """Every registration whose study is here has its analysis among the headlines, with its deviations."""
     store, checks = Store(paths.store), []
     there = {path.stem: _study_of(path) for path in paths.registrations.glob("*.json")}
@@ -270,7 +284,7 @@ def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Seq
         label = f"registered analysis {sha256[:12]}"
         if sha256 not in there or sha256 not in plans:
             missing = "its registration is not in the bundle" if sha256 in plans else "it is not among the headlines"
-            checks.append(Check(label, False, missing))
+            checks.append(VerificationCheck(label, False, missing))
             continue
         plan = RegistrationPaths(paths.registrations).registration(sha256)
         said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
@@ -310,16 +324,16 @@ def _computed(compute: Any, store: Store, about: Any) -> Any:
         return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
 
 
-def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> Check:
+def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> VerificationCheck:
     problems = differences(said, found)
     count = counted(count_numbers(said), "number")
     if problems or not isinstance(said, dict):
         return _told(label, problems or ["it is no list of numbers"], "")
     if said.get("reason"):
-        return Check(label, None, f"there are none: {said['reason']}")
+        return VerificationCheck(label, None, f"there are none: {said['reason']}")
     exact = not differences(said, found, tolerance=0.0)
     how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
-    return Check(label, True, f"{count} computed again from {basis}, equal {how}")
+    return VerificationCheck(label, True, f"{count} computed again from {basis}, equal {how}")
 
 
 def _notes(registered: Sequence[Checked], signer: str | None) -> list[str]:

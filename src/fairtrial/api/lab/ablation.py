@@ -21,7 +21,7 @@ from fairtrial.core.registry import LoadedRecipe
 from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
 from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import read_mapping
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.contrasts import Interaction, interactions
 from fairtrial.stats.families import compare_family
 from fairtrial.stats.sweeps import mean_of
@@ -142,7 +142,7 @@ def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> N
 
 
 def _judge(
-    ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: Terms,
+    ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: ComparisonConfig,
     adjustment: str, terms: LabTerms,
 ) -> Ablation:  # fmt: skip
     if FULL not in ran.arms:

@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.comparing.gather import Gathered, Wanted, from_study
-from fairtrial.api.comparing.numbers import Numbers, SeedLayout, align, lay_out_seeds, number_runs
+from fairtrial.api.comparing.gather import MetricQuery, RunSet, from_study
+from fairtrial.api.comparing.numbers import RunScores, SeedLayout, align, lay_out_seeds, number_runs
 from fairtrial.api.comparing.shown_comparisons import with_looks
 from fairtrial.api.running.cells import Cell, Watcher
 from fairtrial.api.running.launch import Launched, LaunchTerms, named_recipe, run_study
@@ -32,7 +32,7 @@ from fairtrial.plan.study import Study
 from fairtrial.record.interim_looks import Asked
 from fairtrial.record.store import Store
 from fairtrial.record.store_location import store_words
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import check_adjustment, default_adjustment
 from fairtrial.stats.samples import Array
 from fairtrial.stats.summaries import SummaryRule
@@ -80,9 +80,9 @@ class LabTerms:
             given |= {"metric": self.metric, "direction": self.direction}
         return as_registered(parse_options(Study, {**given, **values}, where=name, noun="key"), self.plan)
 
-    def judged_by(self, family: str | None) -> tuple[Terms, str]:
+    def judged_by(self, family: str | None) -> tuple[ComparisonConfig, str]:
         """How differences between arms are judged: paired by seed, as one family."""
-        judged = Terms(paired=True, alpha=self.alpha, direction=self.direction or "max").check()
+        judged = ComparisonConfig(paired=True, alpha=self.alpha, direction=self.direction or "max").check()
         adjustment = family or default_adjustment(judged)
         check_adjustment(adjustment, judged)
         return judged, adjustment
@@ -106,8 +106,8 @@ class Ran:
     """
 
     launched: Launched
-    gathered: Gathered
-    numbers: Numbers
+    gathered: RunSet
+    numbers: RunScores
     arms: Mapping[str, Array]
     cautions: Sequence[Mapping[str, str]] = field(default_factory=list)
 
@@ -151,7 +151,7 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
             hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{store_words(terms.store)}",
         )
     place = Store.at(terms.store)
-    wanted = Wanted([metric] if metric else (), terms.direction)
+    wanted = MetricQuery([metric] if metric else (), terms.direction)
     gathered = from_study(place, study.study, wanted)
     seeds = {str(seed) for seed in study.seed_list}
     chosen = {name: [trace for trace in gathered.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}

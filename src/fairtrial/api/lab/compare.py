@@ -21,7 +21,7 @@ from fairtrial.plan.cells import resolve
 from fairtrial.plan.study import Study
 from fairtrial.record.store import open_store
 from fairtrial.record.studies import load_plan
-from fairtrial.stats.compare import Terms
+from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import compare_pairs, with_worst
 from fairtrial.stats.samples import Array
 from fairtrial.stats.sweeps import exact_mean, mean_of
@@ -167,7 +167,7 @@ def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping
 
 
 def _judge(
-    ran: Ran, study: str, judged: Terms, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
+    ran: Ran, study: str, judged: ComparisonConfig, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
 ) -> StrategyComparison:
     layout = ran.layout
     arms = {name: sample for name, sample in layout.arms.items() if np.isfinite(sample).any()}

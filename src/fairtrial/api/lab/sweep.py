@@ -30,7 +30,7 @@ from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
-from fairtrial.plan.grids import Axis, Point, beyond, defaults_of, lay_out, parse_axis, span
+from fairtrial.plan.grids import GridAxis, GridPoint, beyond, defaults_of, lay_out, parse_axis, span
 from fairtrial.plan.study import Study
 from fairtrial.research.seeds import CONFIRMATION
 from fairtrial.stats.diagnostics import one_arm_cautions
@@ -87,7 +87,7 @@ class Sweep:
     kind: str
     study: str
     recipe: str
-    axes: Sequence[Axis]
+    axes: Sequence[GridAxis]
     metric: str
     direction: str
     level: float
@@ -169,7 +169,7 @@ temperature = temperature_sweep
 alpha = alpha_sweep
 
 
-def _named_sweep(kind: str, axis: Axis, runs: int | Sequence[int] | None, settings: dict[str, Any]) -> Sweep:
+def _named_sweep(kind: str, axis: GridAxis, runs: int | Sequence[int] | None, settings: dict[str, Any]) -> Sweep:
     terms = settings.pop("terms", None) or LabTerms()
     terms = terms if runs is None else replace(terms, runs=runs)
     return sweep("distill", [axis], kind=kind, terms=terms, **settings)
@@ -177,7 +177,7 @@ def _named_sweep(kind: str, axis: Axis, runs: int | Sequence[int] | None, settin
 
 def sweep(
     recipe: str,
-    params: Sequence[Axis | str],
+    params: Sequence[GridAxis | str],
     *,
     options: Mapping[str, Any] | None = None,
     zipped: bool = False,
@@ -216,7 +216,7 @@ def sweep(
     return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
 
 
-def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[Point]) -> None:
+def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[GridPoint]) -> None:
     """Whatever wins must be possible with fresh report data: say so now, not when everything has been trained."""
     for point in points:
         fresh = recipe.fresh_report(resolve(recipe, {**fixed, **point.values}, where=point.variant), 0) or {}
@@ -226,7 +226,7 @@ def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: 
         resolve(recipe, {**fixed, **point.values, **fresh}, where=f"--confirm of {point.variant}")
 
 
-def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axis], given: Any) -> Point:
+def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[GridAxis], given: Any) -> GridPoint:
     """What the winner is confirmed against: the given values, or the recipe's defaults."""
     names = [axis.name for axis in axes]
     if isinstance(given, str) and "=" in given:
@@ -246,11 +246,11 @@ def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Axi
         )
     options = resolve(recipe, {**fixed, **values}, where="baseline").to_dict()
     taken = {name: options.get(name, values[name]) for name in names}
-    return Point(name_of(taken), taken)
+    return GridPoint(name_of(taken), taken)
 
 
 def _judge(
-    kind: str, study: Study, recipe: LoadedRecipe, axes: Sequence[Axis], points: Sequence[Point], ran: Ran,
+    kind: str, study: Study, recipe: LoadedRecipe, axes: Sequence[GridAxis], points: Sequence[GridPoint], ran: Ran,
     terms: LabTerms,
 ) -> Sweep:  # fmt: skip
     winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
@@ -265,7 +265,7 @@ def _judge(
     )  # fmt: skip
 
 
-def _point(point: Point, ran: Ran, winner: Winner, terms: LabTerms) -> SweepPoint:
+def _point(point: GridPoint, ran: Ran, winner: Winner, terms: LabTerms) -> SweepPoint:
     mean = mean_of(ran.sample(point.variant), terms.alpha)
     alike = None if winner.alike is None else point.variant in winner.alike
     return SweepPoint(
@@ -298,7 +298,12 @@ def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
 
 
 def _confirm(
-    found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], base: Point | None, seeds: list[int], terms: LabTerms
+    found: Sweep,
+    recipe: LoadedRecipe,
+    fixed: Mapping[str, Any],
+    base: GridPoint | None,
+    seeds: list[int],
+    terms: LabTerms,
 ) -> Sweep:
     """Winner and baseline again, on seeds and report data that had no part in choosing."""
     best = found.best
@@ -334,7 +339,7 @@ def _confirm(
 
 
 def _cautions(found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran: Ran) -> list[FilledCaution]:
-    best = Point(found.best.variant, found.best.values)
+    best = GridPoint(found.best.variant, found.best.values)
     cautions = list(found.cautions)
     cautions += [
         EDGE_OF_GRID.fill(param=axis.name, value=best.values[axis.name])

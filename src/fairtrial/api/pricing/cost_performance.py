@@ -15,7 +15,7 @@ from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.cost import CostModel, Priced
-from fairtrial.costs.frontier import Frontier, Judged, corner_of
+from fairtrial.costs.frontier import Frontier, OptimizationTarget, corner_of
 from fairtrial.costs.points import Reading
 from fairtrial.costs.prices import REFERENCE, PriceTable
 from fairtrial.stats.sweeps import mean_of
@@ -112,7 +112,7 @@ def cost_performance(
 
 def _check_asked(objectives: Sequence[str], reference: Mapping[str, float] | None) -> None:
     """Refuse what cannot be answered before anything is trained for it."""
-    asked = Judged(objectives=tuple(objectives))
+    asked = OptimizationTarget(objectives=tuple(objectives))
     if reference is not None:
         corner_of(reference, asked)
 

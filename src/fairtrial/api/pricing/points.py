@@ -10,8 +10,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.comparing.gather import Gathered, Wanted, damage_cautions, from_study
-from fairtrial.api.comparing.numbers import Numbers, number_runs
+from fairtrial.api.comparing.gather import MetricQuery, RunSet, damage_cautions, from_study
+from fairtrial.api.comparing.numbers import RunScores, number_runs
 from fairtrial.api.lab.arms import LabTerms, lab_name, run_arms
 from fairtrial.api.pricing.point_files import read_points
 from fairtrial.api.running.cells import load_checked_recipe
@@ -23,11 +23,11 @@ from fairtrial.core.directions import Direction, settle
 from fairtrial.core.errors import UserError, all_at_once
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.formatting import counted
-from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY
+from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.costs.cost import LOCAL
-from fairtrial.costs.frontier import Judged
+from fairtrial.costs.frontier import OptimizationTarget
 from fairtrial.costs.points import CostPoint
 from fairtrial.costs.prices import BUILT_IN, PriceTable
 from fairtrial.record.index import list_rows
@@ -62,7 +62,7 @@ class Points:
     """Points with what is known about them as a whole."""
 
     points: Sequence[CostPoint]
-    judged: Judged
+    judged: OptimizationTarget
     source: str
     table: PriceTable = BUILT_IN
     study: str | None = None
@@ -137,7 +137,7 @@ def _newest(store: Store, source: Source) -> str | None:
     """The newest study whose runs have hours and the metric."""
     metric, _ = parse_metric(source.metric)
     for row in list_rows(store):
-        usual = row["study"] not in (ADHOC_STUDY, NEEDS_STUDY)
+        usual = row["study"] not in (ADHOC_STUDY, DEPENDENCIES_STUDY)
         timed = row["status"] == Status.COMPLETED.value and row["wall_s"] is not None and not row["synthetic"]
         if usual and timed and (metric or row["metric"]) in row["final"]:
             return str(row["study"])
@@ -162,7 +162,7 @@ def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
 
 def _from_study(store: Store, name: str, source: Source) -> Points:
     metric, direction = parse_metric(source.metric)
-    gathered = from_study(store, name, Wanted([metric] if metric else (), direction))
+    gathered = from_study(store, name, MetricQuery([metric] if metric else (), direction))
     decided = gathered.directions[gathered.metric]
     way = decided.known(give_way(gathered.metric))
     numbers, _ = number_runs(gathered, gathered.metric, way, SummaryRule())
@@ -183,7 +183,7 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
     facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
     device, local = _device(store, source, facts)
     points = [replace(point, device=device) for point in points]
-    judged = Judged(gathered.metric, way)
+    judged = OptimizationTarget(gathered.metric, way)
     cautions += [
         *_against(decided),
         *_of_runs(gathered),
@@ -210,13 +210,13 @@ def _is_timed(trace: Trace) -> bool:
     return trace.status is Status.COMPLETED and trace.facts.get("wall_s") is not None
 
 
-def _worst(numbers: Numbers, direction: str) -> float:
+def _worst(numbers: RunScores, direction: str) -> float:
     values = [each.value for arm in numbers.values() for each in arm.values() if each.value is not None]
     return (min if direction == "max" else max)(values, default=float("nan"))
 
 
 def _point(
-    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: Numbers, worst: float, gathered: Gathered
+    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: RunScores, worst: float, gathered: RunSet
 ) -> CostPoint:  # fmt: skip
     """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
     values = {seed: worst if each.value is None else each.value for seed, each in numbers[arm].items()}
@@ -241,13 +241,13 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
     return None, "not measured"
 
 
-def _of_runs(gathered: Gathered) -> list[FilledCaution]:
+def _of_runs(gathered: RunSet) -> list[FilledCaution]:
     """What the runs themselves are careful about, each once."""
     told = [each for traces in gathered.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
     return list({each["text"]: each for each in told if each["code"] != INERT_OPTION.code}.values())
 
 
-def _missing(gathered: Gathered, numbers: Numbers) -> list[FilledCaution]:
+def _missing(gathered: RunSet, numbers: RunScores) -> list[FilledCaution]:
     """Planned runs that are not there: the answer is about a part of the study."""
     damaged = {
         arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in gathered.arms.items()
@@ -271,7 +271,7 @@ def _from_file(path: Path, source: Source) -> Points:
     metric = metric or "accuracy"
     points = read_points(path, metric, source.device)
     decided = settle(metric, stated=direction)
-    judged = Judged(metric, decided.known(give_way(metric)))
+    judged = OptimizationTarget(metric, decided.known(give_way(metric)))
     cautions = [*_against(decided), *_few(points)]
     return Points(points, judged, path.name, cautions=cautions, direction_source=decided.source)
 

@@ -24,7 +24,7 @@ from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.costs.analysis import CostPerformanceAnalysis
 from fairtrial.costs.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, Recommendation
 from fairtrial.costs.cost import CostModel
-from fairtrial.costs.frontier import Judged
+from fairtrial.costs.frontier import OptimizationTarget
 from fairtrial.costs.points import Reading
 from fairtrial.costs.prices import REFERENCE
 from fairtrial.costs.recommend import check_objective
@@ -126,12 +126,14 @@ def recommend(
     return Advice(found, gathered, terms.level, _cautions(found, gathered, today))
 
 
-def _asked(source: Source) -> Judged | None:
+def _asked(source: Source) -> OptimizationTarget | None:
     """The metric that a request is about, as far as it is known before the points are read."""
     metric, direction = parse_metric(source.metric)
     metric = metric or ("accuracy" if source.configs else None)
     way = None if metric is None else settle(metric, stated=direction).better
-    return None if metric is None or way is None else Judged(metric, way)  # what a study recorded may still say it
+    return (
+        None if metric is None or way is None else OptimizationTarget(metric, way)
+    )  # what a study recorded may still say it
 
 
 def _cautions(found: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:

@@ -17,19 +17,19 @@ from fairtrial.core.canonical import canonical_json, content_hash, file_hash
 from fairtrial.core.errors import FairtrialError, InvalidOptions, RunsFailed, StoreError, UserError
 from fairtrial.core.formatting import counted
 from fairtrial.core.options import Options, parse_options
-from fairtrial.core.paths import NEEDS_STUDY
+from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.secrets import PREFIX, redacted_names, references, require_variables, reveal
 from fairtrial.core.specs import Need, RunSpec
-from fairtrial.jobs.run_session import Request, revealed
+from fairtrial.jobs.run_session import Job, revealed
 from fairtrial.launch.contract import Launcher
-from fairtrial.launch.schedule import LOST_AFTER_S, Schedule, Sign, Ticket
+from fairtrial.launch.schedule import LOST_AFTER_S, Heartbeat, Schedule, ScheduledRun
 from fairtrial.launch.stacks import divide
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.cache import StoreCache
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed, launching, token_of
-from fairtrial.record.heartbeat import read_pulse
+from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.index import list_rows
 from fairtrial.record.metadata import HINT, DamagedRun, load_metadata, write_metadata
 from fairtrial.record.recorder import saved_checkpoints
@@ -39,7 +39,7 @@ from fairtrial.record.store import Store
 from fairtrial.record.studies import differences, refuse_changed_variants
 from fairtrial.train.selection import judgement, refuse_best_metric
 
-Watcher = Callable[[Sequence[Ticket]], None]
+Watcher = Callable[[Sequence[ScheduledRun]], None]
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Cell:
     """A planned run with all it needs, and the run that is there already, if any."""
 
     spec: RunSpec
-    request: Request
+    request: Job
     existing: Run | None
     needs: tuple[Cell, ...] = ()
     stack_key: str | None = None
@@ -66,7 +66,7 @@ class Cell:
 
 
 @dataclass
-class Terms:
+class ExecutionPolicy:
     """How cells are to be run: the same for all cells of one command."""
 
     timeout: float | None = None
@@ -181,10 +181,10 @@ class _Preparation:
             self.needed[key] = _need_spec(need)
         return self.needed[key]
 
-    def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Request:
+    def _request(self, spec: RunSpec, recipe: LoadedRecipe, needs: Mapping[str, Cell]) -> Job:
         source = {"recipe_file_sha256": file_hash(recipe.file)} if recipe.file else {}
         where = {name: (need.spec.study, need.spec.run_id) for name, need in needs.items()}
-        return Request(spec, self.store.address, {**self.environment, **source}, where)
+        return Job(spec, self.store.address, {**self.environment, **source}, where)
 
 
 def _as_recorded(spec: RunSpec, existing: Run | None) -> RunSpec:
@@ -199,7 +199,7 @@ def _need_spec(need: Need) -> RunSpec:
     """A need is a run like any other, in a study of its own, named by its content."""
     recipe = load_checked_recipe(need.recipe)
     options = resolve(recipe, need.options, where=need.label)
-    spec = spec_of(recipe, options, study=NEEDS_STUDY, variant="", seed=need.seed)
+    spec = spec_of(recipe, options, study=DEPENDENCIES_STUDY, variant="", seed=need.seed)
     variant = f"{need.label}-{content_hash(dict(spec.identity))[:8]}"
     return replace(spec, variant=variant)
 
@@ -229,7 +229,7 @@ def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -
     return [replace(cell, existing=None) for cell in cells]
 
 
-def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
+def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: ExecutionPolicy) -> list[ScheduledRun]:
     """Run what is missing, needs first; returns a ticket per cell that was missing."""
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
@@ -245,7 +245,7 @@ def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Ter
     return tickets
 
 
-def _push_rest(store: Store, studies: Sequence[str], terms: Terms) -> None:
+def _push_rest(store: Store, studies: Sequence[str], terms: ExecutionPolicy) -> None:
     """What killed jobs, or jobs that could not reach a shared store, have left on this machine."""
     left = store.push(studies)
     if left:
@@ -255,7 +255,7 @@ def _push_rest(store: Store, studies: Sequence[str], terms: Terms) -> None:
         )
 
 
-def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) -> list[Ticket]:
+def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: ExecutionPolicy) -> list[ScheduledRun]:
     by_key = {cell.key: cell for cell in cells}
 
     def look(key: str) -> Outcome | None:
@@ -272,13 +272,13 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     def settle(key: str, status: Status, reason: str) -> None:
         settle_run(store, by_key[key].spec, status, reason)
 
-    def listen(key: str) -> Sign | None:
+    def listen(key: str) -> Heartbeat | None:
         return _sign_of_life(store, by_key[key].spec)
 
     def holder(key: str) -> int | None:
         return token_of(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
 
-    tickets = [Ticket(cell.key, cell.request.to_dict()) for cell in cells]
+    tickets = [ScheduledRun(cell.key, cell.request.to_dict()) for cell in cells]
     stacked = terms.stack and terms.timeout is None  # a time limit is about one run
     tasks = divide(tickets, lambda ticket: by_key[ticket.key].stack_key if stacked else None, launcher.slots)
     schedule = Schedule(
@@ -294,7 +294,7 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Terms) 
     return tickets
 
 
-def _bring_results(store: Store, studies: Sequence[str], terms: Terms) -> None:
+def _bring_results(store: Store, studies: Sequence[str], terms: ExecutionPolicy) -> None:
     """How runs that other machines made have ended; what was brought a moment ago may be older than that."""
     if not store.url:
         return
@@ -309,19 +309,19 @@ def _bring_results(store: Store, studies: Sequence[str], terms: Terms) -> None:
         )
 
 
-def _sign_of_life(store: Store, spec: RunSpec) -> Sign | None:
+def _sign_of_life(store: Store, spec: RunSpec) -> Heartbeat | None:
     """The last that was heard of a run: from its process on this machine, or through the shared store."""
     paths = store.paths.run(spec.study, spec.run_id)
-    beat = read_pulse(paths)
+    beat = read_heartbeat(paths)
     if not store.url or is_claimed(paths):
-        return Sign(f"{beat.at}", beat.step, beat.saved, beat.token) if beat else None
+        return Heartbeat(f"{beat.at}", beat.step, beat.saved, beat.token) if beat else None
     try:
         store.pull(spec.study)
     except StoreError:
-        return Sign(f"out of reach at {time.monotonic()}", 0, 0)  # nobody is lost because nothing can be heard
+        return Heartbeat(f"out of reach at {time.monotonic()}", 0, 0)  # nobody is lost because nothing can be heard
     known = read_tracking(paths)
     saved = max(saved_checkpoints(paths), default=0)
-    return Sign(known.pulse, last_step(paths.metrics) or 0, saved) if known and known.pulse else None
+    return Heartbeat(known.pulse, last_step(paths.metrics) or 0, saved) if known and known.pulse else None
 
 
 def settle_run(store: Store, spec: RunSpec, status: Status, reason: str) -> None:

@@ -19,7 +19,7 @@ from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.core.scores import NORMALIZED, References
 from fairtrial.core.training import as_floats
-from fairtrial.jobs.run_session import Request, rebuild
+from fairtrial.jobs.run_session import Job, rebuild
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
 from fairtrial.record.metadata import HINT
 from fairtrial.record.recorder import Recorder, saved_checkpoints
@@ -33,7 +33,7 @@ FRESH = 1
 
 
 @dataclass(frozen=True)
-class Evaluation:
+class CheckpointEvaluation:
     """One checkpoint of one run. `selected` is the value by which the checkpoint was chosen."""
 
     run: Run
@@ -57,10 +57,10 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Evaluated:
+class CheckpointEvaluations:
     """All checkpoints that were evaluated, and how far their choosing flattered them on average."""
 
-    runs: Sequence[Evaluation]
+    runs: Sequence[CheckpointEvaluation]
     gap: Estimate | None
     damaged: Mapping[str, str] = field(default_factory=dict)
     """Run → why it could not be evaluated: its files are not what was recorded."""
@@ -81,7 +81,7 @@ def evaluate(
     level: float = 0.95,
     store: str | os.PathLike[str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
-) -> Evaluated:
+) -> CheckpointEvaluations:
     """Evaluate checkpoints of runs again; what is found is stored with each run.
 
     With `confirm`, on episodes or data that nothing of the run has ever seen, against the value by which it was chosen.
@@ -111,10 +111,10 @@ def evaluate(
         name, reason = next(iter(damaged.items()))
         raise StoreError(f"none of {len(chosen)} runs can be evaluated: {name}: {reason}", hint=HINT)
     gaps = np.array([each.gap for each in found if each.gap is not None])
-    return Evaluated(found, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged)
+    return CheckpointEvaluations(found, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged)
 
 
-def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> Evaluation:
+def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> CheckpointEvaluation:
     if run.status is Status.RUNNING:
         raise UserError(f"run {run.name} is still being made", hint="Wait for it, then evaluate it.")
     recipe = load_checked_recipe(run.metadata["recipe_file"] or run.metadata["recipe"])
@@ -128,7 +128,9 @@ def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha:
     trainable.load_state(saved.state)
     metric = recipe.metric.on("eval") if recipe.metric else None
     count, metrics, intervals = _measure(trainable, run, metric, episodes, fresh=fresh, alpha=alpha)
-    found = Evaluation(run, which, saved.step, metrics, intervals, count, fresh, cautions=() if count else cautions)
+    found = CheckpointEvaluation(
+        run, which, saved.step, metrics, intervals, count, fresh, cautions=() if count else cautions
+    )
     found = _normalized(found, metric)
     return _against_selection(found) if fresh else found
 
@@ -147,7 +149,7 @@ def _measure(
     return count, {metric: float(np.mean(returns))}, {metric: interval}
 
 
-def _with_fresh_data(request: Request) -> tuple[Request, list[FilledCaution]]:
+def _with_fresh_data(request: Job) -> tuple[Job, list[FilledCaution]]:
     """The same run over report data that nobody has seen, where its recipe has more of them."""
     spec = request.spec
     recipe = load_checked_recipe(spec.recipe_file or spec.recipe)
@@ -183,7 +185,7 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
     raise UserError(f"run {run.name} has no checkpoint '{which}'; it has: {', '.join(there) or 'none'}")
 
 
-def _normalized(found: Evaluation, metric: str | None) -> Evaluation:
+def _normalized(found: CheckpointEvaluation, metric: str | None) -> CheckpointEvaluation:
     """The same on the scale of the references that the run was made with."""
     known = found.run.metadata["lineage"].get("references")
     if known is None or metric is None or metric not in found.metrics:
@@ -195,7 +197,7 @@ def _normalized(found: Evaluation, metric: str | None) -> Evaluation:
     return replace(found, metrics=metrics, intervals={**found.intervals, **carried})
 
 
-def _against_selection(found: Evaluation) -> Evaluation:
+def _against_selection(found: CheckpointEvaluation) -> CheckpointEvaluation:
     """How much better the checkpoint looked when it was chosen: the winner's curse, in this run."""
     metadata = found.run.metadata
     selected, fresh = metadata["best_metric_value"], found.metrics.get(metadata["best_metric_name"])
@@ -205,7 +207,7 @@ def _against_selection(found: Evaluation) -> Evaluation:
     return replace(found, selected=selected, gap=gap)
 
 
-def _write_down(found: Evaluation) -> None:
+def _write_down(found: CheckpointEvaluation) -> None:
     told = {name: value for name, value in found.to_dict().items() if name not in ("run", "cautions")}
     recorder = Recorder.attach(found.run.paths)
     try:

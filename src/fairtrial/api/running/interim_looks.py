@@ -9,11 +9,11 @@ from fairtrial.core.cautions import ANOTHER_QUESTION, LOOK_NOT_NOTED, LOOKS_DAMA
 from fairtrial.core.findings import FilledCaution
 from fairtrial.record.interim_looks import (
     Asked,
-    Look,
+    InterimLook,
     came_later,
     first_asked,
-    note_looks,
     read_looks,
+    record_interim_looks,
     why_looks_damaged,
 )
 from fairtrial.record.store import Store
@@ -22,14 +22,16 @@ EXPLORATORY = "exploratory: seeds added after looking"
 
 
 @dataclass(frozen=True)
-class Looked:
+class LookLabels:
     """What earlier looks mean for one view: labels of its verdict, and what to be careful about."""
 
     labels: tuple[str, ...] = ()
     cautions: tuple[FilledCaution, ...] = ()
 
 
-def record_looks(store: Store, study: str, views: Sequence[Look], *, registered: bool = False) -> list[Looked]:
+def record_looks(
+    store: Store, study: str, views: Sequence[InterimLook], *, registered: bool = False
+) -> list[LookLabels]:
     """Record views of differences of one study; says of each what was looked at before.
 
     A question that was `registered` before the runs is never another one, whoever asked something else meanwhile.
@@ -38,21 +40,21 @@ def record_looks(store: Store, study: str, views: Sequence[Look], *, registered:
     shared = [LOOKS_DAMAGED.fill(reason=damage)] if damage else []
     before = read_looks(store, study)
     found = [_judged_by(before, view, registered=registered) for view in views]
-    if not note_looks(store, study, views):
+    if not record_interim_looks(store, study, views):
         shared.append(LOOK_NOT_NOTED.fill())
     return [replace(each, cautions=(*shared, *each.cautions)) for each in found]
 
 
-def _judged_by(before: Sequence[Mapping[str, object]], view: Look, *, registered: bool) -> Looked:
-    found = Looked()
+def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, registered: bool) -> LookLabels:
+    found = LookLabels()
     if came_later(before, view.seeds):
-        found = Looked((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))
+        found = LookLabels((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))
     first = first_asked(before, view.seeds)
     if registered or first is None or not view.asked.differs_from(first):
         return found
     told = question_words(first, beside=view.asked)
     said = f"another question about runs already looked at: first asked for {told}"
-    return Looked((*found.labels, said), (*found.cautions, ANOTHER_QUESTION.fill(first=told)))
+    return LookLabels((*found.labels, said), (*found.cautions, ANOTHER_QUESTION.fill(first=told)))
 
 
 def question_words(asked: Asked, *, beside: Asked) -> str:

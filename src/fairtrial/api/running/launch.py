@@ -13,7 +13,7 @@ from typing import Any
 
 from fairtrial.api.running.cells import (
     Cell,
-    Terms,
+    ExecutionPolicy,
     Watcher,
     check_variants,
     clear_conflicts,
@@ -48,21 +48,21 @@ from fairtrial.core.directions import Direction
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.formatting import counted
 from fairtrial.core.options import describe_options, parse_options
-from fairtrial.core.paths import NEEDS_STUDY
+from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.secrets import references
 from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.jobs.processes import VISIBLE_DEVICES
-from fairtrial.launch.contract import Described, Order, Resources
-from fairtrial.launch.engines import Engine, load_engine
+from fairtrial.launch.contract import Described, LaunchRequest, ResourceRequest
+from fairtrial.launch.engines import LauncherModule, load_engine
 from fairtrial.launch.local import slots_of
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import machine, surroundings
-from fairtrial.record.heartbeat import pulse_seconds
-from fairtrial.record.interim_looks import Asked, Look
+from fairtrial.record.heartbeat import heartbeat_seconds
+from fairtrial.record.interim_looks import Asked, InterimLook
 from fairtrial.record.leases import BEATS, lease_seconds
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
@@ -70,12 +70,12 @@ from fairtrial.record.store_location import store_words
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.research.deviations import FIXED
 from fairtrial.research.registration import Registration
-from fairtrial.stats.describe import Arm, Difference, describe_arms, describe_differences
+from fairtrial.stats.describe import PairedDifference, VariantSummary, describe_arms, describe_differences
 from fairtrial.stats.seed_effect import seed_effect_cautions
 
 FEW = 3
 SHOWN_NAMES = 5
-PULSES = 3
+MISSED_HEARTBEATS = 3
 """So many signs of life must be missed before a run may be taken for lost."""
 LOCAL, SKYPILOT = "local", "skypilot"
 CPU = "cpu"
@@ -96,8 +96,8 @@ class Launched:
     runs: Sequence[Run]
     made: Sequence[str]
     missing: Sequence[str]
-    arms: Sequence[Arm]
-    differences: Sequence[Difference]
+    arms: Sequence[VariantSummary]
+    differences: Sequence[PairedDifference]
     cautions: Sequence[Mapping[str, str]] = ()
     next_commands: Sequence[str] = ()
     synthetic: bool = False
@@ -172,7 +172,7 @@ def _fill(
     engine, order = _order(study, place, terms, usable_gpus(recipe, specs))
     engine.check(order)
     place.check_writable()
-    place.pull(study.study, NEEDS_STUDY)
+    place.pull(study.study, DEPENDENCIES_STUDY)
     cells = prepare(specs, place, environment, terms.tell)
     check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
     cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
@@ -198,7 +198,7 @@ def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
         pair = (each.control, each.candidate)
         shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
                  for name in pair}  # fmt: skip
-        views.append(Look(asked, shown, dict.fromkeys(pair, planned)))
+        views.append(InterimLook(asked, shown, dict.fromkeys(pair, planned)))
     told = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
     new = {caution["text"]: caution for caution in told}
     return replace(launched, cautions=[*launched.cautions, *new.values()])
@@ -242,18 +242,18 @@ def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
 
 def _order(
     study: Study, store: Store, terms: LaunchTerms, usable: int | None, *, to_use: bool = True
-) -> tuple[Engine, Order]:
+) -> tuple[LauncherModule, LaunchRequest]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
     _refuse_haste(store, terms)
     engine = load_engine(terms.on, to_use=to_use)
-    order = Order(
+    order = LaunchRequest(
         study=study.study,
         store=store.address,
         home=str(store.paths.launcher(study.study)),
         options=engine.settings(terms.settings),
         preload=[study.recipe],
         jobs=terms.jobs,
-        resources=Resources(terms.cpus, terms.gpus, terms.memory_gb),
+        resources=ResourceRequest(terms.cpus, terms.gpus, terms.memory_gb),
         usable_gpus=usable,
         devices=_devices(terms),
         environment=references([study.options, study.variants]),
@@ -264,14 +264,14 @@ def _order(
 
 def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
     """Whoever waits for less than a few signs of life takes runs for lost that are well."""
-    every = pulse_seconds()
+    every = heartbeat_seconds()
     if store.url:
         every = max(every, lease_seconds() / BEATS)
     for flag, seconds in (("--lost-after", terms.lost_after), ("--hung-after", terms.hung_after)):
-        if seconds is not None and seconds < PULSES * every:
+        if seconds is not None and seconds < MISSED_HEARTBEATS * every:
             raise UserError(
                 f"{flag} {seconds:g} is too short: a run gives a sign of life every {every:g} s",
-                hint=f"Give it {PULSES * every:g} or more.",
+                hint=f"Give it {MISSED_HEARTBEATS * every:g} or more.",
             )
 
 
@@ -295,7 +295,12 @@ def _devices(terms: LaunchTerms) -> list[str]:
 
 
 def _run_missing(
-    cells: Sequence[Cell], store: Store, recipe: LoadedRecipe, terms: LaunchTerms, engine: Engine, order: Order
+    cells: Sequence[Cell],
+    store: Store,
+    recipe: LoadedRecipe,
+    terms: LaunchTerms,
+    engine: LauncherModule,
+    order: LaunchRequest,
 ) -> tuple[list[str], Workload]:
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
@@ -307,7 +312,7 @@ def _run_missing(
         for line in work.lines():
             terms.tell(line)
         watch = terms.watch if work.seconds else PaceWatcher(terms.watch, terms.tell, store, work.shorter)
-        how = Terms(
+        how = ExecutionPolicy(
             terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, watch, terms.tell,
             terms.stack,
         )  # fmt: skip
@@ -434,7 +439,7 @@ def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) ->
 
 
 def _cautions(
-    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[Arm], git: Mapping[str, Any], metric: str | None
+    runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[VariantSummary], git: Mapping[str, Any], metric: str | None
 ) -> list[Mapping[str, str]]:
     found = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
     commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}

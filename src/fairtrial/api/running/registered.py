@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from fairtrial.api.comparing.analysis import Analysis
-    from fairtrial.api.comparing.gather import Gathered
+    from fairtrial.api.comparing.gather import RunSet
     from fairtrial.core.findings import Comparison
     from fairtrial.core.registry import LoadedRecipe
 
@@ -85,7 +85,7 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
     return study
 
 
-def not_by_plan(analysis: Analysis, gathered: Gathered) -> Analysis:
+def not_by_plan(analysis: Analysis, gathered: RunSet) -> Analysis:
     """An ordinary analysis of a registered study says that it is not the one that was registered."""
     known = {study: name for study in gathered.studies if (name := _registered_as(study, gathered.plan))}
     if not known:

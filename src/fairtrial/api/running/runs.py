@@ -20,7 +20,7 @@ from fairtrial.record.recorded import why_not_event, why_other_lines
 from fairtrial.record.seals import why_broken
 from fairtrial.record.series import Brief, metric_row, open_series, series_in_brief, unspell
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.store_location import Place
+from fairtrial.record.store_location import StoreLocation
 
 Row = Mapping[str, Any]
 
@@ -35,7 +35,7 @@ _CONDITION = re.compile(r"\s*([\w./-]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
 
 def list_runs(
     *,
-    store: Place = None,
+    store: StoreLocation = None,
     study: str | None = None,
     variant: str | None = None,
     status: str | None = None,
@@ -67,7 +67,7 @@ def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, s
             raise UserError(unknown("name in a condition", wrong[0], known))
 
 
-def _existing(store: Place, *studies: str) -> Store:
+def _existing(store: StoreLocation, *studies: str) -> Store:
     place = open_store(store, *studies)
     if place.root.exists() and not place.root.is_dir():
         place.studies()  # says that it is a file
@@ -120,7 +120,7 @@ class Shown:
     """What of the run cannot be believed, and is therefore not shown."""
 
 
-def show_run(reference: str, *, store: Place = None, lines: int = 10) -> Shown:
+def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) -> Shown:
     """A run in full. Of a damaged one: what can be believed, and the reason."""
     run = _existing(store).find(reference)
     brief: dict[str, Any] = {}
@@ -176,11 +176,11 @@ def log_tail(run: Run, lines: int) -> list[str]:
     return text.splitlines()[-lines:] if lines else []
 
 
-def last_log_lines(reference: str, *, store: Place = None, lines: int = 10) -> list[str]:
+def last_log_lines(reference: str, *, store: StoreLocation = None, lines: int = 10) -> list[str]:
     return log_tail(_existing(store).find(reference), lines)
 
 
-def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
+def follow(reference: str, *, store: StoreLocation = None, lines: int = 10, poll_s: float = 0.5) -> Iterator[Row]:
     """The metric lines of a run as they arrive, until it ends."""
     run = _existing(store).find(reference)
     newest = _newest_rows(run, lines)
@@ -198,7 +198,7 @@ def follow(reference: str, *, store: Place = None, lines: int = 10, poll_s: floa
         time.sleep(poll_s)
 
 
-def last_metrics(reference: str, *, store: Place = None, lines: int = 10) -> list[Row]:
+def last_metrics(reference: str, *, store: StoreLocation = None, lines: int = 10) -> list[Row]:
     """The newest metric lines, read from the end of the file."""
     return [row for _, row in _newest_rows(_existing(store).find(reference), lines)]
 
@@ -228,7 +228,7 @@ def _end(run: Run) -> int:
 
 
 def export_runs(
-    references: Sequence[str], *, store: Place = None, metrics: Sequence[str] = (),
+    references: Sequence[str], *, store: StoreLocation = None, metrics: Sequence[str] = (),
     damaged: Callable[[str, str], None] = lambda _name, _reason: None,
 ) -> Iterator[Row]:  # fmt: skip
     """Every value of the chosen runs, one row each, block by block: what other tools read.
@@ -265,7 +265,7 @@ def _exported(run: Run, metrics: Sequence[str]) -> Iterator[Row]:
 
 
 def query(
-    sql: str, *, store: Place = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
+    sql: str, *, store: StoreLocation = None, damaged: Callable[[str, str], None] = lambda _name, _reason: None
 ) -> tuple[list[str], list[tuple[Any, ...]]]:
     """Ask the store in SQL. Tables: `runs` (one row per run) and `metrics` (one row per value).
 
@@ -279,7 +279,7 @@ def query(
 def remove_runs(
     references: Sequence[str],
     *,
-    store: Place = None,
+    store: StoreLocation = None,
     purge: bool = False,
     agree: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> list[str]:

@@ -35,7 +35,7 @@ from fairtrial.record.claims import Claim, ClaimedElsewhere
 from fairtrial.record.environment import surroundings
 from fairtrial.record.metadata import BEST_KEYS, load_run, new_metadata
 from fairtrial.record.recorder import Recorder
-from fairtrial.record.remote_run_session import Part
+from fairtrial.record.remote_run_session import RemoteRunSession
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 
@@ -190,7 +190,7 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
     except ClaimedElsewhere:
         raise UserError(f"run {spec.name} is being written by another process") from None
     try:
-        claim.afterwards = Part(store, claim).leave
+        claim.afterwards = RemoteRunSession(store, claim).leave
         _refuse_finished(load_run(paths), spec)
     except ClaimedElsewhere:
         claim.release()

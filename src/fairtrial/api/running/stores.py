@@ -11,12 +11,12 @@ from typing import Any
 
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.paths import RunPaths, StorePaths
-from fairtrial.record.atomic import Sync, replace_file, store_errors
+from fairtrial.record.atomic import SyncLevel, replace_file, store_errors
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.mirror import everything, nothing
 from fairtrial.record.sharing import left_here, pull, push
 from fairtrial.record.store import Store
-from fairtrial.record.store_location import Place
+from fairtrial.record.store_location import StoreLocation
 from fairtrial.record.upload import whole_files
 
 
@@ -46,7 +46,7 @@ class SyncedStore:
 def sync_store(
     studies: Sequence[str] = (),
     *,
-    store: Place = None,
+    store: StoreLocation = None,
     checkpoints: bool = False,
     to: str | os.PathLike[str] | None = None,
     tell: Callable[[str], None] = lambda _: None,
@@ -102,7 +102,7 @@ def _copy(path: Path, target: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
     there, here = target.stat() if target.exists() else None, path.stat()
     if there is None or (there.st_size, there.st_mtime_ns) != (here.st_size, here.st_mtime_ns):
-        replace_file(target, lambda temporary: _duplicate(path, temporary), sync=Sync.FILE)
+        replace_file(target, lambda temporary: _duplicate(path, temporary), sync=SyncLevel.FILE)
 
 
 def _duplicate(path: Path, target: Path) -> None:

@@ -26,7 +26,7 @@ from fairtrial.api.running.registered import (
     registration_for,
 )
 from fairtrial.core.errors import RunsFailed, UserError
-from fairtrial.core.paths import ADHOC_STUDY, NEEDS_STUDY, RunPaths, check_name
+from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY, RunPaths, check_name
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
@@ -74,7 +74,7 @@ def train(
     """
     place = Store.at(store)
     place.check_writable()
-    place.pull(study, NEEDS_STUDY)
+    place.pull(study, DEPENDENCIES_STUDY)
     loaded = load_checked_recipe(recipe)
     resolved = resolve(loaded, conceal(options or {}, secrets), where=f"recipe '{loaded.name}'")
     name = check_name("variant", variant or label(loaded, resolved))

@@ -16,12 +16,12 @@ from fairtrial.core.errors import StoreError, UserError, unknown
 from fairtrial.core.paths import RunPaths, run_id
 from fairtrial.core.runs import Status
 from fairtrial.record.claims import is_launching
-from fairtrial.record.heartbeat import read_pulse
+from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.index import Row, all_rows
 from fairtrial.record.recorded import read_events
 from fairtrial.record.series import last_step
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.store_location import Place
+from fairtrial.record.store_location import StoreLocation
 from fairtrial.record.studies import load_plan
 
 QUEUED = "queued"
@@ -116,7 +116,7 @@ def _left(cell: CellState, typical: float) -> float:
     return max(0.0, typical - (cell.seconds or 0.0))
 
 
-def watch_study(study: str, *, store: Place = None) -> StudyState:
+def watch_study(study: str, *, store: StoreLocation = None) -> StudyState:
     """How the cells of a study stand now: those that were planned, and those that are there."""
     place = open_store(store, study)
     try:
@@ -153,7 +153,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
     if row["status"] != Status.RUNNING:
         step = _last_step(paths) if row["status"] == Status.INTERRUPTED else None
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
-    now, beat = time.time(), read_pulse(paths)
+    now, beat = time.time(), read_heartbeat(paths)
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
     heard = min(silent, max(0.0, now - _last_change(paths.pulse, paths.tracking)))
     try:

@@ -22,7 +22,7 @@ from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import StepSize
 from fairtrial.jobs.run_session import revealed
-from fairtrial.launch.schedule import Place, Ticket
+from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.record.index import list_rows, pick
 from fairtrial.record.series import last_row
 from fairtrial.record.store import Store
@@ -190,7 +190,7 @@ class PaceWatcher:
     _began: float | None = None
     _looked: float = field(default=0.0)
 
-    def __call__(self, tickets: Sequence[Ticket]) -> None:
+    def __call__(self, tickets: Sequence[ScheduledRun]) -> None:
         self.inner(tickets)
         now = self.clock()
         if self._began is None:
@@ -200,11 +200,11 @@ class PaceWatcher:
         self._looked = now
         self._look(tickets, now - self._began)
 
-    def _look(self, tickets: Sequence[Ticket], elapsed: float) -> None:
+    def _look(self, tickets: Sequence[ScheduledRun], elapsed: float) -> None:
         ended = [
             t for t in tickets if t.outcome and t.outcome.status is Status.COMPLETED and not t.outcome.already_done
         ]
-        running = [t for t in tickets if t.place is Place.RUNNING]
+        running = [t for t in tickets if t.place is RunState.RUNNING]
         if ended and elapsed > ENOUGH_S:
             each = statistics.median([(t.ended or 0) - (t.started or 0) for t in ended])
             basis = "the first run" if len(ended) == 1 else f"the first {len(ended)} runs"
@@ -216,12 +216,12 @@ class PaceWatcher:
             each = statistics.median([full for full, _ in paces.values()])
             basis = "the first steps"
             done = {key: share for key, (_, share) in paces.items()}
-        left = sum(1 - done.get(t.key, 0.0) for t in tickets if t.place is not Place.ENDED)
+        left = sum(1 - done.get(t.key, 0.0) for t in tickets if t.place is not RunState.ENDED)
         self.seconds, self.basis = left * each / max(1, len(running)), basis
         if self.seconds > WORTH_SAYING_S:
             self.tell(f"Time: about {shown_time(self.seconds)} to go, judging by {basis}.{self.shorter}")
 
-    def _pace(self, ticket: Ticket) -> tuple[float, float] | None:
+    def _pace(self, ticket: ScheduledRun) -> tuple[float, float] | None:
         """How long the whole run takes at the pace that it has, and which share of it is done."""
         spec = RunSpec.from_dict(ticket.request["spec"])
         steps, row = spec.options.get("steps"), last_row(self.store.paths.run(spec.study, spec.run_id).metrics)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Cache
-from fairtrial.recipes.lm.engine import Engine
+from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import load_game
-from fairtrial.recipes.lm.learner import Learner, Terms
+from fairtrial.recipes.lm.learner import GrpoConfig, Learner
 from fairtrial.recipes.lm.model import load_adapter, model_from, tiny_model
-from fairtrial.recipes.lm.rollouts import Player, PlayTerms, Reference
+from fairtrial.recipes.lm.rollouts import GamePlayer, PlayTerms, Reference
 from fairtrial.recipes.lm.tokens import Tokenizer, tokenizer_file
 from fairtrial.recipes.lm.types import Completion, Floats, Sample, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
@@ -62,8 +62,8 @@ def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
     )  # fmt: skip
 
 
-def learning_terms(options: PlayOptions) -> Terms:
-    return Terms(
+def learning_terms(options: PlayOptions) -> GrpoConfig:
+    return GrpoConfig(
         learning_rate=options.learning_rate, beta=options.kl_weight, clip_low=options.clip_low,
         clip_high=options.clip_high, max_grad_norm=options.max_grad_norm, chunk=options.chunk,
         most_weight=None if options.temperature == 1 else MOST_WEIGHT,
@@ -77,11 +77,11 @@ MOST_WEIGHT = 2.0
 def make_player(
     game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], terms: PlayTerms,
     streams: Streams, learner: Learner | None,
-) -> Player:  # fmt: skip
-    engine = Engine(
+) -> GamePlayer:  # fmt: skip
+    engine = SamplingEngine(
         blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT, prefixes=terms.prefixes
     )
-    return Player(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
+    return GamePlayer(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
 
 
 def frozen_opinion(learner: Learner) -> Reference:
@@ -106,9 +106,9 @@ class RemotePlayer:
     run: RunPaths
     terms: PlayTerms
     streams: Streams
-    learning: Terms
+    learning: GrpoConfig
 
-    def __call__(self) -> Player:
+    def __call__(self) -> GamePlayer:
         learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
         tokenizer = self.vocabulary.load()
         return make_player(

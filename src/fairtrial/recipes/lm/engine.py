@@ -17,8 +17,8 @@ import numpy as np
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.training import Clock
-from fairtrial.recipes.lm.llama_numpy import Ints, LlamaReader, Past
-from fairtrial.recipes.lm.types import Completion, Floats, Request, Timing, Tokens, Values
+from fairtrial.recipes.lm.llama_numpy import Ints, KVCache, LlamaReader
+from fairtrial.recipes.lm.types import Completion, Floats, SamplingRequest, Timing, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
 
 KEEP_ON = 0.75
@@ -34,15 +34,15 @@ class Writer(Protocol):
 class Reader(Protocol):
     """A version of a policy that can read texts of equal length, and write rows that go on from them."""
 
-    def nothing(self) -> Past: ...
+    def nothing(self) -> KVCache: ...
 
-    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]: ...
+    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]: ...
 
-    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> Writer: ...
+    def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> Writer: ...
 
 
 @dataclass
-class Counters:
+class SamplingCounters:
     """What was done so far.
 
     `prompt_tokens = prefilled_tokens + reused_tokens`; `adapter_lookups` and `prefix_lookups` are hits and misses
@@ -72,13 +72,13 @@ class Counters:
 
 @dataclass(frozen=True)
 class _Ticket:
-    request: Request
+    request: SamplingRequest
     version: int
     temperature: float
     arrived: float
 
 
-class Engine:
+class SamplingEngine:
     """Samples continuations by versions of a policy.
 
     `load(version)` gives the values of a version when they are not among the `adapters` that are kept. At most `batch`
@@ -91,16 +91,16 @@ class Engine:
         clock: Clock = time.perf_counter,
     ) -> None:  # fmt: skip
         self.blueprint, self.batch, self.temperature, self.end = blueprint, batch, temperature, end
-        self.counters = Counters()
+        self.counters = SamplingCounters()
         self._load, self._clock, self._share = load, clock, share_prompts
         self._most_adapters, self._most_prefixes = adapters, prefixes
         self._readers: OrderedDict[int, Reader] = OrderedDict()
-        self._prefixes: OrderedDict[tuple[int, Tokens], Past] = OrderedDict()
+        self._prefixes: OrderedDict[tuple[int, Tokens], KVCache] = OrderedDict()
         self._queue: deque[_Ticket] = deque()
         self._module: Any = None
 
     def complete(
-        self, requests: Sequence[Request], version: int, *, temperature: float | None = None
+        self, requests: Sequence[SamplingRequest], version: int, *, temperature: float | None = None
     ) -> list[Completion]:
         """Continue these texts now. The queue must be empty: what waits in it belongs to whoever runs it."""
         if self._queue:
@@ -109,7 +109,7 @@ class Engine:
             self.submit(request, version, temperature=temperature)
         return self.run()
 
-    def submit(self, request: Request, version: int, *, temperature: float | None = None) -> None:
+    def submit(self, request: SamplingRequest, version: int, *, temperature: float | None = None) -> None:
         """Put a request into the queue. Temperature 0 takes the most probable token."""
         self._check(request)
         chosen = self.temperature if temperature is None else temperature
@@ -128,7 +128,7 @@ class Engine:
         for key in [key for key in self._prefixes if key[0] == version]:
             del self._prefixes[key]
 
-    def _check(self, request: Request) -> None:
+    def _check(self, request: SamplingRequest) -> None:
         asked = len(request.prompt) + request.most_tokens
         if not request.prompt or not 0 <= request.prefix < len(request.prompt):
             raise ValueError("a prompt has one token at least, and its prefix is shorter than itself")
@@ -199,13 +199,13 @@ class Engine:
             self._module = make_transformer(self.blueprint.config)
         return TransformersReader(self._module, weights)
 
-    def _prefill(self, reader: Reader, version: int, firsts: Sequence[Request]) -> list[Past]:
+    def _prefill(self, reader: Reader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:
         """Read all prompts but for their last token. Those of equal prefix and length are read together."""
         together: dict[tuple[Tokens, int], list[int]] = {}
         for number, request in enumerate(firsts):
             key = request.prompt[: request.prefix], len(request.prompt) - 1 - request.prefix
             together.setdefault(key, []).append(number)
-        pasts: dict[int, Past] = {}
+        pasts: dict[int, KVCache] = {}
         for (prefix, length), numbers in together.items():
             *_, before = (self._prefix(reader, version, prefix) for _ in numbers)
             if length == 0:
@@ -216,7 +216,7 @@ class Engine:
             self.counters.prefilled_tokens += rest.size
         return [pasts[number] for number in range(len(firsts))]
 
-    def _prefix(self, reader: Reader, version: int, prefix: Tokens) -> Past | None:
+    def _prefix(self, reader: Reader, version: int, prefix: Tokens) -> KVCache | None:
         if not prefix:
             return None
         key = (version, prefix)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from fairtrial.recipes.lm.llama_numpy import Ints, Past
+from fairtrial.recipes.lm.llama_numpy import Ints, KVCache
 from fairtrial.recipes.lm.model import make_transformer
 from fairtrial.recipes.lm.types import Floats, Values
 
@@ -29,20 +29,20 @@ class TransformersReader:
         self.module = module
         self.weights = {name: torch.from_numpy(np.ascontiguousarray(value)) for name, value in weights.items()}
 
-    def nothing(self) -> Past:
+    def nothing(self) -> KVCache:
         """The past of a text that has not begun: as much of any text as there is before its first token."""
         past = self.read(np.zeros((1, 1), np.int64))[0]
-        return Past(past.keys[..., :0], past.values[:, :, :0])
+        return KVCache(past.keys[..., :0], past.values[:, :, :0])
 
-    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]:
+    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]:
         texts, length = tokens.shape
         before = past.length if past else 0
         cache = _cache_of([past] * texts, before) if past else None
         found = self.call(tokens, np.arange(before, before + length)[None], cache).past_key_values
         keys, values = _arrays_of(found)
-        return [Past(keys[:, i].transpose(0, 1, 3, 2), values[:, i]) for i in range(texts)]
+        return [KVCache(keys[:, i].transpose(0, 1, 3, 2), values[:, i]) for i in range(texts)]
 
-    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> TransformersWriter:
+    def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> TransformersWriter:
         return TransformersWriter(self, pasts, sizes, most)
 
     def call(self, tokens: Ints, places: Ints, cache: Any, seen: Ints | None = None) -> Any:
@@ -57,7 +57,7 @@ class TransformersReader:
 class TransformersWriter:
     """Rows that are written at the same time, each with its own copy of what was read."""
 
-    def __init__(self, reader: TransformersReader, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> None:
+    def __init__(self, reader: TransformersReader, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
         del most  # its cache grows as it goes
         self.reader = reader
         rows = [past for past, size in zip(pasts, sizes, strict=True) for _ in range(size)]
@@ -82,7 +82,7 @@ class TransformersWriter:
         return logits
 
 
-def _cache_of(pasts: Sequence[Past], longest: int) -> Any:
+def _cache_of(pasts: Sequence[KVCache], longest: int) -> Any:
     """Texts side by side, padded at the end, as `transformers` keeps them."""
     from transformers import DynamicCache
 

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairtrial.core.training import Watch
+from fairtrial.core.training import LoopEvents
 from fairtrial.recipes import _adamw
 from fairtrial.recipes.lm.gradients import chosen_logprobs
 from fairtrial.recipes.lm.packing import Chunk, Pack, at_decisions, decisions, make_chunk, make_packs
@@ -41,7 +41,7 @@ class Forward(Protocol):
 
 
 @dataclass(frozen=True)
-class Terms:
+class GrpoConfig:
     """How a step learns. `most_weight` limits the weight of a token by how much likelier the policy than the
     distribution that it was drawn from found it; None: all weigh the same. `chunk` packs are read at a time.
     """
@@ -57,7 +57,7 @@ class Terms:
 
 
 @dataclass
-class Counters:
+class LearningCounters:
     """What was done so far. `forwarded_tokens` are those that steps have read, `reference_tokens` those that the frozen
     model has read, in steps and before them; both with padding.
     """
@@ -73,8 +73,8 @@ class Counters:
 class Learner:
     """A policy, its optimizer and the frozen model that it is held to."""
 
-    def __init__(self, blueprint: Blueprint, terms: Terms) -> None:
-        self.blueprint, self.terms, self.counters = blueprint, terms, Counters()
+    def __init__(self, blueprint: Blueprint, terms: GrpoConfig) -> None:
+        self.blueprint, self.terms, self.counters = blueprint, terms, LearningCounters()
         self._forward = _forward(blueprint)
         self._sizes = [value.size for value in blueprint.initial.values()]
         self._flat = torch.from_numpy(np.concatenate([value.ravel() for value in blueprint.initial.values()]))
@@ -84,14 +84,14 @@ class Learner:
         with torch.no_grad():
             self._reference = self._forward.arrange(reference)
 
-    def step(self, samples: Sequence[Sample], watch: Watch, *, rate: float | None = None) -> dict[str, float]:
+    def step(self, samples: Sequence[Sample], watch: LoopEvents, *, rate: float | None = None) -> dict[str, float]:
         """One update of the policy; `rate` takes the place of the learning rate."""
         with watch.phase("loss_forward"):
             flat = self._flat.detach().requires_grad_()
             arranged = self._forward.arrange(self._effective(flat))
             leaves = {name: each.detach().requires_grad_(each.requires_grad) for name, each in arranged.items()}
         total = sum(len(decisions(sample)) for sample in samples)
-        sums = torch.zeros(len(Measured.__annotations__))
+        sums = torch.zeros(len(ChunkMeasures.__annotations__))
         for packs in self._chunks(samples):
             with watch.phase("loss_forward"):
                 measured = self._measure(leaves, packs, max(1, total))
@@ -104,7 +104,7 @@ class Learner:
             norm = self._update(gradient, self.terms.learning_rate if rate is None else rate)
         self.counters.steps += 1
         self.counters.trained_tokens += total
-        return {**dict(zip(Measured.__annotations__, sums.tolist(), strict=True)), "grad_norm": float(norm)}
+        return {**dict(zip(ChunkMeasures.__annotations__, sums.tolist(), strict=True)), "grad_norm": float(norm)}
 
     def reference_logprobs(self, samples: Sequence[Sample]) -> list[Floats]:
         """By the frozen model, for every token of each sample; 0 where nothing was decided."""
@@ -136,7 +136,7 @@ class Learner:
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self._flat, self._average, self._square = (state[name].clone() for name in ("flat", "average", "square"))
-        self.counters = Counters(**state["counters"])
+        self.counters = LearningCounters(**state["counters"])
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
         """The tensors that training keeps, by kind."""
@@ -162,7 +162,7 @@ class Learner:
             weights[each.weight] = weights[each.weight] + (added.T if each.transposed else added)
         return weights
 
-    def _measure(self, leaves: Mapping[str, Tensor], packs: Sequence[Pack], total: int) -> Measured:
+    def _measure(self, leaves: Mapping[str, Tensor], packs: Sequence[Pack], total: int) -> ChunkMeasures:
         chunk = make_chunk(packs, self.blueprint.vocabulary)
         ready = self._forward.prepare(chunk)
         known = _known(packs)
@@ -211,7 +211,7 @@ class Known:
 
 
 @dataclass(frozen=True)
-class Measured:
+class ChunkMeasures:
     """The share of a chunk in what is measured over all decided tokens of a step; `loss` has a gradient."""
 
     loss: Tensor
@@ -266,7 +266,7 @@ def _known(packs: Sequence[Pack]) -> Known:
     return Known(*map(torch.from_numpy, known))
 
 
-def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: Terms, total: int) -> Measured:
+def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: GrpoConfig, total: int) -> ChunkMeasures:
     ratio = (taken - known.policy).exp()
     clipped = ratio.clamp(1 - terms.clip_low, 1 + terms.clip_high)
     gain, limited = ratio * known.advantage, clipped * known.advantage
@@ -278,7 +278,7 @@ def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: Terms, total: 
     loss = (terms.beta * kl - worth).sum() / total
     with torch.no_grad():
         hit = (limited < gain).sum() / total
-        return Measured(loss, kl.sum() / total, hit, entropy / total, ratio.sum() / total)
+        return ChunkMeasures(loss, kl.sum() / total, hit, entropy / total, ratio.sum() / total)
 
 
 def divergence(policy: Tensor, reference: Tensor) -> Tensor:

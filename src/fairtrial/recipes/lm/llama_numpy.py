@@ -27,7 +27,7 @@ SHORT = 48
 
 
 @dataclass(frozen=True)
-class Past:
+class KVCache:
     """Keys (layers, heads, width, tokens) and values (layers, heads, tokens, width) of a text that was read."""
 
     keys: Floats
@@ -65,7 +65,7 @@ class LlamaReader:
         found: NDArray[np.complex64] = self._turns[positions]
         return found
 
-    def read(self, tokens: Ints, past: Past | None = None) -> list[Past]:
+    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]:
         """Read texts of equal length (texts, tokens), all after the same past; what comes back includes it."""
         texts, length = tokens.shape
         before = past.length if past else 0
@@ -78,17 +78,17 @@ class LlamaReader:
             seen.append((keys, values))
             if number + 1 < len(self.layers):
                 x = self.finish(layer, x, self.joined(_attend_causally(q, keys, values, length), length))
-        return [Past(np.stack([k[i] for k, _ in seen]), np.stack([v[i] for _, v in seen])) for i in range(texts)]
+        return [KVCache(np.stack([k[i] for k, _ in seen]), np.stack([v[i] for _, v in seen])) for i in range(texts)]
 
-    def nothing(self) -> Past:
+    def nothing(self) -> KVCache:
         """The past of a text that has not begun."""
         shape = self.llama.layers, self.llama.key_heads
-        return Past(
+        return KVCache(
             np.zeros((*shape, self.llama.head_width, 0), np.float32),
             np.zeros((*shape, 0, self.llama.head_width), np.float32),
         )
 
-    def begin(self, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> LlamaWriter:
+    def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> LlamaWriter:
         """Rows that go on from these texts, `sizes[i]` of them from text i, each by at most so many tokens."""
         return LlamaWriter(self, pasts, sizes, most)
 
@@ -143,7 +143,7 @@ class LlamaWriter:
     end where the row begins, so that all rows write in the same column; `shift` is how far a column is from a position.
     """
 
-    def __init__(self, reader: LlamaReader, pasts: Sequence[Past], sizes: Sequence[int], most: int) -> None:
+    def __init__(self, reader: LlamaReader, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
         self.reader = reader
         self.groups = np.repeat(np.arange(len(pasts)), sizes)
         starts = np.array([past.length for past in pasts])
@@ -346,7 +346,7 @@ def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Fl
     return attended
 
 
-def _side_by_side(pasts: Sequence[Past], end_at: int) -> tuple[Floats, Floats]:
+def _side_by_side(pasts: Sequence[KVCache], end_at: int) -> tuple[Floats, Floats]:
     """(layers, texts, …), as long as the longest; they begin together, or all end at `end_at` where it is not 0."""
     layers, heads, wide, _ = pasts[0].keys.shape
     longest = max(past.length for past in pasts)

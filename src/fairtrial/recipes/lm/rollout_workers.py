@@ -22,12 +22,12 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 from fairtrial.core.errors import FairtrialError, Interrupted
-from fairtrial.core.training import Watch
-from fairtrial.recipes.lm.rollouts import Notes, Player
-from fairtrial.recipes.lm.types import Part
+from fairtrial.core.training import LoopEvents
+from fairtrial.recipes.lm.rollouts import GamePlayer, PhaseRecorder
+from fairtrial.recipes.lm.types import RolloutPart
 from fairtrial.recipes.lm.version_schedule import Buffer, Task
 
-MakePlayer = Callable[[], Player]
+MakePlayer = Callable[[], GamePlayer]
 WAIT_S = 5.0
 LOOK_S = 1.0
 STANDARD_ERROR = 2
@@ -134,10 +134,10 @@ def play(line: Connection) -> None:
         line.send(told.strip())
 
 
-def noted(player: Player, task: Task) -> Part:
+def noted(player: GamePlayer, task: Task) -> RolloutPart:
     """A part, with the borders of its phases."""
-    notes = Notes()
-    part = player.part(task.step, task.version, task.batch, Watch([notes]))
+    notes = PhaseRecorder()
+    part = player.part(task.step, task.version, task.batch, LoopEvents([notes]))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return replace(part, notes=notes.notes, player=os.getpid(), peak_bytes=peak)
 

@@ -15,13 +15,23 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Observer, Split, Watch
-from fairtrial.recipes.lm.engine import Engine
+from fairtrial.core.training import LoopEvents, Observer, Split
+from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import Game, Position
-from fairtrial.recipes.lm.start_positions import Openings
+from fairtrial.recipes.lm.start_positions import StartPositions
 from fairtrial.recipes.lm.tokens import Tokenizer
 from fairtrial.recipes.lm.trie import Tries
-from fairtrial.recipes.lm.types import Completion, Decision, Floats, Part, Request, Rollout, Sample, Tokens, Trajectory
+from fairtrial.recipes.lm.types import (
+    Completion,
+    Floats,
+    OrderDecision,
+    Rollout,
+    RolloutPart,
+    Sample,
+    SamplingRequest,
+    Tokens,
+    Trajectory,
+)
 
 KNOWN_TEXTS = 4096
 """Prompts and sets of orders whose tokens are kept: positions come back, within a group and from step to step."""
@@ -56,7 +66,7 @@ class PlayTerms:
         return range(batch * self.batch_groups, min(self.groups, (batch + 1) * self.batch_groups))
 
 
-class Notes(Observer):
+class PhaseRecorder(Observer):
     """Keeps the borders of phases with their times, to be sent to who adds them up."""
 
     borders = "phases"
@@ -72,7 +82,7 @@ class Seat:
     group: int
     sample: int
     position: Position
-    decisions: list[Decision] = field(default_factory=list)
+    decisions: list[OrderDecision] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -87,15 +97,15 @@ class Judged:
 Reference = Callable[[Sequence[tuple[Tokens, Completion]]], Sequence[Floats]]
 
 
-class Player:
+class GamePlayer:
     """Plays a game with a language model, one order after another."""
 
     def __init__(
-        self, game: Game, tokenizer: Tokenizer, engine: Engine, terms: PlayTerms, streams: Streams,
+        self, game: Game, tokenizer: Tokenizer, engine: SamplingEngine, terms: PlayTerms, streams: Streams,
         reference: Reference | None = None,
     ) -> None:  # fmt: skip
         self.game, self.engine, self.terms, self.streams = game, engine, terms, streams
-        self.openings = Openings(
+        self.openings = StartPositions(
             game, streams, most_decisions=terms.opening_decisions, age=terms.state_age, kept=terms.state_cache
         )
         self._tokenizer, self._reference = tokenizer, reference
@@ -106,7 +116,7 @@ class Player:
         self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
         self._tries = Tries(tokenizer.encode, tokenizer.end)
 
-    def part(self, step: int, version: int, batch: int, watch: Watch) -> Part:
+    def part(self, step: int, version: int, batch: int, watch: LoopEvents) -> RolloutPart:
         """Play the groups of a batch from their openings for as many decisions as the horizon has."""
         before, begun = self.counters(), watch.clock()
         with watch.phase("game"):
@@ -126,7 +136,7 @@ class Player:
             trajectories = self._judged(seats)
         after = self.counters()
         counted = {name: after[name] - before.get(name, 0) for name in after}
-        return Part(step, batch, version, trajectories, begun, watch.clock(), counters=counted)
+        return RolloutPart(step, batch, version, trajectories, begun, watch.clock(), counters=counted)
 
     def episodes(self, split: Split, count: int, part: int, decisions: int, version: int) -> list[float]:
         """Returns of whole games from their beginning, with the likeliest orders. No two parts share any."""
@@ -172,14 +182,14 @@ class Player:
             deciding = [seat for seat in seats if not seat.position.over]
             if not deciding:
                 break
-            self._decide(deciding, seeds(deciding, turn), version, temperature, Watch())
+            self._decide(deciding, seeds(deciding, turn), version, temperature, LoopEvents())
         return [sum(decision.reward for decision in seat.decisions) for seat in seats]
 
     def counters(self) -> dict[str, float]:
         return {**asdict(self.engine.counters), **self.openings.counters()}
 
     def _decide(
-        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: Watch, *,
+        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: LoopEvents, *,
         scripted: bool = False,
     ) -> None:  # fmt: skip
         """One order for each seat, all written together."""
@@ -191,23 +201,23 @@ class Player:
             for seat, request, completion in zip(seats, requests, completions, strict=True):
                 self._play(seat, request, completion, scripted=scripted)
 
-    def request(self, position: Position, seed: int) -> Request:
+    def request(self, position: Position, seed: int) -> SamplingRequest:
         """Ask for an order."""
         trie = self._tries.of(position.legal())
         prompt = self._read(position.prompt(compact=self.terms.compact))
-        return Request(prompt, seed, trie, trie.depth, prefix=len(self._rule_tokens))
+        return SamplingRequest(prompt, seed, trie, trie.depth, prefix=len(self._rule_tokens))
 
     def _tokens(self, prompt: str) -> Tokens:
         """The rules, which all prompts begin with, and the rest."""
         return self._rule_tokens + self._tokenizer.encode(prompt.removeprefix(self._rules))
 
-    def _play(self, seat: Seat, request: Request, completion: Completion, *, scripted: bool) -> None:
+    def _play(self, seat: Seat, request: SamplingRequest, completion: Completion, *, scripted: bool) -> None:
         before = seat.position
         legal = before.legal() if scripted else ()
         order = legal[request.seed % len(legal)] if legal else self._tokenizer.decode(completion.tokens[:-1])
         seat.position, reward = before.play(order)
         position = before.prompt(compact=True) if scripted else ""
-        seat.decisions.append(Decision(request.prompt, completion, None, before.phase, reward, position))
+        seat.decisions.append(OrderDecision(request.prompt, completion, None, before.phase, reward, position))
 
     def _judged(self, seats: Sequence[Seat]) -> list[Trajectory]:
         """Trajectories, with what the frozen model thinks of every order where somebody can tell."""

@@ -17,7 +17,7 @@ import torch
 from safetensors import SafetensorError
 
 from fairtrial.core.errors import StoreError, UserError
-from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.core.training import LoopEvents, RunContext, Split
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
     find_vocabulary,
@@ -26,10 +26,10 @@ from fairtrial.recipes.lm.building import (
     make_player,
     play_terms,
 )
-from fairtrial.recipes.lm.learner import Counters, Learner
+from fairtrial.recipes.lm.learner import Learner, LearningCounters
 from fairtrial.recipes.lm.model import save_adapter, save_values
 from fairtrial.recipes.lm.rollout_workers import Processes
-from fairtrial.recipes.lm.rollouts import Player, samples_of
+from fairtrial.recipes.lm.rollouts import GamePlayer, samples_of
 from fairtrial.recipes.lm.types import Rollout, Values
 from fairtrial.recipes.lm.version_schedule import Buffer, Taken, lag_of, played_within
 
@@ -41,7 +41,7 @@ DEVICE_STATS_EVERY_S = 5.0
 """Events about devices: one after the first step of every attempt, and then not more often than this."""
 
 
-class Run:
+class GrpoRun:
     """A `Trainable`. A step is one rollout and the updates on it; the policy's version counts the steps behind it.
 
     Without a buffer the run plays in its own process, between its updates. With one, others play, each rollout by the
@@ -50,7 +50,7 @@ class Run:
 
     can_be_rehearsed = False  # a step may call other processes together, and playing is not arithmetic of tensors
 
-    def __init__(self, options: PlayOptions, setting: Setting, *, scripted: bool = False) -> None:
+    def __init__(self, options: PlayOptions, setting: RunContext, *, scripted: bool = False) -> None:
         self.options, self.setting, self.streams = options, setting, setting.streams
         self.vocabulary = find_vocabulary(options, setting.cache)
         self._tokenizer = self.vocabulary.load()
@@ -68,7 +68,7 @@ class Run:
         self._versions: dict[int, Values] = {0: self.learner.values()}
 
     @cached_property
-    def player(self) -> Player:
+    def player(self) -> GamePlayer:
         """Who plays in this process: everything without a buffer, and evaluations always."""
         learner = self.learner if self.learner.terms.beta else None
         return make_player(
@@ -93,7 +93,7 @@ class Run:
             call_together, lag=self.lag, batches=self.terms.batches, last=options.steps, clock=time.perf_counter,
         )  # fmt: skip
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
         marks = [watch.clock()]
         counted = replace(self.learner.counters)
         taken = self.take(step, watch)
@@ -103,7 +103,7 @@ class Run:
         self._tell(taken, counted, marks)
         return learned | {"policy_lag": taken.lag}
 
-    def take(self, step: int, watch: Watch) -> Taken:
+    def take(self, step: int, watch: LoopEvents) -> Taken:
         """The rollout of a step: played now, or waited for."""
         if not self.options.buffer_depth:
             rollout = self.play(step, watch)
@@ -111,13 +111,13 @@ class Run:
         with watch.phase("wait"):
             return self.buffer.take(self.version + 1)
 
-    def play(self, step: int, watch: Watch, *, version: int | None = None) -> Rollout:
+    def play(self, step: int, watch: LoopEvents, *, version: int | None = None) -> Rollout:
         """Play in this process; by another version than the newest only where nothing is learned from it."""
         version = self.version if version is None else version
         parts = [self.player.part(step, version, batch, watch) for batch in range(self.terms.batches)]
         return Rollout(step, version, parts)
 
-    def learn(self, rollout: Rollout, watch: Watch) -> dict[str, float]:
+    def learn(self, rollout: Rollout, watch: LoopEvents) -> dict[str, float]:
         """Improve the policy by what the samples of each group show, and publish it."""
         samples = samples_of(rollout)
         for _ in range(self.options.epochs):
@@ -202,7 +202,7 @@ class Run:
                 f"cannot write {folder}: {error}", hint="Free some space; the run goes on from there."
             ) from None
 
-    def _tell(self, taken: Taken, before: Counters, marks: Sequence[float]) -> None:
+    def _tell(self, taken: Taken, before: LearningCounters, marks: Sequence[float]) -> None:
         """What happened in this step, for those who watch from outside."""
         tell, rollout, counters = self.setting.tell, taken.rollout, self.learner.counters
         for each in rollout.decisions:

@@ -10,7 +10,7 @@ from fairtrial.core.streams import Streams
 from fairtrial.recipes.lm.games import Game, Position
 
 
-class Openings:
+class StartPositions:
     """Opens games and plays some random legal orders, at most `most_decisions`; `kept` remembers what came of it."""
 
     def __init__(self, game: Game, streams: Streams, *, most_decisions: int, age: int, kept: bool) -> None:

@@ -28,7 +28,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Request:
+class SamplingRequest:
     """A text to continue. `seed` alone decides what is drawn; `allowed` None leaves every token open.
 
     The first `prefix` tokens of the prompt are those of many prompts, such as the rules of a game: they are read once
@@ -74,7 +74,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Decision:
+class OrderDecision:
     """One order: what was shown, what was written, what it was worth, and how the frozen model liked it."""
 
     prompt: Tokens
@@ -90,7 +90,7 @@ class Decision:
 class Trajectory:
     group: int
     sample: int
-    decisions: Sequence[Decision]
+    decisions: Sequence[OrderDecision]
 
     @property
     def total(self) -> float:
@@ -98,7 +98,7 @@ class Trajectory:
 
 
 @dataclass(frozen=True)
-class Part:
+class RolloutPart:
     """The share of a rollout that was sampled together. Times are of the machine's monotonic clock."""
 
     step: int
@@ -119,14 +119,14 @@ class Rollout:
 
     step: int
     version: int
-    parts: Sequence[Part]
+    parts: Sequence[RolloutPart]
 
     @property
     def trajectories(self) -> list[Trajectory]:
         return [each for part in self.parts for each in part.trajectories]
 
     @property
-    def decisions(self) -> list[Decision]:
+    def decisions(self) -> list[OrderDecision]:
         return [decision for each in self.trajectories for decision in each.decisions]
 
     @property

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.training import Clock
-from fairtrial.recipes.lm.types import Part, Rollout
+from fairtrial.recipes.lm.types import Rollout, RolloutPart
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Task:
     batch: int
 
 
-class Crew(Protocol):
+class RolloutWorkers(Protocol):
     """Those who play beside the trainer. `assign` returns at once; parts come back through `deliver`, in any order."""
 
     def assign(self, task: Task) -> None: ...
@@ -82,12 +82,14 @@ class Buffer:
     Its depth is the number of finished rollouts beyond the step that the trainer is at: `lag` at most.
     """
 
-    def __init__(self, make_crew: Callable[[Buffer], Crew], *, lag: int, batches: int, last: int, clock: Clock) -> None:
+    def __init__(
+        self, make_crew: Callable[[Buffer], RolloutWorkers], *, lag: int, batches: int, last: int, clock: Clock
+    ) -> None:
         self.lag, self._batches, self._last, self._clock = lag, batches, last, clock
         self._make_crew = make_crew
-        self._crew: Crew | None = None
+        self._crew: RolloutWorkers | None = None
         self._asked = self._version = 0
-        self._parts: dict[int, dict[int, Part]] = {}
+        self._parts: dict[int, dict[int, RolloutPart]] = {}
         self._changed = threading.Condition()
         self._failure: FairtrialError | None = None
         self._meter = DepthMeter(clock)
@@ -126,7 +128,7 @@ class Buffer:
         rollout = Rollout(step, oldest, [parts[batch] for batch in sorted(parts)])
         return Taken(rollout, step - 1 - oldest, self._clock() - begun, ready)
 
-    def deliver(self, part: Part) -> None:
+    def deliver(self, part: RolloutPart) -> None:
         """Called by the crew, from a thread of its own."""
         with self._changed:
             self._parts.setdefault(part.step, {})[part.batch] = part
@@ -168,7 +170,7 @@ class Buffer:
                 self._crew.assign(Task(self._asked, version_for(self._asked, self.lag), batch))
 
 
-def played_within(parts: Sequence[Part], updates: Sequence[tuple[float, float]]) -> float:
+def played_within(parts: Sequence[RolloutPart], updates: Sequence[tuple[float, float]]) -> float:
     """Seconds of playing, of all who played, that lie within updates: the true overlap of a rollout with learning."""
     return sum(
         max(0.0, min(part.ended, ended) - max(part.begun, begun)) for part in parts for begun, ended in updates

@@ -23,7 +23,7 @@ ALIGNMENT = 16
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterSlice:
     """Where in a row a parameter lies."""
 
     start: int
@@ -38,10 +38,10 @@ class Layout:
     """The places of named parameters in a row."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        self.places: dict[str, Place] = {}
+        self.places: dict[str, ParameterSlice] = {}
         end = 0
         for name, shape in shapes.items():
-            place = self.places[name] = Place(end, tuple(shape))
+            place = self.places[name] = ParameterSlice(end, tuple(shape))
             end += _rounded_up(place.size)
         self.width = end
 

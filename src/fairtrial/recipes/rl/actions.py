@@ -52,7 +52,7 @@ class Actions(Protocol):
         ...
 
 
-class Choices:
+class CategoricalActions:
     """One of several: softmax of the outputs, sampled by adding Gumbel noise and taking the largest."""
 
     parameters: Mapping[str, tuple[int, ...]] = {}
@@ -96,7 +96,7 @@ class Choices:
         return pulled.scatter_add_(-1, chosen, weight), None
 
 
-class Numbers:
+class GaussianActions:
     """Numbers around the outputs, with a deviation that does not depend on what is seen, clipped when played."""
 
     dtype = torch.float32
@@ -140,4 +140,4 @@ class Numbers:
 
 
 def actions_of(space: Space) -> Actions:
-    return Choices(space) if space.is_discrete else Numbers(space)
+    return CategoricalActions(space) if space.is_discrete else GaussianActions(space)

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from fairtrial.core.streams import Streams
-from fairtrial.core.training import Setting
+from fairtrial.core.training import RunContext
 from fairtrial.recipes.rl.actions import Actions, actions_of
 from fairtrial.recipes.rl.gymnasium_envs import ForeignRows
-from fairtrial.recipes.rl.modules import NETS, NetBrain, make_net
-from fairtrial.recipes.rl.perceptron import PerceptronBrain, StackedRun, initial_rows, make_layout
+from fairtrial.recipes.rl.modules import NETS, NetAgentState, make_net
+from fairtrial.recipes.rl.perceptron import PerceptronAgentState, StackedPpoRun, initial_rows, make_layout
 from fairtrial.recipes.rl.physics import PHYSICS, Space
-from fairtrial.recipes.rl.run import Run
+from fairtrial.recipes.rl.run import PpoRun
 from fairtrial.recipes.rl.spaces import check_policy, policy_kind
 from fairtrial.recipes.rl.vector_env import PhysicsRows, Rows
 
@@ -27,18 +27,18 @@ WIDTHS = {"mlp": 64, "gru": 36, "transformer": 20, "cnn": 128}
 HEADS = 4
 
 
-def build_run(options: Options, setting: Setting) -> Run:
+def build_run(options: Options, setting: RunContext) -> PpoRun:
     make_rows = functools.partial(_make_rows, options, setting)
     space = make_rows(1).space
     kind = policy_kind(options, space)
     width = choose_width(options, kind, space)
     if kind == "mlp":
-        return StackedRun(options, setting, make_rows, lambda rows: _perceptron(rows, width, setting.streams))
+        return StackedPpoRun(options, setting, make_rows, lambda rows: _perceptron(rows, width, setting.streams))
     check_policy(options, kind)
-    return Run(options, setting, make_rows, lambda rows: _net(rows, kind, width, options.envs, setting.streams))
+    return PpoRun(options, setting, make_rows, lambda rows: _net(rows, kind, width, options.envs, setting.streams))
 
 
-def _make_rows(options: Options, setting: Setting, count: int) -> Rows:
+def _make_rows(options: Options, setting: RunContext, count: int) -> Rows:
     if options.env in PHYSICS:
         return PhysicsRows(
             PHYSICS[options.env](), count, hide_velocity=options.hide_velocity, limit=options.episode_limit
@@ -46,13 +46,13 @@ def _make_rows(options: Options, setting: Setting, count: int) -> Rows:
     return ForeignRows(options.env, count, setting, limit=options.episode_limit)
 
 
-def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronBrain:
+def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronAgentState:
     layout = make_layout(rows.space, width, actions_of(rows.space))
-    return PerceptronBrain(layout, initial_rows(layout, streams))
+    return PerceptronAgentState(layout, initial_rows(layout, streams))
 
 
-def _net(rows: Rows, kind: str, width: int, environments: int, streams: Streams) -> NetBrain:
-    return NetBrain(make_net(kind, rows.space, width, actions_of(rows.space), streams), environments)
+def _net(rows: Rows, kind: str, width: int, environments: int, streams: Streams) -> NetAgentState:
+    return NetAgentState(make_net(kind, rows.space, width, actions_of(rows.space), streams), environments)
 
 
 def choose_width(options: Options, kind: str, space: Space) -> int:

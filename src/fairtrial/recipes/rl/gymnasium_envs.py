@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairtrial.core.cautions import EPISODES_RESTARTED
-from fairtrial.core.training import Setting
+from fairtrial.core.training import RunContext
 from fairtrial.recipes.rl.names import ATARI
 from fairtrial.recipes.rl.physics import Array
 from fairtrial.recipes.rl.spaces import FRAMES, SIDE, make_environment, read_space
@@ -28,7 +28,7 @@ SEEDS = 2**31
 class ForeignRows:
     """Environments of one run, stepped one after another."""
 
-    def __init__(self, name: str, count: int, setting: Setting, *, limit: int = 0) -> None:
+    def __init__(self, name: str, count: int, setting: RunContext, *, limit: int = 0) -> None:
         self._name, self._setting, self._limit = name, setting, limit
         self._environments = [make_environment(name) for _ in range(count)]
         self.space = read_space(name, self._environments[0])

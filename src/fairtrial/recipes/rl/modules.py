@@ -23,7 +23,7 @@ from fairtrial.recipes.models.transformer import Block, Positions
 from fairtrial.recipes.rl.actions import Actions
 from fairtrial.recipes.rl.perceptron import EPSILON
 from fairtrial.recipes.rl.physics import Array, Space
-from fairtrial.recipes.rl.run import Lesson, Run, losses
+from fairtrial.recipes.rl.run import PpoRun, RolloutBatch, losses
 
 CONTEXT = 16
 """Observations that a transformer looks back on."""
@@ -252,7 +252,7 @@ class NetPlayer:
 class NetPolicy:
     """One run's net, and what it learns from a rollout."""
 
-    def __init__(self, run: Run, brain: NetBrain) -> None:
+    def __init__(self, run: PpoRun, brain: NetAgentState) -> None:
         self.run, self.brain, self.net = run, brain, brain.net
         self.player = NetPlayer(self.net, brain.memory)
 
@@ -284,7 +284,7 @@ class NetPolicy:
         with torch.no_grad():
             return self.run.actions.likelihood(outputs, actions, self.net.scale)
 
-    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None:
+    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None:
         self.brain.memory = self.player.memory  # where the next rollout begins
         options, [step] = self.run.options, steps
         draw, number = self.run.streams.numpy("order", step), (step - 1) * options.passes
@@ -293,7 +293,7 @@ class NetPolicy:
                 number += 1
                 self._learn_from(lesson, chosen, number, options.rate_at(step))
 
-    def _learn_from(self, lesson: Lesson, chosen: Array, number: int, rate: float) -> None:
+    def _learn_from(self, lesson: RolloutBatch, chosen: Array, number: int, rate: float) -> None:
         options = self.run.options
         outputs, values = self._unroll(lesson.seen[0], lesson.going_on[0], chosen)
         actions, old, gains, wanted = (
@@ -312,7 +312,7 @@ class NetPolicy:
         )  # fmt: skip
 
 
-class NetBrain:
+class NetAgentState:
     """What one run knows: its net, what the optimizer remembers, and what the net remembers of episodes under way."""
 
     def __init__(self, net: Net, environments: int) -> None:
@@ -323,7 +323,7 @@ class NetBrain:
     def player(self, count: int) -> NetPlayer:
         return NetPlayer(self.net, self.net.memory(count))
 
-    def join(self, runs: Sequence[Run]) -> NetPolicy:
+    def join(self, runs: Sequence[PpoRun]) -> NetPolicy:
         [run] = runs
         return NetPolicy(run, self)
 

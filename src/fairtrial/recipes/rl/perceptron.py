@@ -19,7 +19,7 @@ from fairtrial.recipes._adamw import update_rows
 from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned, share_rows
 from fairtrial.recipes.rl.actions import Actions, Weigh
 from fairtrial.recipes.rl.physics import Array, Space
-from fairtrial.recipes.rl.run import Lesson, Run
+from fairtrial.recipes.rl.run import PpoRun, RolloutBatch
 
 NETWORKS = ("policy", "value")
 LAYERS = ("first", "second", "output")
@@ -80,7 +80,7 @@ class Tower:
         return [tensor for layer in layers for tensor in layer.buffers()]
 
 
-class Player:
+class PerceptronActor:
     """Acts for as many environments as it is shown; it has no memory."""
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
@@ -103,15 +103,15 @@ class Player:
 class Perceptron:
     """The networks of some runs, and what they learn from a rollout."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = runs
-        first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronBrain)]
+        first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronAgentState)]
         self.layout = brains[0].layout
         self.values, self.averages, self.squares = share_rows(brains)
         self.gradients = torch.zeros_like(self.values)
         count, flat = len(runs), (2 * len(runs), self.layout.width)
         self.tower = Tower(self.layout, self.values.view(flat), self.gradients.view(flat))
-        self.player = Player(self.layout, self.values)
+        self.player = PerceptronActor(self.layout, self.values)
         self.actions: Actions = first.actions
         self._scale, self._scale_gradient = (
             self.layout.view(rows[:, 0], "log_deviation")[:, None] if self.actions.parameters else None
@@ -150,7 +150,7 @@ class Perceptron:
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         return self.actions.likelihood(outputs, actions, self._scale)
 
-    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None:
+    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None:
         done = [(step - 1) * self.runs[0].options.passes for step in steps]
         for number, (actions, wanted, weigh) in enumerate(self._batches(lesson, steps), 1):
             outputs, values = self._two(self.tower.forward(self._x))
@@ -159,7 +159,7 @@ class Perceptron:
             self._limit_norms()
             self._update(steps, [each + number for each in done])
 
-    def _batches(self, lesson: Lesson, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
+    def _batches(self, lesson: RolloutBatch, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
         """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
         options = self.runs[0].options
         if options.minibatches == 1:  # one batch has one order: nothing is shuffled
@@ -223,7 +223,7 @@ class Perceptron:
         return acting + judging + 2 * options.passes * actor.flops(self._batch, learning=True)
 
 
-class PerceptronBrain:
+class PerceptronAgentState:
     """One run's part: its two rows of parameters and what the optimizer remembers of them."""
 
     def __init__(self, layout: Layout, rows: Tensor) -> None:
@@ -231,10 +231,10 @@ class PerceptronBrain:
         self.values = rows
         self.averages, self.squares = torch.zeros_like(rows), torch.zeros_like(rows)
 
-    def player(self, count: int) -> Player:  # noqa: ARG002
-        return Player(self.layout, self.values[None])
+    def player(self, count: int) -> PerceptronActor:  # noqa: ARG002
+        return PerceptronActor(self.layout, self.values[None])
 
-    def join(self, runs: Sequence[Run]) -> Perceptron:
+    def join(self, runs: Sequence[PpoRun]) -> Perceptron:
         return Perceptron(runs)
 
     def state(self) -> dict[str, Any]:
@@ -274,7 +274,7 @@ class PerceptronBrain:
         return found
 
 
-class StackedRun(Run):
+class StackedPpoRun(PpoRun):
     """A run that can be stepped together with others; its arithmetic is counted by hand."""
 
     def flops_per_step(self) -> int:

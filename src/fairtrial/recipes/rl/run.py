@@ -1,8 +1,8 @@
 """Proximal policy optimization: play, find out what was better than expected, learn from it, again.
 
-A step of a run is one such cycle. Runs whose policies are perceptrons take their steps together (`Engine` holds one or
-many); everything random is a function of a run's own streams and the step's number, so that nothing depends on
-company or on when the run was resumed.
+A step of a run is one such cycle. Runs whose policies are perceptrons take their steps together (`RolloutEngine`
+holds one or many); everything random is a function of a run's own streams and the step's number, so that nothing
+depends on company or on when the run was resumed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from fairtrial.core.training import Setting, Split, Watch
+from fairtrial.core.training import LoopEvents, RunContext, Split
 from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import waiting_for
 from fairtrial.recipes.models.stacked import aligned
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options
 
 
-class Player(Protocol):
+class Actor(Protocol):
     """Turns what is seen into the numbers that actions are made from, and remembers what it needs to."""
 
     @property
@@ -46,7 +46,7 @@ class Policy(Protocol):
     """The policies of the runs in an engine: play, judge, learn."""
 
     @property
-    def player(self) -> Player: ...
+    def player(self) -> Actor: ...
 
     def begin(self, lost: Array | None) -> None:
         """A rollout begins; `lost` marks the environments whose episodes do not go on."""
@@ -62,17 +62,17 @@ class Policy(Protocol):
 
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def learn(self, lesson: Lesson, steps: Sequence[int]) -> None: ...
+    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None: ...
 
 
-class Brain(Protocol):
+class AgentState(Protocol):
     """What one run knows: its parameters and what their optimizer remembers."""
 
-    def player(self, count: int) -> Player:
+    def player(self, count: int) -> Actor:
         """One for this many environments, with nothing in its memory."""
         ...
 
-    def join(self, runs: Sequence[Run]) -> Policy: ...
+    def join(self, runs: Sequence[PpoRun]) -> Policy: ...
 
     def state(self) -> dict[str, Any]: ...
 
@@ -82,7 +82,7 @@ class Brain(Protocol):
 
 
 @dataclass(frozen=True)
-class Lesson:
+class RolloutBatch:
     """What a rollout gave to learn from: [runs, examples, …], examples in the order of time, then environment."""
 
     seen: Tensor
@@ -99,11 +99,11 @@ class Lesson:
 MakeRows = Callable[[int], Rows]
 
 
-class Run:
+class PpoRun:
     """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
 
     def __init__(
-        self, options: Options, setting: Setting, make_rows: MakeRows, make_brain: Callable[[Rows], Brain]
+        self, options: Options, setting: RunContext, make_rows: MakeRows, make_brain: Callable[[Rows], AgentState]
     ) -> None:
         self.options, self.streams = options, setting.streams
         self._arena = functools.cache(make_rows)
@@ -117,9 +117,9 @@ class Run:
         self.episode_returns: list[float] = []
         self.rows.begin([self.streams.numpy("env", "starts", 0)], [options.spread_at(0)])
         self.rows.restart()
-        self.stack = RunStack([self], Engine)
+        self.stack = RunStack([self], RolloutEngine)
 
-    def step(self, step: int, watch: Watch) -> Mapping[str, Any]:
+    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
         return self.stack.step({0: step}, watch)[0]
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
@@ -227,7 +227,7 @@ class Sight:
             numpy.clip(seen, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=seen)
 
 
-class Later:
+class LazyQuantity:
     """A quantity of a step, computed when it is looked at, which must be before the next step."""
 
     def __init__(self, look: Callable[[], Mapping[str, Tensor]], name: str, row: int) -> None:
@@ -240,10 +240,10 @@ class Later:
 REVIEWED = ("policy_loss", "value_loss", "loss", "entropy", "approx_kl", "clip_fraction")
 
 
-class Engine:
+class RolloutEngine:
     """The environments and policies of some runs, and a cycle of play, judgement and learning for all of them."""
 
-    def __init__(self, runs: Sequence[Run]) -> None:
+    def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = list(runs)
         first = runs[0]
         self.options, self.actions = first.options, first.actions
@@ -271,7 +271,7 @@ class Engine:
         self._rewards, self._ended = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs), bool)
         self._raw = numpy.zeros(by_time.shape, numpy.float32) if self.options.normalize_observations else None
 
-    def step(self, steps: Sequence[int], watch: Watch) -> list[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], watch: LoopEvents) -> list[Mapping[str, Any]]:
         self._reviewed = None
         with numpy.errstate(invalid="ignore", over="ignore"):
             with watch.phase("rollout"):
@@ -325,7 +325,7 @@ class Engine:
             self._returns[ended] = 0.0
             self.policy.player.forget(ended)
 
-    def _draw_lesson(self) -> Lesson:
+    def _draw_lesson(self) -> RolloutBatch:
         """What was played, with what came of it."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
@@ -340,7 +340,7 @@ class Engine:
         found, wanted = (
             torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
         )
-        return Lesson(self._seen[:, :examples], taken, old, found, wanted, going_on)
+        return RolloutBatch(self._seen[:, :examples], taken, old, found, wanted, going_on)
 
     def _scaled_rewards(self, going_on: Array) -> Array:
         """Rewards in units of the deviation of discounted returns, where that is asked for."""
@@ -373,8 +373,8 @@ class Engine:
             for run, raw in zip(self.runs, self._raw, strict=True):
                 run.sights.see(raw[:-1].reshape(-1, *raw.shape[2:]))
 
-    def _tell(self, row: int, run: Run) -> Mapping[str, Any]:
-        told: dict[str, Any] = {name: Later(self._review, name, row) for name in REVIEWED}
+    def _tell(self, row: int, run: PpoRun) -> Mapping[str, Any]:
+        told: dict[str, Any] = {name: LazyQuantity(self._review, name, row) for name in REVIEWED}
         told |= {"env_steps": run.env_steps, "updates": run.updates}
         if self._finished[row]:
             told["return_mean"] = sum(self._finished[row]) / len(self._finished[row])

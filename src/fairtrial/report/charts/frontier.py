@@ -43,7 +43,7 @@ NAMED, ROW, KEY_LINE = 60, 12, 16
 
 
 @dataclass(frozen=True)
-class Point:
+class FrontierPoint:
     """What one configuration costs and comes to, and whether it is on the frontier."""
 
     name: str
@@ -58,7 +58,7 @@ class Point:
         return BLUE if self.member else CONTROL
 
 
-Named = tuple[Label, Point]
+Named = tuple[Label, FrontierPoint]
 
 
 def frontier(
@@ -101,10 +101,10 @@ def frontier(
     return finished(frame.layered(layers), title, [" ".join(filter(None, told)), left_out])
 
 
-def _points(rows: Sequence[Mapping[str, Any]]) -> list[Point]:
+def _points(rows: Sequence[Mapping[str, Any]]) -> list[FrontierPoint]:
     """All that have a place; those on the frontier come last, since they are drawn over the others."""
     points = [
-        Point(
+        FrontierPoint(
             name=str(row["name"]),
             cost=cost,
             value=value,
@@ -118,7 +118,7 @@ def _points(rows: Sequence[Mapping[str, Any]]) -> list[Point]:
     return sorted(points, key=lambda point: point.member)
 
 
-def _cost_axis(points: Sequence[Point], words: str) -> Axis:
+def _cost_axis(points: Sequence[FrontierPoint], words: str) -> Axis:
     costs, intervals = [point.cost for point in points], [point.costs for point in points]
     low, high = min(costs), max(costs)
     if low > 1 / HUGE and high > FACTOR * low:
@@ -135,7 +135,7 @@ def _log(value: float) -> float:
     return math.log(value) if value > 0 else -math.inf
 
 
-def _metric_axis(points: Sequence[Point], metric: str) -> Axis:
+def _metric_axis(points: Sequence[FrontierPoint], metric: str) -> Axis:
     low, high = without_strays((point.value for point in points), ())
     usual = [point.value for point in points if low <= point.value <= high]
     return Axis(metric, _domain([low, high, *usual], [point.values for point in points]))
@@ -149,17 +149,17 @@ def _domain(values: Sequence[float], intervals: Sequence[Interval | None]) -> In
     return domain_of(middle, all_limits(bars), margin=0.07)
 
 
-def _stairs(points: Sequence[Point], better: str) -> list[Point]:
+def _stairs(points: Sequence[FrontierPoint], better: str) -> list[FrontierPoint]:
     """Members by cost, each better than the last; others are on the frontier for something that is not drawn."""
     sign = 1 if better == "higher" else -1
-    found: list[Point] = []
+    found: list[FrontierPoint] = []
     for point in sorted(points, key=lambda point: (point.cost, -sign * point.value)):
         if point.member and (not found or sign * point.value > sign * found[-1].value):
             found.append(point)
     return found
 
 
-def _staircase(frame: Frame, stairs: Sequence[Point]) -> alt.Chart:
+def _staircase(frame: Frame, stairs: Sequence[FrontierPoint]) -> alt.Chart:
     """From each member on at its height until the next is to be had, as far as that lies within the frame."""
     costs = np.repeat(as_numbers(point.cost for point in stairs), 2)[1:]
     heights = np.repeat(as_numbers(point.value for point in stairs), 2)[:-1]
@@ -168,7 +168,7 @@ def _staircase(frame: Frame, stairs: Sequence[Point]) -> alt.Chart:
     return frame.draw("line", rows, color=BLUE, strokeWidth=1.5, strokeOpacity=0.6)
 
 
-def _dots(frame: Frame, points: Sequence[Point]) -> list[alt.Chart]:
+def _dots(frame: Frame, points: Sequence[FrontierPoint]) -> list[alt.Chart]:
     low, high = frame.y.domain
     across = [
         {"y": point.value, "value": None, "interval": point.costs, "colour": point.colour}
@@ -184,7 +184,7 @@ def _dots(frame: Frame, points: Sequence[Point]) -> list[alt.Chart]:
     ]
 
 
-def _labels(frame: Frame, points: Sequence[Point], stairs: Sequence[Point]) -> tuple[list[Named], bool]:
+def _labels(frame: Frame, points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint]) -> tuple[list[Named], bool]:
     """Names beside their points if all find room there, else numbers in order of cost; and whether it is numbers."""
     chosen = sorted(points, key=lambda point: (not point.member, point.cost))[:NAMED]
     chosen.sort(key=lambda point: point.cost)
@@ -197,16 +197,16 @@ def _labels(frame: Frame, points: Sequence[Point], stairs: Sequence[Point]) -> t
     return _with_points(numbers, chosen), bool(numbers)
 
 
-def _with_points(labels: Sequence[Label], points: Sequence[Point]) -> list[Named]:
+def _with_points(labels: Sequence[Label], points: Sequence[FrontierPoint]) -> list[Named]:
     return [(label, points[label.place]) for label in labels]
 
 
-def _pixel(frame: Frame, point: Point) -> Pixel:
+def _pixel(frame: Frame, point: FrontierPoint) -> Pixel:
     """Where a point is drawn; one that lies outside has its arrow at the edge."""
     return frame.width * frame.x.share(point.cost), min(max(frame.pixel_of(point.value), 0.0), float(frame.height))
 
 
-def _bars(frame: Frame, points: Sequence[Point]) -> Iterator[Stretch]:
+def _bars(frame: Frame, points: Sequence[FrontierPoint]) -> Iterator[Stretch]:
     for point in points:
         x, y = _pixel(frame, point)
         if point.costs:
@@ -217,7 +217,7 @@ def _bars(frame: Frame, points: Sequence[Point]) -> Iterator[Stretch]:
             yield x, top, x, bottom
 
 
-def _steps(frame: Frame, stairs: Sequence[Point]) -> Iterator[Stretch]:
+def _steps(frame: Frame, stairs: Sequence[FrontierPoint]) -> Iterator[Stretch]:
     for (left, before), (right, after) in pairwise(_pixel(frame, point) for point in stairs):
         yield left, before, right, before
         yield right, before, right, after
@@ -256,7 +256,7 @@ def _listed(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
     return [frame.write(numbers, align="right"), frame.write(words)]
 
 
-def _marks(points: Sequence[Point], stairs: Sequence[Point], level: float, better: str) -> str:
+def _marks(points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint], level: float, better: str) -> str:
     bars = any(point.costs or point.values for point in points)
     told = [
         f"{f'Bars are {100 * level:g} % intervals' if bars else 'Dots are means'}; {better} is better.",
@@ -267,7 +267,7 @@ def _marks(points: Sequence[Point], stairs: Sequence[Point], level: float, bette
     return " ".join(filter(None, told))
 
 
-def _outside(frame: Frame, points: Sequence[Point]) -> str:
+def _outside(frame: Frame, points: Sequence[FrontierPoint]) -> str:
     across = goes_on(frame, [point.costs for point in points])
     upright = goes_on(frame, [point.values for point in points], upright=True)
     return f"{across or upright} {lies_outside(frame.y, (point.value for point in points), 'means')}".strip()

@@ -21,7 +21,7 @@ COLOURS = {"better": BLUE, "worse": VERMILLION, "unchanged": CONTROL}
 
 
 @dataclass(frozen=True)
-class Pair:
+class SeedPair:
     """What one seed came to on both sides, and what that means."""
 
     seed: str
@@ -61,10 +61,10 @@ def paired_differences(
 
 def _whole_pairs(
     seeds: Sequence[str], control: Sequence[float], candidate: Sequence[float], direction: str
-) -> list[Pair]:
+) -> list[SeedPair]:
     told = zip(seeds, map(known, control), map(known, candidate), strict=True)
     return [
-        Pair(seed, first, second, _outcome(first, second, direction))
+        SeedPair(seed, first, second, _outcome(first, second, direction))
         for seed, first, second in told
         if first is not None and second is not None
     ]
@@ -75,7 +75,7 @@ def _outcome(first: float, second: float, direction: str) -> str:
     return "better" if gain > 0 else "worse" if gain < 0 else "unchanged"
 
 
-def _lines(frame: Frame, pairs: Sequence[Pair]) -> list[alt.Chart]:
+def _lines(frame: Frame, pairs: Sequence[SeedPair]) -> list[alt.Chart]:
     lines, points = [], []
     for pair in pairs:
         lines.append({"x": 0, "x2": 1, "y": pair.control, "y2": pair.candidate, "colour": pair.colour})
@@ -91,7 +91,7 @@ def _lines(frame: Frame, pairs: Sequence[Pair]) -> list[alt.Chart]:
     ]
 
 
-def _means(frame: Frame, pairs: Sequence[Pair], names: tuple[str, str]) -> list[alt.Chart]:
+def _means(frame: Frame, pairs: Sequence[SeedPair], names: tuple[str, str]) -> list[alt.Chart]:
     means = fmean(pair.control for pair in pairs), fmean(pair.candidate for pair in pairs)
     span = frame.y.domain[1] - frame.y.domain[0]
     bars = [{"x": side - 0.025, "x2": side + 0.025, "y": mean} for side, mean in enumerate(means)]
@@ -107,12 +107,12 @@ def _means(frame: Frame, pairs: Sequence[Pair], names: tuple[str, str]) -> list[
     ]
 
 
-def _seed_names(frame: Frame, pairs: Sequence[Pair]) -> list[alt.Chart]:
+def _seed_names(frame: Frame, pairs: Sequence[SeedPair]) -> list[alt.Chart]:
     ends = [(pair.candidate, f"seed {pair.seed}", pair.colour) for pair in pairs]
     return end_labels(frame, ends, left=frame.width * frame.x.share(1.0) + LEAD + 4, size=11)
 
 
-def _tally(pairs: Sequence[Pair], direction: str) -> str:
+def _tally(pairs: Sequence[SeedPair], direction: str) -> str:
     found = Counter(pair.outcome for pair in pairs)
     better = f"{found['better']:,} of {counted(len(pairs), 'pair')} better (blue)"
     worse = f"{found['worse']:,} worse (orange)"

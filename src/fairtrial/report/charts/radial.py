@@ -24,7 +24,7 @@ SCALING = "Every metric has a scale of its own, from 0 at the centre to 1 at the
 
 
 @dataclass(frozen=True)
-class Profile:
+class RadialProfile:
     """The scores of one variant, and how they are written, along the metrics."""
 
     name: str
@@ -54,10 +54,10 @@ def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = Non
     return finished(frame.layered(layers), title or _finding(profiles, metrics), [scaling])
 
 
-def _profiles(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[Profile]:
+def _profiles(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[RadialProfile]:
     found = {(str(row["variant"]), str(row["metric"])): row for row in rows}
     return [
-        Profile(
+        RadialProfile(
             name,
             [_score(found.get((name, metric))) for metric in metrics],
             [str(found.get((name, metric), {}).get("text") or "–") for metric in metrics],
@@ -88,7 +88,7 @@ def _web(frame: Frame, spokes: int) -> list[alt.Chart]:
     ]
 
 
-def _polygons(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
+def _polygons(frame: Frame, profiles: Sequence[RadialProfile]) -> list[alt.Chart]:
     layers = []
     for place, profile in enumerate(profiles):
         spokes = len(profile.scores)
@@ -105,7 +105,7 @@ def _polygons(frame: Frame, profiles: Sequence[Profile]) -> list[alt.Chart]:
     return layers
 
 
-def _rim(metrics: Sequence[str], profiles: Sequence[Profile]) -> dict[str, list[dict[str, Any]]]:
+def _rim(metrics: Sequence[str], profiles: Sequence[RadialProfile]) -> dict[str, list[dict[str, Any]]]:
     """At each spoke's end the metric, and below it the plain values in the colours of their variants."""
     aligned: dict[str, list[dict[str, Any]]] = {}
     names = short_names(metrics, 24)
@@ -125,28 +125,28 @@ def _side(turn: float) -> str:
     return "center" if abs(across) < 0.1 else "left" if across > 0 else "right"
 
 
-def _texts(profiles: Sequence[Profile], metric: int) -> list[tuple[str, str]]:
+def _texts(profiles: Sequence[RadialProfile], metric: int) -> list[tuple[str, str]]:
     if len(profiles) <= TEXTS_PER_SPOKE and len(profiles) * len(profiles[0].scores) <= TEXTS:
         return [(profile.texts[metric], colour_of(place)) for place, profile in enumerate(profiles)]
     best = _leader(profiles, metric)
     return [] if best is None else [(f"best {profiles[best].texts[metric]}", colour_of(best))]
 
 
-def _leader(profiles: Sequence[Profile], metric: int) -> int | None:
+def _leader(profiles: Sequence[RadialProfile], metric: int) -> int | None:
     """The only variant with the highest score; None where several share it or nobody has one."""
     scores = [-1.0 if profile.scores[metric] is None else profile.scores[metric] or 0.0 for profile in profiles]
     top = max(scores)
     return scores.index(top) if top >= 0 and scores.count(top) == 1 else None
 
 
-def _names(frame: Frame, profiles: Sequence[Profile], beside: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
+def _names(frame: Frame, profiles: Sequence[RadialProfile], beside: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
     """A list of variants to the right of everything that is written `beside` the rim there."""
     right = max([1.0, *(word["x"] + LETTER * len(word["text"]) / RADIUS for word in beside)])
     entries = [(profile.name, place) for place, profile in enumerate(profiles)]
     return name_key(frame, entries, left=RADIUS * (1 + right) + 30, top=RADIUS - KEY_LINE * (len(entries) - 1) / 2)
 
 
-def _finding(profiles: Sequence[Profile], metrics: Sequence[str]) -> str:
+def _finding(profiles: Sequence[RadialProfile], metrics: Sequence[str]) -> str:
     if len(profiles) == 1:
         return f"{profiles[0].name} over {len(metrics)} metrics"
     leads = [leader for metric in range(len(metrics)) if (leader := _leader(profiles, metric)) is not None]

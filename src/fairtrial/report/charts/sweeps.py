@@ -27,7 +27,7 @@ OVER = -14
 
 
 @dataclass(frozen=True)
-class Point:
+class PlottedPoint:
     """What one value of the parameter came to, and where it is drawn."""
 
     x: float
@@ -93,8 +93,8 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and known(value) is not None
 
 
-def _point(row: Mapping[str, Any], x: float) -> Point:
-    return Point(
+def _point(row: Mapping[str, Any], x: float) -> PlottedPoint:
+    return PlottedPoint(
         x=x,
         value=row["value"],
         mean=known(row.get("mean")),
@@ -112,13 +112,13 @@ def _written(value: Any) -> str:
     return f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e+").replace("-", "−")
 
 
-def _heights(points: Sequence[Point]) -> Interval:
+def _heights(points: Sequence[PlottedPoint]) -> Interval:
     best = [point.mean for point in points if point.best and point.mean is not None]
     inner = without_strays((point.mean for point in points), (run for point in points for run in point.runs), best)
     return domain_of(inner, (limit for point in points for limit in point.interval or ()), room=0.5, margin=0.08)
 
 
-def _to_scale_axis(points: Sequence[Point], param: str, log: bool) -> Axis:
+def _to_scale_axis(points: Sequence[PlottedPoint], param: str, log: bool) -> Axis:
     """An axis with a tick at every value if there is room for their names, else at round numbers."""
     values = sorted({point.x for point in points})
     low, high = domain_of(map(math.log, values) if log else values)
@@ -151,7 +151,7 @@ def _with_room(axis: Axis, values: Sequence[float]) -> list[float]:
     return ticks
 
 
-def _place_of(value: float | str | None, frame: Frame, points: Sequence[Point], to_scale: bool) -> float | None:
+def _place_of(value: float | str | None, frame: Frame, points: Sequence[PlottedPoint], to_scale: bool) -> float | None:
     """Where a value lies, if it lies in the frame."""
     if value is None:
         return None
@@ -169,7 +169,7 @@ def _baseline(frame: Frame, x: float) -> list[alt.Chart]:
     ]
 
 
-def _line(frame: Frame, points: Sequence[Point]) -> list[dict[str, Any]]:
+def _line(frame: Frame, points: Sequence[PlottedPoint]) -> list[dict[str, Any]]:
     """From mean to mean, as far as it lies within the frame."""
     ordered = sorted(points, key=lambda point: point.x)
     shares = np.array([frame.x.share(point.x) for point in ordered])
@@ -177,7 +177,7 @@ def _line(frame: Frame, points: Sequence[Point]) -> list[dict[str, Any]]:
     return [{"x": frame.x.value(float(share)), "y": known(y)} for share, y in line]
 
 
-def _dots(frame: Frame, points: Sequence[Point]) -> list[alt.Chart]:
+def _dots(frame: Frame, points: Sequence[PlottedPoint]) -> list[alt.Chart]:
     means = [{**point.look, "value": point.mean, "interval": point.interval} for point in points]
     bigger = [{**point.look, "value": point.mean, "interval": None} for point in points if point.best]
     aside = min(8.0, _pitch(frame, points) / 3)  # on the bar they could not be seen
@@ -194,7 +194,7 @@ def _dots(frame: Frame, points: Sequence[Point]) -> list[alt.Chart]:
     ]
 
 
-def _best(frame: Frame, points: Sequence[Point], start: float | None) -> list[alt.Chart]:
+def _best(frame: Frame, points: Sequence[PlottedPoint], start: float | None) -> list[alt.Chart]:
     """The word over all that is drawn about the best value, else under it, else over the frame."""
     layers = []
     for point in points:
@@ -212,24 +212,24 @@ def _best(frame: Frame, points: Sequence[Point], start: float | None) -> list[al
     return layers
 
 
-def _occupied(frame: Frame, points: Sequence[Point], x: float) -> Interval:
+def _occupied(frame: Frame, points: Sequence[PlottedPoint], x: float) -> Interval:
     """From where to where something is drawn that a short word at x could run into, in pixels from the top."""
     low, high = frame.y.domain
     heights = [height for point in points if abs(_pixel(frame, point) - x) < 22 for height in point.drawn]
     return frame.pixel_of(min(high, max(heights))), frame.pixel_of(max(low, min(heights)))
 
 
-def _pixel(frame: Frame, point: Point) -> float:
+def _pixel(frame: Frame, point: PlottedPoint) -> float:
     return frame.width * frame.x.share(point.x)
 
 
-def _pitch(frame: Frame, points: Sequence[Point]) -> float:
+def _pitch(frame: Frame, points: Sequence[PlottedPoint]) -> float:
     """How near to each other values come, in pixels."""
     places = sorted(_pixel(frame, point) for point in points)
     return min((right - left for left, right in pairwise(places)), default=float(frame.width))
 
 
-def _lost(frame: Frame, points: Sequence[Point]) -> alt.Chart:
+def _lost(frame: Frame, points: Sequence[PlottedPoint]) -> alt.Chart:
     """A mark at the bottom for each value without a mean, upright where there is no room."""
     narrow = _pitch(frame, points) < 60
     rows = [
@@ -238,7 +238,7 @@ def _lost(frame: Frame, points: Sequence[Point]) -> alt.Chart:
     return frame.write(rows, color=QUIET, fontSize=10, angle=270 if narrow else 0, align="left" if narrow else "center")
 
 
-def _names_below(frame: Frame, points: Sequence[Point], param: str) -> list[alt.Chart]:
+def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> list[alt.Chart]:
     """The names of categories, slanted where they would run into each other, and the parameter below them."""
     names = short_names([point.name for point in points], 26)
     longest = LETTER * max(map(len, names))
@@ -254,7 +254,7 @@ def _names_below(frame: Frame, points: Sequence[Point], param: str) -> list[alt.
     ]
 
 
-def _reading(frame: Frame, points: Sequence[Point], level: float) -> str:
+def _reading(frame: Frame, points: Sequence[PlottedPoint], level: float) -> str:
     told = [
         _marks(points, level),
         "Blue: cannot be told apart from the best." if any(point.alike for point in points) else "",
@@ -265,7 +265,7 @@ def _reading(frame: Frame, points: Sequence[Point], level: float) -> str:
     return " ".join(filter(None, told))
 
 
-def _marks(points: Sequence[Point], level: float) -> str:
+def _marks(points: Sequence[PlottedPoint], level: float) -> str:
     bars, several = any(point.interval for point in points), any(len(point.runs) > 1 for point in points)
     if not bars and not several:
         return "One run per value." if any(point.runs for point in points) else "Dots are means."

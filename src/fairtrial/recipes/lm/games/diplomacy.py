@@ -103,7 +103,7 @@ def _frozen(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Choices:
+class OrderChoices:
     """What each power may order in a phase. `orders` has, for each of its questions in turn, the orders that fit.
 
     In adjustment a power has `count` builds or removals to choose among all of `orders[power][0]`.
@@ -148,12 +148,12 @@ class Engines:
     def opening(self) -> Board:
         return read_board(self._make())
 
-    def choices(self, board: Board) -> Choices:
+    def choices(self, board: Board) -> OrderChoices:
         with self.borrow() as engine:
             load_board(engine, board)
             return find_choices(engine)
 
-    def resolve(self, board: Board, orders: Mapping[str, Orders]) -> tuple[Board, Choices]:
+    def resolve(self, board: Board, orders: Mapping[str, Orders]) -> tuple[Board, OrderChoices]:
         with self.borrow() as engine:
             load_board(engine, board)
             for power, given in orders.items():
@@ -195,16 +195,16 @@ def load_board(engine: Engine, board: Board) -> None:
     engine.status = "forming"  # as that of an engine that has not been used
 
 
-def find_choices(engine: Engine) -> Choices:
+def find_choices(engine: Engine) -> OrderChoices:
     """Sorted, because the engine collects orders in sets."""
     if engine.is_game_done:
-        return Choices({}, None)
+        return OrderChoices({}, None)
     possible = {place: tuple(sorted(orders)) for place, orders in engine.get_all_possible_orders().items() if orders}
     places = engine.get_orderable_locations()
     if engine.phase_type != "A":
-        return Choices({name: tuple(possible[place] for place in own) for name, own in places.items()}, None)
+        return OrderChoices({name: tuple(possible[place] for place in own) for name, own in places.items()}, None)
     merged = {name: sorted({order for place in own for order in possible[place]}) for name, own in places.items()}
-    return Choices({name: (tuple(orders),) for name, orders in merged.items()}, _counts(engine, places))
+    return OrderChoices({name: (tuple(orders),) for name, orders in merged.items()}, _counts(engine, places))
 
 
 def _counts(engine: Engine, places: Mapping[str, Sequence[str]]) -> dict[str, int]:
@@ -212,7 +212,7 @@ def _counts(engine: Engine, places: Mapping[str, Sequence[str]]) -> dict[str, in
     return {name: min(count, len(places[name])) for name, count in due.items()}
 
 
-def random_orders(choices: Choices, power: str, chance: random.Random) -> Orders:
+def random_orders(choices: OrderChoices, power: str, chance: random.Random) -> Orders:
     given: Orders = ()
     while options := choices.legal(power, given):
         given = (*given, chance.choice(options))
@@ -229,10 +229,10 @@ class DiplomacyPosition:
     board: Board
     given: Orders
     engines: Engines = field(compare=False, repr=False)
-    known: Choices | None = field(default=None, compare=False, repr=False)
+    known: OrderChoices | None = field(default=None, compare=False, repr=False)
 
     @cached_property
-    def choices(self) -> Choices:
+    def choices(self) -> OrderChoices:
         return self.known or self.engines.choices(self.board)
 
     @property
@@ -263,7 +263,7 @@ class DiplomacyPosition:
             given = ()
         return DiplomacyPosition(self.seed, self.power, self.decided + 1, board, given, self.engines, choices)
 
-    def _resolve(self, board: Board, choices: Choices, given: Orders) -> tuple[Board, Choices]:
+    def _resolve(self, board: Board, choices: OrderChoices, given: Orders) -> tuple[Board, OrderChoices]:
         chance = random.Random(f"{self.seed}/{board.phase}")  # noqa: S311
         others = {name: random_orders(choices, name, chance) for name in POWERS if name != self.power}
         return self.engines.resolve(board, {**others, self.power: given})
@@ -282,7 +282,7 @@ def is_over(board: Board, power: str) -> bool:
     return not (board.units[power] or board.centres[power] or board.retreats[power])
 
 
-def without_choice(choices: Choices, power: str, given: Orders) -> Orders:
+def without_choice(choices: OrderChoices, power: str, given: Orders) -> Orders:
     """Adds the orders to which there is no alternative."""
     while len(options := choices.legal(power, given)) == 1:
         given = (*given, *options)

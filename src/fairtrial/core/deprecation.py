@@ -1,0 +1,24 @@
+"""Names that have changed: the old ones still work, with a warning."""
+
+from __future__ import annotations
+
+import importlib
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module, in which old names stand for new ones."""
+
+    def get(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        warn_renamed(f"{module}.{name}", f"{module}.{names[name]}", stacklevel=3)
+        return getattr(importlib.import_module(module), names[name])
+
+    return get
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int) -> None:
+    warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=stacklevel + 1)
