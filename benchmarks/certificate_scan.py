@@ -62,22 +62,22 @@ def _both_above(found: Certificate, truth: list[tuple[float, ...]], tail: tuple[
     return found.worst_both_arms - min(each[0] for each in [*truth, tail])
 
 
-def _collapse_truth(n: int, terms: ComparisonConfig, rng: np.random.Generator) -> list[tuple[float, ...]]:
+def _collapse_truth(n: int, config: ComparisonConfig, rng: np.random.Generator) -> list[tuple[float, ...]]:
     """Coverage by rate: both arms, one arm beside a still one, one arm beside plain noise."""
     noise, chances = rng.standard_normal((2, REPEATS, n)), rng.random((2, REPEATS, n))
     still = np.zeros((REPEATS, n))
     rows = []
     for rate in RATES:
         first, second = collapsed(noise, chances, rate)
-        alone = [coverage(other, second, -DEPTH * rate, terms, 0) for other in (still, noise[0])]
-        rows.append((coverage(first, second, 0.0, terms, 0), *alone))
+        alone = [coverage(other, second, -DEPTH * rate, config, 0) for other in (still, noise[0])]
+        rows.append((coverage(first, second, 0.0, config, 0), *alone))
     return rows
 
 
-def _tail_truth(n: int, terms: ComparisonConfig, rng: np.random.Generator) -> tuple[float, ...]:
+def _tail_truth(n: int, config: ComparisonConfig, rng: np.random.Generator) -> tuple[float, ...]:
     first, second = LOG_NORMAL.draw(rng, (2, REPEATS, n))
-    alone = coverage(np.zeros_like(first), second, LOG_NORMAL.mean, terms, 0)
-    return coverage(first, second, 0.0, terms, 0), alone
+    alone = coverage(np.zeros_like(first), second, LOG_NORMAL.mean, config, 0)
+    return coverage(first, second, 0.0, config, 0), alone
 
 
 def _cost() -> Iterator[Figure]:

@@ -54,13 +54,13 @@ class Launch:
 
     def tasks(self, folder: Path) -> list[dict[str, Any]]:
         """Its task files, if it is launched from this folder. Refuses what Fairtrial itself finds wrong."""
-        order = LaunchRequest(
+        request = LaunchRequest(
             "my study", self.store, str(folder / "mirror/my study/.launcher"),
             load_engine("skypilot").settings(self.settings), cells=self.runs, jobs=self.jobs, resources=self.resources,
             preload=self.recipes,
         )  # fmt: skip
         with chdir(folder):
-            return tasks_for(order, [[f"my study/v.seed{seed}"] for seed in range(self.runs)])
+            return tasks_for(request, [[f"my study/v.seed{seed}"] for seed in range(self.runs)])
 
 
 LAUNCHES = {
@@ -143,7 +143,7 @@ def _carried_out(folder: Path) -> list[Figure]:
     store = Store(folder / "store")
     recipe = load_recipe("fake")
     specs = [spec_of(recipe, resolve(recipe, {}, where=TITLE), study="s", variant="v", seed=n) for n in range(RUNS)]
-    order = LaunchRequest(
+    request = LaunchRequest(
         "s", str(store.root), str(store.paths.launcher("s")), load_engine("skypilot").settings({"group": RUNS}),
         cells=RUNS, preload=["fake"],
     )  # fmt: skip
@@ -151,10 +151,10 @@ def _carried_out(folder: Path) -> list[Figure]:
     with (
         chdir(folder / "project"),
         _surroundings(program.parent, folder / "cloud"),
-        closing(load_engine("skypilot").open(order)) as launcher,
+        closing(load_engine("skypilot").open(request)) as launcher,
     ):
-        tickets = complete(prepare(specs, store, {}), store, launcher, ExecutionPolicy())
-    done = sum(bool(ticket.outcome and ticket.outcome.status is Status.COMPLETED) for ticket in tickets)
+        runs = complete(prepare(specs, store, {}), store, launcher, ExecutionPolicy())
+    done = sum(bool(run.outcome and run.outcome.status is Status.COMPLETED) for run in runs)
     took = time.perf_counter() - began
     return [
         Figure("runs made on a machine that its set-up alone had prepared", done, "runs", goal=exactly(RUNS),

@@ -94,11 +94,11 @@ def our_steps(case: Case, blueprint: Blueprint, texts: Sequence[str], count: int
     tokenizer = words_tokenizer(blueprint.vocabulary).backend_tokenizer
     learner = Learner(blueprint, GrpoConfig(learning_rate=RATE, beta=BETA, chunk=case.prompts))
     engine = SamplingEngine(blueprint, lambda _: learner.values(), batch=case.prompts * case.samples)
-    watch, spent = LoopEvents(), []
+    events, spent = LoopEvents(), []
     for step in range(count):
         start = time.process_time()
         samples = _play(case, engine, tokenizer, texts, step)
-        learner.step(samples, watch)
+        learner.step(samples, events)
         spent.append(time.process_time() - start)
     return spent
 

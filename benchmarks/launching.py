@@ -67,13 +67,13 @@ def _overhead(label: str, recipe: str, options: Mapping[str, Any], store: Path) 
     ]
 
 
-def _remember(seen: Sequence[ScheduledRun], tickets: dict[str, ScheduledRun]) -> None:
-    tickets.update({ticket.key: ticket for ticket in seen})
+def _remember(seen: Sequence[ScheduledRun], runs: dict[str, ScheduledRun]) -> None:
+    runs.update({run.key: run for run in seen})
 
 
-def _gaps(tickets: Sequence[ScheduledRun]) -> dict[str, float]:
+def _gaps(runs: Sequence[ScheduledRun]) -> dict[str, float]:
     """Time from each cell's start to the next one's, the first cell left out."""
-    started = sorted((ticket.started or 0.0, ticket.key) for ticket in tickets)
+    started = sorted((run.started or 0.0, run.key) for run in runs)
     return {key: after - before for (before, key), (after, _) in pairwise(started[1:])}
 
 

@@ -239,11 +239,11 @@ def _of_family(n: int, pairs: tuple[tuple[int, int], ...], truth: float) -> np.n
     """What the pairs with the first of four arms print, and the power that their test has with so many seeds."""
     plan, unit = FamilyPlan("auto", 4, pairs, 0.05, 0.8), math.sqrt(2.0)
     rng = np.random.default_rng([n, len(pairs), int(10 * truth)])
-    terms, names = ComparisonConfig(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
+    config, names = ComparisonConfig(True, sesoi=0.5 * unit), [("abcd"[i], "abcd"[j]) for i, j in pairs]
     counts = []
     for runs in rng.normal(size=(FAMILY_STUDIES, 4, n)):
         arms = {"a": runs[0] - truth * unit, **dict(zip("bcd", runs[1:], strict=True))}
-        needed = [each.seeds_needed for each in compare_pairs(arms, names, terms, "auto") if each.control == "a"]
+        needed = [each.seeds_needed for each in compare_pairs(arms, names, config, "auto") if each.control == "a"]
         counts += [each.per_arm or MOST_SEEDS for each in needed if each is not None]
     powers = np.array([_family_powers(plan, count) for count in counts])
     return powers[:, int(powers.mean(axis=0).argmin())]
@@ -264,9 +264,9 @@ def _of_tasks(n: int, paired: bool, truth: float) -> np.ndarray:
     values = [float(compare_tasks(a, b, ComparisonConfig(False), TaskTerms(), names=("a", "b")).effect.value or 0.0)
               for a, b in zip(control, candidate, strict=True)]  # fmt: skip
     unit = float(np.std(values)) * math.sqrt(n if paired else n / 2)
-    terms = ComparisonConfig(paired, sesoi=0.5 * unit)
+    config = ComparisonConfig(paired, sesoi=0.5 * unit)
     found = [
-        compare_tasks(a, b, terms, TaskTerms(), names=("a", "b")).seeds_needed
+        compare_tasks(a, b, config, TaskTerms(), names=("a", "b")).seeds_needed
         for a, b in zip(control, candidate + truth * unit, strict=True)
     ]
     return _least([each.per_arm or MOST_SEEDS for each in found if each is not None], paired)

@@ -72,8 +72,8 @@ def _learning(folder: Path) -> list[Figure]:
 
 
 def _run(store: Store, name: str, **options: Any) -> GrpoRun:
-    setting = RunContext(Streams(1), "v", store.paths.run("playing", name), store.cache)
-    return GrpoRun(PlayOptions(groups=POSITIONS, samples=SAMPLES, **options), setting, scripted=True)
+    context = RunContext(Streams(1), "v", store.paths.run("playing", name), store.cache)
+    return GrpoRun(PlayOptions(groups=POSITIONS, samples=SAMPLES, **options), context, scripted=True)
 
 
 def _prompts(store: Store, game: str) -> list[Figure]:

@@ -73,11 +73,11 @@ def _train_one(folder: Path) -> float:
     options = ppo.Options(steps=ONE_STEPS)
     place = Store(folder / "one")
     run = ppo.build(options, RunContext(Streams(1), "v", place.paths.run("s", "v"), place.cache))
-    watch = LoopEvents()
+    events = LoopEvents()
 
     def train() -> None:
         for step in range(1, ONE_STEPS + 1):
-            run.step(step, watch)
+            run.step(step, events)
 
     return _rate(options, train)
 

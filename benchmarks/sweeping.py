@@ -125,10 +125,10 @@ def _stack(store: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
 
     torch.set_num_threads(1)
     runs = [_run(store, 1 + number / 3, number) for number in range(STACK)]
-    stack, watch, steps = RunStack(runs, StackEngine), LoopEvents(), itertools.count(1)
+    stack, events, steps = RunStack(runs, StackEngine), LoopEvents(), itertools.count(1)
 
     def step() -> None:
-        stack.step(dict.fromkeys(range(STACK), next(steps)), watch)
+        stack.step(dict.fromkeys(range(STACK), next(steps)), events)
 
     return step, _products(torch), STACK * runs[0].flops_per_step()
 
@@ -145,10 +145,10 @@ def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped
     options = resolve(recipe, {"temperature": temperature}, where="benchmark")
     [cell] = prepare([spec_of(recipe, options, study="benchmark", variant="v", seed=seed)], place, {})
     needs = {name: place.paths.run(*where) for name, where in cell.request.needs.items()}
-    setting = RunContext(
+    context = RunContext(
         Streams(seed), "v", place.paths.run("benchmark", "v"), place.cache, recipe.data(options, place.cache), needs
     )
-    return recipe.build(options, setting)
+    return recipe.build(options, context)
 
 
 def _products(torch) -> Callable[[], None]:  # type: ignore[no-untyped-def]

@@ -201,8 +201,8 @@ def _times() -> Iterator[Figure]:
 
 
 def _verdicts(studies: Array) -> float:
-    terms = ComparisonConfig(False)
-    found = [compare_times(a, b, 100.0, terms, names=("a", "b")).verdict != "inconclusive" for a, b in studies]
+    config = ComparisonConfig(False)
+    found = [compare_times(a, b, 100.0, config, names=("a", "b")).verdict != "inconclusive" for a, b in studies]
     return float(np.mean(found))
 
 

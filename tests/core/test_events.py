@@ -64,12 +64,12 @@ def assert_declared(lines: list[dict[str, Any]], published: jsonschema.Draft2020
 def test_a_run_that_is_stopped_and_resumed_writes_declared_events(
     store: Store, published: jsonschema.Draft202012Validator
 ) -> None:
-    request = request_for(store, "fake", steps=12, eval_every=2, checkpoint_every=3, keep_best=2, jitter=0.3)
+    job = request_for(store, "fake", steps=12, eval_every=2, checkpoint_every=3, keep_best=2, jitter=0.3)
     steps = iter(range(1, 100))
-    assert run_cell(request, should_stop=lambda: next(steps) >= 6).status is Status.INTERRUPTED
+    assert run_cell(job, should_stop=lambda: next(steps) >= 6).status is Status.INTERRUPTED
     with store.paths.run("s", "v.seed1").events.open("ab") as file:
         file.write(b'{"schema":1,"event":"chec')
-    run_cell(request)
+    run_cell(job)
     found = assert_declared(lines_below(store), published)
     assert found == {
         "run_started", "run_resumed", "torn_line_dropped", "rewound", "evaluated", "checkpoint_saved", "best_changed",
@@ -89,11 +89,11 @@ def test_a_run_that_fails_or_diverges_writes_declared_events(
 def test_a_damaged_checkpoint_is_told_of_with_a_declared_event(
     store: Store, published: jsonschema.Draft202012Validator
 ) -> None:
-    request = request_for(store, "fake", steps=12, checkpoint_every=3)
+    job = request_for(store, "fake", steps=12, checkpoint_every=3)
     steps = iter(range(1, 100))
-    run_cell(request, should_stop=lambda: next(steps) >= 6)
+    run_cell(job, should_stop=lambda: next(steps) >= 6)
     store.paths.run("s", "v.seed1").step(6).write_bytes(b"damaged")
-    run_cell(request)
+    run_cell(job)
     assert "checkpoint_refused" in assert_declared(lines_below(store), published)
 
 
@@ -268,8 +268,8 @@ def build(options, setting):
 def test_a_recipe_tells_what_happened_and_nothing_that_was_taken_back(store: Store, tmp_path: Path) -> None:
     """The rehearsal that counts operations takes a step too; it is rolled back, and nobody hears of it."""
     (tmp_path / "teller.py").write_text(RECIPE)
-    request = request_for(store, str(tmp_path / "teller.py"))
-    run_cell(request)
+    job = request_for(store, str(tmp_path / "teller.py"))
+    run_cell(job)
     lines = lines_below(store)
     assert [line["step"] for line in lines if line["event"] == "stepped"] == [1, 2, 3]
     stats = [line for line in lines if line["event"] == "device_stats"]
@@ -279,6 +279,6 @@ def test_a_recipe_tells_what_happened_and_nothing_that_was_taken_back(store: Sto
 
 
 def test_a_setting_that_nobody_listens_to_takes_what_it_is_told(store: Store) -> None:
-    setting = RunContext(streams=None, variant="v", run=store.paths.run("s", "v.seed1"), cache=None)  # type: ignore[arg-type]
-    setting.tell("training_step", step=1)
+    context = RunContext(streams=None, variant="v", run=store.paths.run("s", "v.seed1"), cache=None)  # type: ignore[arg-type]
+    context.tell("training_step", step=1)
     assert not store.root.exists()

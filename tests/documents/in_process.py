@@ -19,8 +19,8 @@ class InProcess:
     slots = 1
     opened_with: ClassVar[list[LaunchRequest]] = []
 
-    def __init__(self, order: LaunchRequest) -> None:
-        self.opened_with.append(order)
+    def __init__(self, request: LaunchRequest) -> None:
+        self.opened_with.append(request)
         self._tasks: list[Mapping[str, Mapping[str, Any]]] = []
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
@@ -32,8 +32,8 @@ class InProcess:
     def poll(self, timeout: float) -> list[Exit]:
         exits: list[Exit] = []
         for task in self._tasks:
-            requests = {key: Job.from_dict(request) for key, request in task.items()}
-            jobserver.do_job(requests, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
+            jobs = {key: Job.from_dict(request) for key, request in task.items()}
+            jobserver.do_job(jobs, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
         self._tasks.clear()
         return exits
 

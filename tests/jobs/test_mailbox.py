@@ -20,13 +20,13 @@ def errand(tmp_path: Path) -> RemoteJob:
     found = RemoteJob(FolderMailbox(tmp_path / "notes"), "abc")
     found.post("slurm", {"cell": {"spec": {}}}, "job-1")
     found.start("job-1")
-    found.note_claim(0, 3)
+    found.record_claim(0, 3)
     found.tell(0, 0, Outcome(Status.COMPLETED))
     return found
 
 
-def write(errand: RemoteJob, name: str, content: Any) -> None:
-    errand.notes.write(name, content if isinstance(content, bytes) else json.dumps(content).encode())
+def write(remote_job: RemoteJob, name: str, content: Any) -> None:
+    remote_job.mailbox.write(name, content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def test_notes_of_our_own_are_read(errand: RemoteJob) -> None:
@@ -65,7 +65,7 @@ def test_a_start_cannot_lead_to_an_answer_elsewhere(errand: RemoteJob, tmp_path:
     ],
 )  # fmt: skip
 def test_an_answer_of_another_form_is_none(errand: RemoteJob, content: Any) -> None:
-    write(errand, errand.files.answer(0, errand.mark), content)
+    write(errand, errand.files.answer(0, errand.attempt_id), content)
     assert errand.answer(0) is None
 
 

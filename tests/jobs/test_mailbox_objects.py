@@ -20,12 +20,12 @@ def test_launcher_and_job_speak_through_objects_and_wait_for_a_server_that_is_aw
         monkeypatch.setenv(name, value)
     where = f"s3://{moto.bucket()}/lab/my study/.launcher"
     notes = open_mailbox(where)
-    errand = RemoteJob(notes, "one")
-    assert notes.names() == set() and errand.task is None
-    errand.post("skypilot", {"cell": {"seed": 1}}, "job")
+    remote_job = RemoteJob(notes, "one")
+    assert notes.names() == set() and remote_job.task is None
+    remote_job.post("skypilot", {"cell": {"seed": 1}}, "job")
 
     subprocess.run([sys.executable, "-c", JOB, where], check=True)
-    assert errand.answer(0) == (0, None) and len(notes.names()) == 3
+    assert remote_job.answer(0) == (0, None) and len(notes.names()) == 3
     monkeypatch.setattr(note_objects, "PATIENCE_S", 0.0)
     monkeypatch.setitem(note_objects.LIMITS["s3"]["config_kwargs"], "read_timeout", 0.5)
     impatient = open_mailbox(where)

@@ -35,11 +35,11 @@ class Processes:
         self.home = home
         self.ours: dict[str, subprocess.Popen[bytes]] = {}
 
-    def hand_over(self, errands: Sequence[str]) -> list[str]:
-        return [self.start(errand) for errand in errands]
+    def hand_over(self, remote_jobs: Sequence[str]) -> list[str]:
+        return [self.start(remote_job) for remote_job in remote_jobs]
 
-    def start(self, errand: str) -> str:
-        argv = [sys.executable, "-m", "fairtrial.jobserver", "errand", str(self.home), errand]
+    def start(self, remote_job: str) -> str:
+        argv = [sys.executable, "-m", "fairtrial.jobserver", "errand", str(self.home), remote_job]
         process = subprocess.Popen(argv, start_new_session=True)
         self.ours[str(process.pid)] = process
         return str(process.pid)
@@ -118,16 +118,16 @@ def test_an_errand_that_is_started_again_takes_its_cell_over_from_the_start_befo
     queue: Processes, home: Path, store: Store
 ) -> None:
     make(store, "fake", study="alone", steps=40, step_time=0.05, checkpoint_every=5)
-    request = request_for(store, "fake", steps=40, step_time=0.05, checkpoint_every=5)
-    errand = RemoteJob(FolderMailbox(home), "twice")
-    errand.post(queue.word, {"cell": request.to_dict()})
+    job = request_for(store, "fake", steps=40, step_time=0.05, checkpoint_every=5)
+    remote_job = RemoteJob(FolderMailbox(home), "twice")
+    remote_job.post(queue.word, {"cell": job.to_dict()})
     first = queue.start("twice")
     eventually(lambda: claims(home), what="the first start's claim")
     second = queue.start("twice")
     assert queue.ours[first].wait(60) == 0, "the first start lives on, and notices that it lost its cell"
-    assert errand.answer(0) is None, "nobody hears of that"
+    assert remote_job.answer(0) is None, "nobody hears of that"
     assert queue.ours[second].wait(60) == 0
-    code, outcome = errand.answer(0) or (None, None)
+    code, outcome = remote_job.answer(0) or (None, None)
     assert code == 0 and outcome and outcome.status is Status.COMPLETED
     assert series_of(store) == series_of(store, "alone")
 
@@ -143,7 +143,7 @@ def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_succes
     frozen = RemoteJob(FolderMailbox(home), name)
     monkeypatch.setattr(RemoteJob, "is_ours", True)
     frozen.tell(0, 1, Outcome(Status.FAILED, "what the earlier start thought"))
-    frozen.note_claim(0, 0)
+    frozen.record_claim(0, 0)
     frozen.finish()
     assert ours.poll(0.6) == [], "the cell is still being made"
     assert (RemoteJob(FolderMailbox(home), name).claim(0) or 0) > 0, "the latest token is known"
@@ -156,39 +156,39 @@ def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_succes
 
 def test_a_start_repeats_what_the_one_before_has_answered(queue: Processes, home: Path, store: Store) -> None:
     requests = {seed: request_for(store, "fake", seed=seed, steps=5).to_dict() for seed in (1, 2)}
-    errand = RemoteJob(FolderMailbox(home), "twice")
-    errand.post(queue.word, {f"cell {seed}": request for seed, request in requests.items()})
-    errand.start(None)
-    errand.tell(0, 7, None)
+    remote_job = RemoteJob(FolderMailbox(home), "twice")
+    remote_job.post(queue.word, {f"cell {seed}": request for seed, request in requests.items()})
+    remote_job.start(None)
+    remote_job.tell(0, 7, None)
     assert queue.ours[queue.start("twice")].wait(60) == 0
-    assert errand.latest_start != errand.mark
-    assert errand.answer(0) == (7, None), "it was not made again"
-    code, outcome = errand.answer(1) or (None, None)
+    assert remote_job.latest_start != remote_job.attempt_id
+    assert remote_job.answer(0) == (7, None), "it was not made again"
+    code, outcome = remote_job.answer(1) or (None, None)
     assert code == 0 and outcome and outcome.status is Status.COMPLETED
 
 
 def test_a_cell_that_somebody_else_has_is_not_taken_over(queue: Processes, home: Path, store: Store) -> None:
-    request = request_for(store, "fake", steps=5)
-    claim = Claim(store.paths.run("s", request.spec.run_id))
-    errand = RemoteJob(FolderMailbox(home), "twice")
-    errand.post(queue.word, {"cell": request.to_dict()})
-    errand.start(None)  # an earlier start that had not got as far as a claim
+    job = request_for(store, "fake", steps=5)
+    claim = Claim(store.paths.run("s", job.spec.run_id))
+    remote_job = RemoteJob(FolderMailbox(home), "twice")
+    remote_job.post(queue.word, {"cell": job.to_dict()})
+    remote_job.start(None)  # an earlier start that had not got as far as a claim
     assert queue.ours[queue.start("twice")].wait(60) == 0
     claim.release()
-    assert errand.answer(0) == (EXIT_CLAIMED, None)
+    assert remote_job.answer(0) == (EXIT_CLAIMED, None)
 
 
 def test_a_job_that_its_engine_asks_to_leave_saves_and_gives_no_answer(
     queue: Processes, home: Path, store: Store
 ) -> None:
     request = request_for(store, "fake", steps=2000, step_time=0.05)
-    errand = RemoteJob(FolderMailbox(home), "asked")
-    errand.post(queue.word, {"cell": request.to_dict()})
+    remote_job = RemoteJob(FolderMailbox(home), "asked")
+    remote_job.post(queue.word, {"cell": request.to_dict()})
     job = queue.start("asked")
     eventually(lambda: claims(home), what="the claim")
     queue.cancel([job])
     assert queue.ours[job].wait(60) == 128 + signal.SIGTERM
-    assert errand.answer(0) is None
+    assert remote_job.answer(0) is None
     run = store.run("s", "v.seed1")
     assert run is not None and run.status is Status.INTERRUPTED and run.paths.last.exists()
 
@@ -248,7 +248,7 @@ def test_an_engine_that_cannot_be_reached_is_asked_again(
     queue: Processes, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusals, reach = [None, None], queue.hand_over
-    monkeypatch.setattr(queue, "hand_over", lambda errands: refusals.pop() if refusals else reach(errands))
+    monkeypatch.setattr(queue, "hand_over", lambda remote_jobs: refusals.pop() if refusals else reach(remote_jobs))
     ours = launcher(queue)
     ours.submit({"cell": request_for(store, "fake", steps=5).to_dict()})
     [end] = next_exits(ours)

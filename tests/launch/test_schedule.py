@@ -60,26 +60,26 @@ class Clock:
 def test_a_cell_that_another_has_ends_with_ctrl_c() -> None:
     launcher = Told([], [Exit("a", EXIT_CLAIMED, None)])
     launcher.at_poll[1] = lambda: os.kill(os.getpid(), signal.SIGINT)
-    [ticket] = tickets = [ScheduledRun("a", {})]
-    schedule = Schedule([tickets], launcher, lambda _: None, lambda *_: None, clock=Clock())
+    [run] = runs = [ScheduledRun("a", {})]
+    schedule = Schedule([runs], launcher, lambda _: None, lambda *_: None, clock=Clock())
     schedule.run()  # and does not wait for ever
-    assert schedule.interrupted and ticket.outcome is not None and ticket.outcome.status is Status.INTERRUPTED
+    assert schedule.interrupted and run.outcome is not None and run.outcome.status is Status.INTERRUPTED
     assert len(launcher.submitted) == 1
 
 
 def test_a_cell_whose_claim_was_taken_over_is_waited_for() -> None:
     launcher = Told([Exit("a", EXIT_CLAIMED, None)])
     found = [Outcome(Status.RUNNING)] * 3 + [Outcome(Status.COMPLETED, already_done=True)]
-    [ticket] = tickets = [ScheduledRun("a", {})]
-    Schedule([tickets], launcher, lambda _: found.pop(0), lambda *_: None, clock=Clock()).run()
-    assert ticket.outcome == Outcome(Status.COMPLETED, already_done=True) and len(launcher.submitted) == 1
+    [run] = runs = [ScheduledRun("a", {})]
+    Schedule([runs], launcher, lambda _: found.pop(0), lambda *_: None, clock=Clock()).run()
+    assert run.outcome == Outcome(Status.COMPLETED, already_done=True) and len(launcher.submitted) == 1
 
 
 def test_the_claim_that_fell_silent_is_taken_over_and_no_newer_one() -> None:
     """By the time that a launcher acts, another may have given the run to a process that lives."""
     launcher = Told()
     Schedule(
-        [[ScheduledRun("a", {})]], launcher, lambda _: Outcome(Status.RUNNING), lambda *_: None, listen=lambda _: Heartbeat("x", 1, 0, 7),
-        holder=lambda _: 8, lost_after=20, clock=Clock(),
+        [[ScheduledRun("a", {})]], launcher, lambda _: Outcome(Status.RUNNING), lambda *_: None, heartbeat=lambda _: Heartbeat("x", 1, 0, 7),
+        claim_token=lambda _: 8, lost_after=20, clock=Clock(),
     ).run()  # fmt: skip
     assert launcher.forgotten == ["a"] and [each["a"].get("over") for each in launcher.submitted] == [None, 7]

@@ -211,8 +211,8 @@ def test_the_python_of_sky_is_found_in_either_form_of_its_first_lines(tmp_path: 
 @pytest.mark.usefixtures("cloud")
 def test_it_keeps_the_contract(check: Callable[..., None], store: Store) -> None:
     """Two runs at once on a machine, each with a card of its own; three runs for each machine."""
-    order = order_on(store, cells=5, resources=ResourceRequest(gpus=1), accelerators="L4", at_once=2, group=3)
-    check(lambda: open_launcher(order), store.root)
+    request = order_on(store, cells=5, resources=ResourceRequest(gpus=1), accelerators="L4", at_once=2, group=3)
+    check(lambda: open_launcher(request), store.root)
 
 
 def cells_of(store: Store, seeds: Sequence[int], recipe: str = "fake", **options: Any) -> list[Any]:
@@ -237,7 +237,7 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
     launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_too, secrets="GATE"))
     phases = ["lose it", "look", "done"]
 
-    def lose_once(tickets: Sequence[ScheduledRun]) -> None:
+    def lose_once(runs: Sequence[ScheduledRun]) -> None:
         if phases[0] == "lose it" and launcher.has_started(key) and store.paths.run("s", "v.seed1").last.exists():
             phases.pop(0)
             sky_stand_in.lose(1)
@@ -247,10 +247,10 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
             assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
             gate.touch()
 
-    tickets = complete(cells, store, launcher, ExecutionPolicy(watch=lose_once))
+    runs = complete(cells, store, launcher, ExecutionPolicy(watch=lose_once))
     launcher.close()
     assert phases == ["done"]
-    assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
+    assert [run.outcome and run.outcome.status for run in runs] == [Status.COMPLETED] * 2
     assert ended_records() == [(1, "SUCCEEDED")]
     assert series_of(store) == series_of(store, "alone"), "metric by metric what an undisturbed run has"
     assert run_of(store, 1).metadata["lineage"], "it was resumed"
@@ -261,21 +261,21 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
 @pytest.mark.usefixtures("cloud")
 def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store, tmp_path: Path) -> None:
     cells = cells_of(store, [1, 2], "./mine.py", steps=50)
-    order = order_on(store, cells=2, group=1, secrets="GATE")
+    request = order_on(store, cells=2, group=1, secrets="GATE")
 
     def first() -> None:
-        complete(cells, store, open_launcher(order), ExecutionPolicy())
+        complete(cells, store, open_launcher(request), ExecutionPolicy())
 
     pid = forked(first)
     eventually(lambda: store.run("s", "v.seed1") and store.run("s", "v.seed2"), what="the start of both runs")
     os.kill(pid, signal.SIGKILL)
     wait(pid)
-    launcher = open_launcher(order)
-    tickets = complete(cells, store, launcher, ExecutionPolicy(watch=lambda _: (tmp_path / "gate").touch()))
+    launcher = open_launcher(request)
+    runs = complete(cells, store, launcher, ExecutionPolicy(watch=lambda _: (tmp_path / "gate").touch()))
     launcher.close()
-    assert [ticket.outcome and ticket.outcome.status for ticket in tickets] == [Status.COMPLETED] * 2
+    assert [run.outcome and run.outcome.status for run in runs] == [Status.COMPLETED] * 2
     assert len(records()) == 2, "nothing was started twice"
-    assert not list(Path(order.home).glob("*.json")), "nothing is left of the errands"
+    assert not list(Path(request.home).glob("*.json")), "nothing is left of the errands"
 
 
 def started(launcher: Launcher, keys: Sequence[str]) -> None:
@@ -345,8 +345,8 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     settings = {"python": sys.executable, "secrets": ",".join(surroundings), "group": 1}
     url = f"s3://{moto.bucket()}/lab"
 
-    def lose_once(tickets: Sequence[ScheduledRun]) -> None:
-        if not gate.exists() and all(ticket.hearing.sign and ticket.hearing.sign.step >= 30 for ticket in tickets):
+    def lose_once(runs: Sequence[ScheduledRun]) -> None:
+        if not gate.exists() and all(ticket.liveness.sign and ticket.liveness.sign.step >= 30 for ticket in runs):
             for job in sky_stand_in.all_jobs():
                 sky_stand_in.lose(job)
             gate.touch()

@@ -131,7 +131,7 @@ def run_paths(root: Path) -> RunPaths:
 def begun(paths: RunPaths, seed: int = 1, *, over: int | None = None) -> Recorder:
     metadata = new_metadata(replace(SPEC, seed=seed), {}, synthetic=True)
     metadata.update(metric="accuracy", direction="max", best_metric_name="accuracy", best_metric_mode="max")
-    return Recorder.create(paths, metadata, Claim(paths, over=over))
+    return Recorder.create(paths, metadata, Claim(paths, takeover_token=over))
 
 
 def accuracy(step: int) -> float:

@@ -46,10 +46,10 @@ def test_a_trace_of_one_step_has_our_phases(tmp_path: Path) -> None:
 
 def test_before_it_begins_a_trace_notes_nothing() -> None:
     trace = TorchTrace()
-    watch = LoopEvents([trace])
-    with watch.phase("forward"):
+    events = LoopEvents([trace])
+    with events.phase("forward"):
         pass
-    watch.tell("step_ended", 1)
+    events.tell("step_ended", 1)
     assert trace.steps == []
 
 
@@ -64,16 +64,16 @@ def test_traces_do_not_overwrite_each_other_and_need_a_folder(tmp_path: Path) ->
 def test_the_monitor_counts_from_the_first_step_to_the_last() -> None:
     clock = VirtualTime()
     monitor = ResourceMonitor(interval=0.001)
-    watch = LoopEvents([monitor], clock)
+    events = LoopEvents([monitor], clock)
     assert monitor.result() is None
-    watch.tell("turn_started")
+    events.tell("turn_started")
     for step in range(1, 4):
         np.tanh(np.ones(200_000)).sum()
         clock.passes(0.5)
-        watch.tell("step_ended", step)
+        events.tell("step_ended", step)
     monitor.stop()
     clock.passes(100)
-    watch.tell("step_ended", 4)
+    events.tell("step_ended", 4)
     found = monitor.result()
     assert found is not None and (found.wall_s, found.steps) == (1.5, 3) and found.cpu_s > 0
     shown = found.to_dict()
@@ -122,9 +122,9 @@ def nvml(cards: int, error: str | None = None) -> types.ModuleType:
 def test_cards_are_read_where_there_are_some(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pynvml", nvml(2))
     monitor = ResourceMonitor()
-    watch = LoopEvents([monitor], VirtualTime())
-    watch.tell("turn_started")
-    watch.tell("step_ended", 1)
+    events = LoopEvents([monitor], VirtualTime())
+    events.tell("turn_started")
+    events.tell("step_ended", 1)
     monitor.stop()
     found = monitor.result()
     assert found is not None and found.gpu_unavailable is None

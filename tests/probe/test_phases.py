@@ -14,27 +14,27 @@ def clock() -> VirtualTime:
     return VirtualTime()
 
 
-def step(watch: LoopEvents, clock: VirtualTime, number: int, *, data: float = 0.002) -> None:
+def step(events: LoopEvents, clock: VirtualTime, number: int, *, data: float = 0.002) -> None:
     """4 ms of forward within which 1 ms is a transfer, 3 ms backward, 1 ms in no phase."""
-    with watch.phase("data"):
+    with events.phase("data"):
         clock.passes(data)
-    with watch.phase("forward"):
+    with events.phase("forward"):
         clock.passes(0.002)
-        with watch.phase("transfer"):
+        with events.phase("transfer"):
             clock.passes(0.001)
         clock.passes(0.001)
-    with watch.phase("backward"):
+    with events.phase("backward"):
         clock.passes(0.003)
     clock.passes(0.001)
-    watch.tell("step_ended", number)
+    events.tell("step_ended", number)
 
 
 def test_phases_are_exclusive_and_add_up_with_the_residual(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 10)
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 10)
     for number in range(1, 11):
-        step(watch, clock, number)
+        step(events, clock, number)
     found = break_down(timer.steps)
     wanted = {"data": 0.02, "forward": 0.03, "transfer": 0.01, "backward": 0.03}
     assert found.phases == pytest.approx(wanted, abs=1e-9) and found.residual == pytest.approx(0.01, abs=1e-9)
@@ -44,10 +44,10 @@ def test_phases_are_exclusive_and_add_up_with_the_residual(clock: VirtualTime) -
 
 def test_a_stall_in_the_data_is_in_the_steps_and_belongs_to_data(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 100)
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 100)
     for number in range(1, 101):
-        step(watch, clock, number, data=0.052 if number % 20 == 0 else 0.002)
+        step(events, clock, number, data=0.052 if number % 20 == 0 else 0.002)
     slow = [each for each in timer.steps if each.seconds > 0.05]
     assert len(slow) == 5 and all(each.phases["data"] == pytest.approx(0.052, abs=1e-9) for each in slow)
     assert sorted(each.seconds for each in timer.steps)[98] == pytest.approx(0.06, abs=1e-9)
@@ -55,14 +55,14 @@ def test_a_stall_in_the_data_is_in_the_steps_and_belongs_to_data(clock: VirtualT
 
 def test_evaluation_and_checkpoints_lie_between_steps(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 2)
-    step(watch, clock, 1)
-    with watch.phase("evaluation"):
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 2)
+    step(events, clock, 1)
+    with events.phase("evaluation"):
         clock.passes(0.5)
-    with watch.phase("checkpoint"):
+    with events.phase("checkpoint"):
         clock.passes(0.25)
-    step(watch, clock, 2)
+    step(events, clock, 2)
     assert [each.seconds for each in timer.steps] == pytest.approx([0.01, 0.01], abs=1e-9)
     found = break_down(timer.steps)
     assert found.phases["evaluation"] == pytest.approx(0.5, abs=1e-9) and found.window == pytest.approx(0.77, abs=1e-9)
@@ -70,30 +70,30 @@ def test_evaluation_and_checkpoints_lie_between_steps(clock: VirtualTime) -> Non
 
 def test_the_window_ends_with_the_last_step(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 1)
-    step(watch, clock, 1)
-    with watch.phase("evaluation"):
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 1)
+    step(events, clock, 1)
+    with events.phase("evaluation"):
         clock.passes(3)
     clock.passes(0.5)  # an observer that is slow to shut down
-    watch.tell("training_ended")
+    events.tell("training_ended")
     assert break_down(timer.steps).window == pytest.approx(0.01, abs=1e-9)
 
 
 def test_a_clock_that_goes_back_and_phases_that_cross_are_errors(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
+    events = LoopEvents([timer], clock)
     clock.passes(5)
-    watch.tell("training_started", 1, 1)
+    events.tell("training_started", 1, 1)
     clock.passes(-1)
-    with watch.phase("data"):
+    with events.phase("data"):
         pass
     with pytest.raises(ClockError, match="went back"):
         _ = timer.steps
     crossed = PhaseTimer()
-    watch = LoopEvents([crossed], clock)
-    watch.tell("training_started", 1, 1)
-    first, second = watch.phase("a"), watch.phase("b")
+    events = LoopEvents([crossed], clock)
+    events.tell("training_started", 1, 1)
+    first, second = events.phase("a"), events.phase("b")
     first.__enter__()
     second.__enter__()
     first.__exit__(None, None, None)
@@ -113,9 +113,9 @@ def test_an_observer_that_is_told_hears_what_another_notes(clock: VirtualTime) -
             self.heard.append((f"end of {name}", now))
 
     timer, told = PhaseTimer(), Told()
-    watch = LoopEvents([timer, told], clock)
-    watch.tell("training_started", 1, 1)
-    step(watch, clock, 1)
+    events = LoopEvents([timer, told], clock)
+    events.tell("training_started", 1, 1)
+    step(events, clock, 1)
     alone = PhaseTimer()
     again = VirtualTime()
     by_itself = LoopEvents([alone], again)
@@ -131,17 +131,17 @@ def test_an_event_costs_something() -> None:
 
 def test_accumulated_batches_share_the_cost_of_their_update(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 3)
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 3)
     for number in range(1, 4):
         for _ in range(4):
-            with watch.phase("forward"):
+            with events.phase("forward"):
                 clock.passes(0.002)
-            with watch.phase("backward"):
+            with events.phase("backward"):
                 clock.passes(0.003)
-        with watch.phase("optimizer"):
+        with events.phase("optimizer"):
             clock.passes(0.008)
-        watch.tell("step_ended", number)
+        events.tell("step_ended", number)
     found = break_down(timer.steps)
     assert found.batches == 4 and found.phases["optimizer"] == pytest.approx(0.024, abs=1e-9)
     assert timer.steps[0].counts == {"forward": 4, "backward": 4, "optimizer": 1}
@@ -149,16 +149,16 @@ def test_accumulated_batches_share_the_cost_of_their_update(clock: VirtualTime) 
 
 def test_turns_of_others_are_not_counted(clock: VirtualTime) -> None:
     timer = PhaseTimer()
-    watch = LoopEvents([timer], clock)
-    watch.tell("training_started", 1, 2)
+    events = LoopEvents([timer], clock)
+    events.tell("training_started", 1, 2)
     clock.passes(5.0)
-    watch.tell("turn_started")
-    step(watch, clock, 1)
-    with watch.phase("evaluation"):
+    events.tell("turn_started")
+    step(events, clock, 1)
+    with events.phase("evaluation"):
         clock.passes(0.5)
     clock.passes(7.0)
-    watch.tell("turn_started")
-    step(watch, clock, 2)
+    events.tell("turn_started")
+    step(events, clock, 2)
     found = break_down(timer.steps)
     assert [each.seconds for each in timer.steps] == pytest.approx([0.01, 0.01], abs=1e-9)
     assert found.window == pytest.approx(0.52, abs=1e-9) and found.residual == pytest.approx(0.002, abs=1e-9)
@@ -179,16 +179,16 @@ class AsynchronousDevice:
 
 
 def submit_steps(timer: PhaseTimer, clock: VirtualTime, device: AsynchronousDevice, *, waited: bool) -> None:
-    watch = LoopEvents([timer], clock)
-    watch.wait_with(device.synchronize if waited else None)
-    watch.tell("training_started", 1, 5)
+    events = LoopEvents([timer], clock)
+    events.wait_with(device.synchronize if waited else None)
+    events.tell("training_started", 1, 5)
     for number in range(1, 6):
         for name, seconds in (("forward", 0.002), ("backward", 0.004)):
-            with watch.phase(name):
+            with events.phase(name):
                 device.submit(seconds)
-        with watch.phase("logging"):
+        with events.phase("logging"):
             device.synchronize()  # looking at a loss waits for it
-        watch.tell("step_ended", number)
+        events.tell("step_ended", number)
 
 
 def test_a_device_that_works_behind_the_programs_back_is_waited_for_at_the_borders(clock: VirtualTime) -> None:
@@ -218,7 +218,7 @@ def test_whoever_needs_no_borders_is_not_waited_for(clock: VirtualTime) -> None:
         def step_ended(self, step: int, now: float) -> None: ...
 
     device = AsynchronousDevice(clock)
-    watch = LoopEvents([Idle()], clock)
-    watch.wait_with(device.synchronize)
-    watch.tell("step_ended", 1)
+    events = LoopEvents([Idle()], clock)
+    events.wait_with(device.synchronize)
+    events.tell("step_ended", 1)
     assert device.waits == 0

@@ -26,8 +26,8 @@ def at_hand(with_data: Store) -> Any:
         count = iter(range(100))
 
         def opened(recipe: str, **options: Any) -> SteppableRun:
-            request = request_for(with_data, recipe, variant=f"v{next(count)}", **{**SMALL, **options})
-            return SteppableRun(request, leaving)
+            job = request_for(with_data, recipe, variant=f"v{next(count)}", **{**SMALL, **options})
+            return SteppableRun(job, leaving)
 
         yield opened
 

@@ -61,9 +61,9 @@ def built(store: Store, **options: Any) -> Any:
     from fairtrial.plan.cells import resolve
 
     recipe = load_recipe("finetune")
-    request = request_for(store, "finetune", **{**TINY, **options})
+    job = request_for(store, "finetune", **{**TINY, **options})
     resolved = resolve(recipe, {**TINY, **options}, where="test")
-    needs = {name: store.paths.run(*where) for name, where in request.needs.items()}
+    needs = {name: store.paths.run(*where) for name, where in job.needs.items()}
     place = store.paths.run("s", "v")
     return recipe.build(
         resolved, RunContext(Streams(1), "v", place, store.cache, recipe.data(resolved, store.cache), needs)

@@ -16,18 +16,18 @@ from tests.harness import request_for
 
 def build(store: Store, recipe: str, seed: int = 1, **options: Any) -> Any:
     """A trainable as a job would build it, before its first step."""
-    request = request_for(store, recipe, seed=seed, **options)
+    job = request_for(store, recipe, seed=seed, **options)
     loaded = load_recipe(recipe)
-    parsed = parse_options(loaded.options, request.spec.options, where="test")
-    setting = RunContext(
+    parsed = parse_options(loaded.options, job.spec.options, where="test")
+    context = RunContext(
         streams=Streams(seed),
         variant="v",
-        run=store.paths.run("s", request.spec.run_id),
+        run=store.paths.run("s", job.spec.run_id),
         cache=store.cache,
         data=loaded.data(parsed, store.cache),
-        needs={name: store.paths.run(*where) for name, where in request.needs.items()},
+        needs={name: store.paths.run(*where) for name, where in job.needs.items()},
     )
-    return loaded.build(parsed, setting)
+    return loaded.build(parsed, context)
 
 
 def weights(trainable: Any) -> dict[str, torch.Tensor]:

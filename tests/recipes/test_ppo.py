@@ -33,9 +33,9 @@ def setting(tmp_path: Path) -> RunContext:
     return RunContext(Streams(1), "v", store.paths.run("s", "v.seed1"), store.cache)
 
 
-def make(setting: RunContext, seed: int = 1, **options: Any) -> PpoRun:
+def make(context: RunContext, seed: int = 1, **options: Any) -> PpoRun:
     parsed = parse_options(ppo.Options, {"steps": 40, **SMALL, **options}, where="ppo")
-    return build_run(parsed, RunContext(Streams(seed), "v", setting.run, setting.cache))
+    return build_run(parsed, RunContext(Streams(seed), "v", context.run, context.cache))
 
 
 def follow(runs: Sequence[PpoRun], lengths: Sequence[int]) -> list[Told]:
@@ -136,16 +136,16 @@ def test_gradients_are_those_of_autograd(setting: RunContext, options: dict[str,
     """After one epoch of updates, so that some actions are beyond the clip."""
     run = make(setting, learning_rate=0.02, max_grad_norm=1e9, clip=0.02, **options)
     run.step(1, LoopEvents())
-    policy, lesson = run.stack.engine.policy, run.stack.engine._lesson
+    policy, batch = run.stack.engine.policy, run.stack.engine._lesson
     assert isinstance(policy, Perceptron)
     rows = policy.values.detach().clone().requires_grad_()
-    outputs, values = _forward(policy, rows, lesson.seen[0])
+    outputs, values = _forward(policy, rows, batch.seen[0])
     scale = policy.layout.view(rows[:, 0], "log_deviation")[0] if policy.actions.parameters else None
-    log, entropies = policy.actions.likelihood(outputs, lesson.actions[0], scale)
-    told = losses(run.options, log, entropies, values, lesson.old[0], lesson.advantages[0], lesson.wanted[0])
+    log, entropies = policy.actions.likelihood(outputs, batch.actions[0], scale)
+    told = losses(run.options, log, entropies, values, batch.old[0], batch.advantages[0], batch.value_targets[0])
     told["loss"].backward()
     assert told["clip_fraction"] > 0
-    for actions, wanted, weigh in policy._batches(lesson, [2]):
+    for actions, wanted, weigh in policy._batches(batch, [2]):
         policy._pull(*policy._two(policy.tower.forward(policy._x)), actions, wanted, weigh)
         policy.tower.backward(policy._pulled)
         break
@@ -172,7 +172,7 @@ def test_what_is_cut_off_is_valued_and_what_ends_is_not(setting: RunContext, arc
     run = make(setting, architecture=architecture, episode_limit=7, gae_lambda=0.0, learning_rate=1e-9)
     run.step(1, LoopEvents())
     engine = run.stack.engine
-    wanted = engine._lesson.wanted.view(24, 4).numpy()
+    wanted = engine._lesson.value_targets.view(24, 4).numpy()
     cuts = [(step, moved) for step, moved in engine._cut if moved.truncated.any()]
     assert cuts
     for step, moved in cuts:
@@ -196,8 +196,8 @@ def test_evaluation_is_on_episodes_of_its_own(setting: RunContext) -> None:
     assert steps_of(run, 2, 3) == steps_of_loaded(setting, before)
 
 
-def steps_of_loaded(setting: RunContext, state: Mapping[str, Any]) -> Told:
-    fresh = make(setting)
+def steps_of_loaded(context: RunContext, state: Mapping[str, Any]) -> Told:
+    fresh = make(context)
     fresh.load_state(state)
     return steps_of(fresh, 2, 3)
 

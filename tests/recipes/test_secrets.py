@@ -277,8 +277,8 @@ def test_every_launcher_is_told_which_variables_its_jobs_need(monkeypatch: pytes
     from fairtrial.launch.sky_tasks import Options, launch_words
 
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    order = LaunchRequest("s", "s3://b/x", "/home", Options(secrets=("AWS_PROFILE",)), environment=["HF_TOKEN"])
-    assert _environment(order)["HF_TOKEN"] == TOKEN
-    words = launch_words(order, "task.yaml")
+    request = LaunchRequest("s", "s3://b/x", "/home", Options(secrets=("AWS_PROFILE",)), environment=["HF_TOKEN"])
+    assert _environment(request)["HF_TOKEN"] == TOKEN
+    words = launch_words(request, "task.yaml")
     assert words[4:8] == ["--secret", "AWS_PROFILE", "--secret", "HF_TOKEN"]
     assert TOKEN not in words

@@ -48,14 +48,14 @@ TERMS = {
 Endings = dict[str, tuple[int, Outcome | None]]
 
 
-def stack(requests: Sequence[Job], **settings: Any) -> Endings:
+def stack(jobs: Sequence[Job], **settings: Any) -> Endings:
     endings: Endings = {}
 
     def ended(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
         assert spec.run_id not in endings, f"{spec.run_id} ended twice"
         endings[spec.run_id] = code, outcome
 
-    run_stack(requests, ended, **settings)
+    run_stack(jobs, ended, **settings)
     return endings
 
 
@@ -88,9 +88,9 @@ def test_a_run_is_the_same_in_any_company(with_data: Store, alone: Store, kind: 
     assert {outcome and outcome.status for _, outcome in endings.values()} == {Status.COMPLETED}
     for number in {0, size // 2, size - 1}:
         name = f"v{number}"
-        [request] = requests_for(alone, recipe, short, {name: company[name]})
-        run_cell(request)
-        run = f"{name}.seed{request.spec.seed}"
+        [job] = requests_for(alone, recipe, short, {name: company[name]})
+        run_cell(job)
+        run = f"{name}.seed{job.spec.seed}"
         assert series_of(with_data, run=run) == series_of(alone, run=run)
 
 
@@ -119,30 +119,30 @@ def test_runs_of_different_length_leave_one_after_another(with_data: Store, alon
 def test_a_stack_that_is_killed_goes_on_in_other_stacks(with_data: Store, alone: Store) -> None:
     options = {**TEACHER, "strategy": "kd", "steps": 200, "checkpoint_every": 10, "eval_every": 100}
     company = {f"v{number}": _change("distill", number) for number in range(6)}
-    requests = requests_for(with_data, "distill", options, company)
-    pid = forked(lambda: stack(requests))
-    first = with_data.paths.run("s", requests[0].spec.run_id)
+    jobs = requests_for(with_data, "distill", options, company)
+    pid = forked(lambda: stack(jobs))
+    first = with_data.paths.run("s", jobs[0].spec.run_id)
     eventually(lambda: first.checkpoints.is_dir() and len(list(first.checkpoints.glob("step-*.pt"))) > 3)
     os.kill(pid, signal.SIGKILL)
     assert wait(pid) == -signal.SIGKILL
-    run_cell(requests[5])
-    stack(requests[3:5])
-    stack([requests[2], requests[0], requests[1]])
-    for request in requests:
-        run = with_data.run("s", request.spec.run_id)
+    run_cell(jobs[5])
+    stack(jobs[3:5])
+    stack([jobs[2], jobs[0], jobs[1]])
+    for job in jobs:
+        run = with_data.run("s", job.spec.run_id)
         assert run and run.status is Status.COMPLETED and run.metadata["lineage"]["resumed"]
-        [single] = requests_for(alone, "distill", options, {request.spec.variant: company[request.spec.variant]})
+        [single] = requests_for(alone, "distill", options, {job.spec.variant: company[job.spec.variant]})
         run_cell(single)
-        assert series_of(with_data, run=request.spec.run_id) == series_of(alone, run=request.spec.run_id)
+        assert series_of(with_data, run=job.spec.run_id) == series_of(alone, run=job.spec.run_id)
 
 
 def test_stopping_a_stack_saves_every_run(with_data: Store) -> None:
-    requests = requests_for(with_data, "classify", {}, {"a": {}, "b": {"seed": 2}})
+    jobs = requests_for(with_data, "classify", {}, {"a": {}, "b": {"seed": 2}})
     asked = iter(range(10**9))
-    endings = stack(requests, should_stop=lambda: next(asked) > 12)
+    endings = stack(jobs, should_stop=lambda: next(asked) > 12)
     assert [outcome and outcome.status for _, outcome in endings.values()] == [Status.INTERRUPTED] * 2
-    for request in requests:
-        assert with_data.paths.run("s", request.spec.run_id).last.is_file()
+    for job in jobs:
+        assert with_data.paths.run("s", job.spec.run_id).last.is_file()
 
 
 def test_a_run_that_diverges_does_not_disturb_the_others(with_data: Store, alone: Store) -> None:
@@ -156,19 +156,19 @@ def test_a_run_that_diverges_does_not_disturb_the_others(with_data: Store, alone
 
 
 def test_a_run_that_cannot_be_built_fails_alone(with_data: Store) -> None:
-    requests = requests_for(with_data, "classify", {}, {"good": {}, "bad": {"labels": 9000}})
-    endings = stack(requests)
+    jobs = requests_for(with_data, "classify", {}, {"good": {}, "bad": {"labels": 9000}})
+    endings = stack(jobs)
     assert [outcome and outcome.status for _, outcome in endings.values()] == [Status.FAILED, Status.COMPLETED]
     assert "the data set has 4000 examples" in str(endings["bad.seed1"][1])
 
 
 def test_cells_that_are_done_or_taken_are_left_out(with_data: Store) -> None:
-    requests = requests_for(with_data, "classify", {}, {"done": {}, "taken": {}, "new": {}})
-    run_cell(requests[0])
-    claim = Claim(with_data.paths.run("s", requests[1].spec.run_id))
-    endings = stack(requests)
+    jobs = requests_for(with_data, "classify", {}, {"done": {}, "taken": {}, "new": {}})
+    run_cell(jobs[0])
+    claim = Claim(with_data.paths.run("s", jobs[1].spec.run_id))
+    endings = stack(jobs)
     claim.release()
-    done, taken, new = (endings[request.spec.run_id] for request in requests)
+    done, taken, new = (endings[job.spec.run_id] for job in jobs)
     assert done[1] and done[1].already_done
     assert taken == (EXIT_CLAIMED, None)
     assert new[1] and not new[1].already_done
@@ -228,47 +228,47 @@ def _loss(run: StackedRun, weights: Mapping[str, Any], chosen: torch.Tensor, sta
         layers.append(affine("first", x).relu())
         layers.append(layers[0] + affine("second", layers[0]).relu())
     logits = affine("output", layers[-1] if layers else x)
-    lesson: LossTerms = run.lesson
-    total = lesson.labels * cross_entropy(logits, y)
-    if lesson.soft is not None and lesson.teacher is not None:
-        t = lesson.temperature
-        wanted = log_softmax(lesson.teacher[chosen] / t, 1)
-        total = total + lesson.soft * t * t * kl_div(
+    loss_terms: LossTerms = run.lesson
+    total = loss_terms.labels * cross_entropy(logits, y)
+    if loss_terms.soft is not None and loss_terms.teacher is not None:
+        t = loss_terms.temperature
+        wanted = log_softmax(loss_terms.teacher[chosen] / t, 1)
+        total = total + loss_terms.soft * t * t * kl_div(
             log_softmax(logits / t, 1), wanted, reduction="batchmean", log_target=True
         )
-    if lesson.regression is not None and lesson.teacher is not None:
-        total = total + lesson.regression * mse_loss(logits, lesson.teacher[chosen])
-    if lesson.matching is not None:
+    if loss_terms.regression is not None and loss_terms.teacher is not None:
+        total = total + loss_terms.regression * mse_loss(logits, loss_terms.teacher[chosen])
+    if loss_terms.matching is not None:
         guess = affine(f"projections.{stage}", layers[stage])
-        total = total + lesson.matching * mse_loss(guess, lesson.layers[stage][chosen])
+        total = total + loss_terms.matching * mse_loss(guess, loss_terms.layers[stage][chosen])
     return total
 
 
 class _Falls:
     """A stack whose step fails for all of its runs."""
 
-    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Any:
+    def step(self, due: Mapping[int, int], events: LoopEvents) -> Any:
         raise MemoryError("no room")
 
 
 def test_a_step_that_fails_for_all_blames_none_of_them(with_data: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = requests_for(with_data, "classify", {}, {"a": {}, "b": {"seed": 2}})
+    jobs = requests_for(with_data, "classify", {}, {"a": {}, "b": {"seed": 2}})
     monkeypatch.setattr("fairtrial.recipes.classify.stack", lambda runs: _Falls())
-    endings = stack(requests)
-    for request in requests:
-        outcome = endings[request.spec.run_id][1]
+    endings = stack(jobs)
+    for job in jobs:
+        outcome = endings[job.spec.run_id][1]
         assert outcome and outcome.status is Status.INTERRUPTED and "no room" in str(outcome.reason)
         assert outcome.hint and "--no-stack" in outcome.hint
-        run = with_data.run("s", request.spec.run_id)
+        run = with_data.run("s", job.spec.run_id)
         assert run and run.status is Status.INTERRUPTED and "no room" in str(run.reason)
-        assert "MemoryError" in with_data.paths.run("s", request.spec.run_id).log.read_text()
+        assert "MemoryError" in with_data.paths.run("s", job.spec.run_id).log.read_text()
     monkeypatch.undo()
-    assert {o and o.status for _, o in stack(requests).values()} == {Status.COMPLETED}, "and they can be made again"
+    assert {o and o.status for _, o in stack(jobs).values()} == {Status.COMPLETED}, "and they can be made again"
 
 
 def test_a_run_whose_folder_is_taken_away_ends_alone(with_data: Store, alone: Store) -> None:
-    requests = requests_for(with_data, "classify", {}, {"gone": {"eval_every": 15}, "good": {"seed": 2}})
-    gone = with_data.paths.run("s", requests[0].spec.run_id).root
+    jobs = requests_for(with_data, "classify", {}, {"gone": {"eval_every": 15}, "good": {"seed": 2}})
+    gone = with_data.paths.run("s", jobs[0].spec.run_id).root
     steps = iter(range(10**9))
 
     def remove_in_the_middle() -> bool:
@@ -276,8 +276,8 @@ def test_a_run_whose_folder_is_taken_away_ends_alone(with_data: Store, alone: St
             shutil.rmtree(gone)
         return False
 
-    endings = stack(requests, should_stop=remove_in_the_middle)
-    first, second = (endings[request.spec.run_id][1] for request in requests)
+    endings = stack(jobs, should_stop=remove_in_the_middle)
+    first, second = (endings[job.spec.run_id][1] for job in jobs)
     assert first and first.status is not Status.COMPLETED
     assert second and second.status is Status.COMPLETED
     run_cell(*requests_for(alone, "classify", {}, {"good": {"seed": 2}}))

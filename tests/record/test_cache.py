@@ -165,13 +165,13 @@ def test_a_run_is_not_made_with_other_data_than_it_was_planned_with(
     from fairtrial.recipes.data import digits
     from tests.harness import request_for
 
-    request = request_for(store, "classify", data="digits", model="linear", steps=3, batch_size=32)
+    job = request_for(store, "classify", data="digits", model="linear", steps=3, batch_size=32)
     whole = digits.make()
     monkeypatch.setattr(digits, "make", lambda: {**whole, "report_y": whole["report_y"] * 0})
     for path in store.paths.cache.glob("data/*/report_y.npy"):
         zero(path)
     with pytest.raises(Exception, match="was planned with other data"):
-        run_cell(request)
+        run_cell(job)
     assert make(store, "classify", data="digits", model="linear", steps=3, batch_size=32).status.value == "completed"
 
 

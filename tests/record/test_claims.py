@@ -32,9 +32,9 @@ OPTIONS = {"steps": 60, "step_time": 0.02, "checkpoint_every": 10, "log_every": 
 
 
 def begun(store: Store, *, over: int | None = None) -> Recorder:
-    request = request_for(store, "fake", **OPTIONS)
+    job = request_for(store, "fake", **OPTIONS)
     paths = store.paths.run("s", "v.seed1")
-    return Recorder.create(paths, new_metadata(request.spec, {}, synthetic=True), Claim(paths, over=over))
+    return Recorder.create(paths, new_metadata(job.spec, {}, synthetic=True), Claim(paths, takeover_token=over))
 
 
 def test_tokens_grow_with_every_claim(store: Store) -> None:
@@ -50,14 +50,14 @@ def test_only_the_claim_that_is_known_to_be_lost_is_taken_over(store: Store) -> 
     held = Claim(paths)
     for wrong in (None, 0, 2):
         with pytest.raises(ClaimedElsewhere):
-            Claim(paths, over=wrong)
+            Claim(paths, takeover_token=wrong)
     held.fence.check()
-    taken = Claim(paths, over=1)
+    taken = Claim(paths, takeover_token=1)
     assert taken.token == 2
     with pytest.raises(ClaimLost, match="given to another process"):
         held.fence.check()
     with pytest.raises(ClaimedElsewhere):
-        Claim(paths, over=1)
+        Claim(paths, takeover_token=1)
 
 
 def test_a_lost_claim_is_fenced_off_also_where_its_lock_is_not_seen(store: Store) -> None:
@@ -79,7 +79,7 @@ def test_of_many_that_take_over_at_once_one_does(store: Store) -> None:
 
     def take() -> None:
         try:
-            won.append(Claim(paths, over=held.token))
+            won.append(Claim(paths, takeover_token=held.token))
         except ClaimedElsewhere:
             return
 
@@ -127,12 +127,12 @@ def test_a_frozen_process_that_wakes_up_finds_its_run_with_another(
 ) -> None:
     """The whole story with real processes: frozen, given to another in the middle, woken up, ended by itself."""
     monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.05")
-    request = request_for(store, "fake", **OPTIONS)
+    job = request_for(store, "fake", **OPTIONS)
     paths = store.paths.run("s", "v.seed1")
-    zombie = forked(lambda: run_cell(request))
+    zombie = forked(lambda: run_cell(job))
     beat = eventually(lambda: (b := read_heartbeat(paths)) and b.saved >= 20 and b, what="a run that has saved")
     os.kill(zombie, signal.SIGSTOP)
-    other = forked(lambda: run_cell(Job(request.spec, request.store, over=beat.token)))
+    other = forked(lambda: run_cell(Job(job.spec, job.store, takeover_token=beat.token)))
     eventually(lambda: (b := read_heartbeat(paths)) and b.token == 2 and b.step > 30, what="the other going on")
     os.kill(zombie, signal.SIGCONT)
     assert wait(other) == 0
@@ -150,14 +150,14 @@ def test_a_run_gives_signs_of_life_while_it_is_set_up(
     store: Store, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.05")
-    request = request_for(store, "fake", **OPTIONS)
+    job = request_for(store, "fake", **OPTIONS)
     paths, go = store.paths.run("s", "v.seed1"), tmp_path / "go"
 
     def slow_data(*_: object) -> None:
         eventually(go.exists)
 
     monkeypatch.setattr(LoadedRecipe, "data", slow_data)
-    made = forked(lambda: run_cell(request))
+    made = forked(lambda: run_cell(job))
     first = eventually(lambda: read_heartbeat(paths), what="a sign of life before the first step")
     eventually(lambda: (b := read_heartbeat(paths)) and b.at > first.at, what="another one")
     assert first.token == 1 and first.step == 0 and not paths.metadata.exists()
@@ -168,17 +168,17 @@ def test_a_run_gives_signs_of_life_while_it_is_set_up(
 def test_one_lost_claim_of_a_stack_ends_that_run_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(HEARTBEAT_VARIABLE, "0.02")
     options = {"steps": 60, "step_time": 0.02, "checkpoint_every": 0, "log_every": 100, "eval_every": 0}
-    requests = [request_for(store, "fake", variant=name, **options) for name in ("a", "b", "c")]
+    jobs = [request_for(store, "fake", variant=name, **options) for name in ("a", "b", "c")]
     told: dict[str, tuple[int, Outcome | None]] = {}
     lost = store.paths.run("s", "b.seed1")
 
     def take() -> None:
         eventually(lambda: (b := read_heartbeat(lost)) and b.token == 1)
-        Claim(lost, over=1)
+        Claim(lost, takeover_token=1)
 
     thief = threading.Thread(target=take)
     thief.start()
-    run_stack(requests, lambda spec, code, outcome: told.update({spec.variant: (code, outcome)}))
+    run_stack(jobs, lambda spec, code, outcome: told.update({spec.variant: (code, outcome)}))
     thief.join()
     assert told.pop("b") == (EXIT_CLAIMED, None)
     assert {outcome and outcome.status for _, outcome in told.values()} == {Status.COMPLETED}
@@ -203,12 +203,12 @@ def test_a_program_that_joins_after_its_run_was_given_away_joins_nothing(
 
 def test_a_job_whose_run_was_given_away_says_that_another_has_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """So that its launcher waits for that one, instead of calling the run interrupted."""
-    request = request_for(store, "fake", **OPTIONS)
+    job = request_for(store, "fake", **OPTIONS)
     told: list[tuple[int, Outcome | None]] = []
     lost = Claim(store.paths.run("s", "v.seed1"))
-    Claim(lost.paths, over=lost.token)
+    Claim(lost.paths, takeover_token=lost.token)
     monkeypatch.setattr("fairtrial.jobs.run_session.Claim", lambda *_, **__: lost)
-    do_job({"k": request}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
+    do_job({"k": job}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
     assert told == [(EXIT_CLAIMED, None)]
 
 
@@ -237,7 +237,7 @@ def test_whoever_takes_a_claim_and_whoever_takes_it_over_do_so_one_after_the_oth
     first.start()
     inside.wait()
     with pytest.raises(ClaimedElsewhere):
-        Claim(paths, over=1)  # by then it is no longer the claim that was known to be lost
+        Claim(paths, takeover_token=1)  # by then it is no longer the claim that was known to be lost
     first.join()
     assert taken[0].token == 2
     taken[0].fence.check()

@@ -158,7 +158,7 @@ def test_an_archived_run_is_in_its_place(run: RunPaths, store: Store) -> None:
 
 @pytest.mark.parametrize("content", ["[]", '{"host": 5}', '{"host":"a","pid":1,"token":1,"at":"x","step":1,"saved":1}'])
 def test_a_pulse_of_another_shape_is_none(run: RunPaths, content: str) -> None:
-    run.pulse.write_text(content)
+    run.heartbeat.write_text(content)
     assert read_heartbeat(run) is None
 
 

@@ -78,10 +78,10 @@ def test_a_long_command_line_is_cut() -> None:
 
 
 def test_a_resumed_run_keeps_the_command_that_began_it(store: Store) -> None:
-    request = request_for(store, "fake", steps=4)
-    begun = type(request)(request.spec, request.store, {"command_line": ["fairtrial", "first"]})
+    job = request_for(store, "fake", steps=4)
+    begun = type(job)(job.spec, job.store, {"command_line": ["fairtrial", "first"]})
     assert run_cell(begun, should_stop=lambda: True).status == "interrupted"
-    again = type(request)(request.spec, request.store, {"command_line": ["fairtrial", "second"]})
+    again = type(job)(job.spec, job.store, {"command_line": ["fairtrial", "second"]})
     assert run_cell(again).status == "completed"
     run = store.run("s", "v.seed1")
     assert run is not None and run.metadata["environment"]["command_line"] == ["fairtrial", "first"]

@@ -87,9 +87,9 @@ def test_a_run_without_hard_links_gives_the_same_and_resumes(
     from fairtrial.jobs.run_session import run_cell
 
     seen = iter(range(100))
-    request = request_for(copied, "fake", **FAKE)
-    run_cell(request, should_stop=lambda: next(seen) >= 6)
-    run_cell(request)
+    job = request_for(copied, "fake", **FAKE)
+    run_cell(job, should_stop=lambda: next(seen) >= 6)
+    run_cell(job)
     assert series_of(copied) == series_of(linked)
     first, second = linked.run("s", "v.seed1"), copied.run("s", "v.seed1")
     assert first is not None and second is not None

@@ -90,24 +90,24 @@ def summary(store: Store) -> tuple[Any, ...]:
     )
 
 
-def calls_of(request: Job) -> int:
+def calls_of(job: Job) -> int:
     """How many file-changing system calls an undisturbed run makes."""
     read_end, write_end = os.pipe()
 
     def counted() -> None:
         counter = CountCalls()
         counter.install()
-        run_cell(request)
+        run_cell(job)
         os.write(write_end, str(counter.count).encode())
 
     assert wait(forked(counted)) == 0
     return int(os.read(read_end, 100))
 
 
-def killed_at(request: Job, number: int, *, after: bool) -> None:
+def killed_at(job: Job, number: int, *, after: bool) -> None:
     def doomed() -> None:
         KillAt(number, after=after).install()
-        run_cell(request)
+        run_cell(job)
 
     assert wait(forked(doomed)) == -signal.SIGKILL
 
@@ -128,10 +128,10 @@ def kill_at_every_write(tmp_path: Path, after: bool, keep_best: int) -> None:
     assert total > 60
     for number in range(1, total + 1):
         store = Store(tmp_path / f"kill-{number}")
-        request = request_for(store, "fake", **options)
-        killed_at(request, number, after=after)
+        job = request_for(store, "fake", **options)
+        killed_at(job, number, after=after)
         check_what_a_kill_left(store)
-        run_cell(request)
+        run_cell(job)
         assert summary(store) == expected, f"differs after a kill at call {number}"
 
 
@@ -145,13 +145,11 @@ def test_a_killed_training_resumes_with_identical_losses(
     chance = random.Random(recipe)
     for attempt in range(6):
         store = link_data(Store(tmp_path / f"store-{attempt}"), data_cache)
-        request = request_for(store, recipe, **options)
+        job = request_for(store, recipe, **options)
         kills = 0
         while True:
             number = chance.randrange(5, 120)
-            pid = forked(
-                lambda number=number, request=request: (KillAt(number, after=False).install(), run_cell(request))
-            )
+            pid = forked(lambda number=number, request=job: (KillAt(number, after=False).install(), run_cell(request)))
             if wait(pid) == 0:
                 break
             kills += 1
@@ -172,8 +170,8 @@ def test_kills_at_random_moments(
 
     def begun(name: str) -> tuple[Store, Job, int]:
         store = link_data(Store(tmp_path / name), data_cache)
-        request = request_for(store, recipe, **options)
-        return store, request, forked(lambda: run_cell(request))
+        job = request_for(store, recipe, **options)
+        return store, job, forked(lambda: run_cell(job))
 
     started = time.monotonic()
     assert wait(begun("undisturbed")[2]) == 0
@@ -181,10 +179,10 @@ def test_kills_at_random_moments(
     chance = random.Random(7)
     kills = 0
     for attempt in range(attempts):
-        store, request, pid = begun(f"store-{attempt}")
+        store, job, pid = begun(f"store-{attempt}")
         kills += kill_after(pid, chance.uniform(0.01, takes)) == -signal.SIGKILL
         check_what_a_kill_left(store)
-        run_cell(request)
+        run_cell(job)
         assert summary(store) == expected
     assert kills >= 1
 
@@ -199,7 +197,7 @@ def half_written(path: Path, payload: dict[str, Any]) -> None:
 def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    request = request_for(store, "fake", **FAKE)
+    job = request_for(store, "fake", **FAKE)
     whole = checkpoints._serialize
 
     def at_third(path: Path, payload: dict[str, Any]) -> None:
@@ -207,12 +205,12 @@ def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(
 
     def doomed() -> None:
         checkpoints._serialize = at_third
-        run_cell(request)
+        run_cell(job)
 
     assert wait(forked(doomed)) == -signal.SIGKILL
     check_what_a_kill_left(store)
     assert read_checkpoint(store.paths.run("s", "v.seed1").last).step == 4
-    run_cell(request)
+    run_cell(job)
     run = store.run("s", "v.seed1")
     assert run is not None and run.metadata["lineage"]["resumed"][0]["step"] == 4
 
@@ -245,13 +243,13 @@ def test_no_line_that_was_logged_is_lost(store: Store) -> None:
 
 
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_is_used(store: Store) -> None:
-    request = request_for(store, "fake", **{**FAKE, "steps": 12})
+    job = request_for(store, "fake", **{**FAKE, "steps": 12})
     stop_after_nine: Callable[[], bool] = _counter(9)
-    run_cell(request, should_stop=stop_after_nine)
+    run_cell(job, should_stop=stop_after_nine)
     paths = store.paths.run("s", "v.seed1")
     assert read_checkpoint(paths.last).step == 9
     paths.step(9).write_bytes(b'{"step": 9, "state": {"progress": 0.1}}')
-    run_cell(request)
+    run_cell(job)
     run = store.run("s", "v.seed1")
     assert run is not None and run.status is Status.COMPLETED
     assert run.metadata["lineage"]["resumed"][0]["step"] == 8

@@ -187,7 +187,7 @@ def test_the_thread_that_trains_never_calls_what_sends(
 @pytest.mark.parametrize("moment", [3, 7, 11])
 def test_a_killed_run_that_is_resumed_delivers_the_rest(tmp_path: Path, receiver: Receiver, moment: int) -> None:
     store = Store(tmp_path / "killed")
-    request = request_for(store, "fake", **FAKE, otlp=receiver.address)
+    job = request_for(store, "fake", **FAKE, otlp=receiver.address)
 
     class Kills(Observer):
         def step_ended(self, step: int, now: float) -> None:
@@ -196,10 +196,10 @@ def test_a_killed_run_that_is_resumed_delivers_the_rest(tmp_path: Path, receiver
                 os.kill(os.getpid(), signal.SIGKILL)
 
     request_paths = store.paths.run("s", "v.seed1")
-    assert wait(forked(lambda: run_cell(request, observers=[Kills()]))) == -signal.SIGKILL
+    assert wait(forked(lambda: run_cell(job, observers=[Kills()]))) == -signal.SIGKILL
     before, taken = read_delivered(request_paths), len(receiver.records)
     assert 0 < before.lines <= taken  # the kill may have come between an answer and its note
-    run_cell(request)
+    run_cell(job)
     lines = lines_of(store)
     by_id = {record["attributes"]["fairtrial.id"]: record["body"] for record in receiver.records}
     assert list(by_id.values()) == lines
@@ -210,14 +210,14 @@ def test_a_killed_run_that_is_resumed_delivers_the_rest(tmp_path: Path, receiver
 
 def test_what_an_attempt_could_not_deliver_the_next_one_does(store: Store, impatient: None) -> None:
     down = Receiver(refuse(503))
-    request = request_for(store, "fake", **FAKE, otlp=down.address)
+    job = request_for(store, "fake", **FAKE, otlp=down.address)
     with down:
-        outcome = run_cell(request, should_stop=lambda: True)
+        outcome = run_cell(job, should_stop=lambda: True)
         assert outcome.status is Status.INTERRUPTED
         told = telemetry_of(store)
         assert (told["sent"], told["dropped"]) == (0, len(lines_of(store)))
         down.behave = take
-        run_cell(request)
+        run_cell(job)
         assert down.bodies == lines_of(store)
     assert telemetry_of(store)["dropped"] == 0
 
@@ -305,7 +305,7 @@ def test_an_unfinished_line_waits_until_it_is_whole(store: Store, receiver: Rece
 
 def test_runs_of_a_stack_share_one_thread_and_one_wait(with_data: Store, receiver: Receiver) -> None:
     store = with_data
-    requests = [request_for(store, "classify", seed=seed, steps=4, model="linear", labels=100, otlp=receiver.address)
+    jobs = [request_for(store, "classify", seed=seed, steps=4, model="linear", labels=100, otlp=receiver.address)
                 for seed in (1, 2, 3)]  # fmt: skip
     seen: set[str] = set()
     ended: list[int] = []
@@ -315,7 +315,7 @@ def test_runs_of_a_stack_share_one_thread_and_one_wait(with_data: Store, receive
         seen.update(thread.name for thread in threading.enumerate())
         assert sum(thread.name == "fairtrial-delivery" for thread in threading.enumerate()) <= 1
 
-    run_stack(requests, end)
+    run_stack(jobs, end)
     assert ended == [0, 0, 0] and "fairtrial-delivery" in seen
     by_run = {about["fairtrial.run_id"] for about in receiver.resources}
     assert by_run == {f"v.seed{seed}" for seed in (1, 2, 3)}

@@ -137,9 +137,9 @@ def test_what_is_known_of_a_run_is_nothing_where_it_was_damaged(tmp_path: Path, 
 def test_a_sign_of_life_of_another_form_is_none(tmp_path: Path, change: dict[str, Any]) -> None:
     paths = RunPaths(tmp_path)
     beat = {"host": "h", "pid": 1, "token": None, "at": 1.0, "step": 3, "saved": 2}
-    paths.pulse.write_text(json.dumps(beat))
+    paths.heartbeat.write_text(json.dumps(beat))
     assert read_heartbeat(paths) is not None
-    paths.pulse.write_text(json.dumps({**beat, **change}))
+    paths.heartbeat.write_text(json.dumps({**beat, **change}))
     assert read_heartbeat(paths) is None
 
 

@@ -203,7 +203,7 @@ def test_a_frozen_machine_is_overtaken_and_can_change_nothing_when_it_wakes(
 def test_a_kill_after_the_end_leaves_a_run_that_others_complete(
     url: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:
-    request = request_for(Store.at(url), "fake", **FAKE)
+    job = request_for(Store.at(url), "fake", **FAKE)
 
     def killed() -> None:
         kept = getattr(upload, moment)
@@ -214,7 +214,7 @@ def test_a_kill_after_the_end_leaves_a_run_that_others_complete(
             return kept(*arguments)
 
         setattr(upload, moment, die_at_the_end)
-        run_cell(request)
+        run_cell(job)
 
     assert wait(forked(killed)) == -signal.SIGKILL
     make(store, "fake", **FAKE)
@@ -225,18 +225,18 @@ def test_a_kill_after_the_end_leaves_a_run_that_others_complete(
     assert "metadata.json" in names_below(url) and not [name for name in names_below(url) if name.startswith(".live")]
     assert Store.at(url).push() == [], "the one who was killed finds it done"
     assert series_of(at(url, tmp_path / "third", monkeypatch)) == series_of(store)
-    assert run_cell(request).already_done
+    assert run_cell(job).already_done
 
 
 def test_a_run_that_ends_while_another_machine_looks_at_it_is_not_made_again(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = Store.at(url)
-    request = request_for(here, "fake", **FAKE)
+    job = request_for(here, "fake", **FAKE)
 
     def end_without_plain_names() -> None:
         upload.publish_run = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
-        run_cell(request)
+        run_cell(job)
 
     assert wait(forked(end_without_plain_names)) == -signal.SIGKILL
     read_many = Remote.read_many
@@ -251,7 +251,7 @@ def test_a_run_that_ends_while_another_machine_looks_at_it_is_not_made_again(
     monkeypatch.setattr(Remote, "read_many", read_too_late)
     with monkeypatch.context() as machine:
         machine.setenv("FAIRTRIAL_MIRRORS", str(tmp_path / "there"))
-        assert run_cell(request).already_done
+        assert run_cell(job).already_done
     assert claims(url) == ["claim", "end"]
 
 
@@ -397,9 +397,9 @@ def test_runs_that_share_a_process_are_all_brought(url: str, tmp_path: Path, mon
     pytest.importorskip("torch")
     here = Store.at(url)
     small = {"model": "mlp", "data": "digits", "steps": 6, "eval_every": 3, "checkpoint_every": 3}
-    requests = [request_for(here, "classify", seed=seed, **small) for seed in (1, 2, 3)]
+    jobs = [request_for(here, "classify", seed=seed, **small) for seed in (1, 2, 3)]
     told: dict[str, Any] = {}
-    run_stack(requests, lambda spec, code, outcome: told.update({spec.run_id: (code, outcome and outcome.status)}))
+    run_stack(jobs, lambda spec, code, outcome: told.update({spec.run_id: (code, outcome and outcome.status)}))
     assert set(told.values()) == {(0, Status.COMPLETED)}
     other = at(url, tmp_path / "there", monkeypatch)
     for seed in (1, 2, 3):

@@ -62,8 +62,8 @@ def test_the_index_notices_new_changed_and_removed_runs(filled: Store) -> None:
 
 
 def test_a_run_whose_process_is_gone_is_interrupted_and_one_whose_process_lives_is_running(store: Store) -> None:
-    request = request_for(store, "fake", steps=1000, step_time=0.01, log_every=1)
-    pid = forked(lambda: run_cell(request))
+    job = request_for(store, "fake", steps=1000, step_time=0.01, log_every=1)
+    pid = forked(lambda: run_cell(job))
     eventually(lambda: store.paths.run("s", "v.seed1").metrics.exists() and list_rows(store))
     assert list_rows(store)[0]["status"] == Status.RUNNING
     os.kill(pid, 9)

@@ -337,13 +337,13 @@ def test_the_chance_to_win_covers(n: int, gap: float) -> None:
 @pytest.mark.parametrize("paired", [True, False])
 def test_the_certificate_does_not_promise_more_than_the_truth(name: str, paired: bool) -> None:
     """Noise of that kind at five seeds, in both arms or in one; fresh draws, not those of the certificate."""
-    shape, terms, rng = NAMED[name], ComparisonConfig(paired), np.random.default_rng([14, paired])
+    shape, config, rng = NAMED[name], ComparisonConfig(paired), np.random.default_rng([14, paired])
     data = shape.draw(rng, (2, 5))
-    found = certify(data[0], data[1], terms)
+    found = certify(data[0], data[1], config)
     assert not found.fitted and "no shape can be ruled out" in str(found)
     noisy, still = shape.draw(rng, (REPEATS, 5)), np.zeros((REPEATS, 5))
-    both = coverage(shape.draw(rng, (REPEATS, 5)), noisy, 0.0, terms, 0)
-    alone = coverage(still, noisy, shape.mean, terms, 0)
+    both = coverage(shape.draw(rng, (REPEATS, 5)), noisy, 0.0, config, 0)
+    alone = coverage(still, noisy, shape.mean, config, 0)
     assert found.worst <= min(both, alone) + 0.02
     assert found.worst_both_arms <= both + 0.02
     row = next(row for row in found.covered if row.shape == name)
@@ -352,13 +352,13 @@ def test_the_certificate_does_not_promise_more_than_the_truth(name: str, paired:
 
 @pytest.mark.parametrize(("method", "paired"), [("percentile", False), ("bca", True)])
 def test_the_certificate_of_a_bootstrap_is_as_honest(method: str, paired: bool) -> None:
-    terms, shape, rng = (
+    config, shape, rng = (
         ComparisonConfig(paired, method=method, resamples=300),
         NAMED["log-normal"],
         np.random.default_rng(15),
     )
-    found = certify(np.zeros(5), np.zeros(5), terms, repeats=150)
-    truth = coverage(np.zeros((500, 5)), shape.draw(rng, (500, 5)), shape.mean, terms, 0)
+    found = certify(np.zeros(5), np.zeros(5), config, repeats=150)
+    truth = coverage(np.zeros((500, 5)), shape.draw(rng, (500, 5)), shape.mean, config, 0)
     assert found.worst <= truth + 0.02 + errors(truth, 500) / 3
     assert found.worst < 0.9
 

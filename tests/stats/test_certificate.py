@@ -28,14 +28,14 @@ def certified(n: int, paired: bool) -> Certificate:
 @pytest.mark.parametrize("n", [5, 10, 15, 30])
 def test_the_stated_worst_is_at_most_the_true_coverage_at_every_collapse_rate(n: int, paired: bool) -> None:
     """A fixed rate of 20 % said 87.6 to 91.0 where the truth was 71.9 to 83.3 at n = 10 to 30."""
-    found, terms, rng = certified(n, paired), ComparisonConfig(paired), np.random.default_rng([2, n])
+    found, config, rng = certified(n, paired), ComparisonConfig(paired), np.random.default_rng([2, n])
     noise, chances = rng.standard_normal((2, REPEATS, n)), rng.random((2, REPEATS, n))
     still = np.zeros((REPEATS, n))
     for rate in RATES:
         first, second = collapsed(noise, chances, rate)
-        one_arm = coverage(still, second, -DEPTH * rate, terms, 0)
-        beside_noise = coverage(noise[0], second, -DEPTH * rate, terms, 0)
-        both = coverage(first, second, 0.0, terms, 0)
+        one_arm = coverage(still, second, -DEPTH * rate, config, 0)
+        beside_noise = coverage(noise[0], second, -DEPTH * rate, config, 0)
+        both = coverage(first, second, 0.0, config, 0)
         assert found.worst <= min(one_arm, beside_noise, both) + 0.02
         assert found.worst_both_arms <= both + 0.02
 
@@ -43,10 +43,10 @@ def test_the_stated_worst_is_at_most_the_true_coverage_at_every_collapse_rate(n:
 @both_pairings
 @pytest.mark.parametrize("n", [5, 10, 15, 30])
 def test_the_stated_worst_is_at_most_the_true_coverage_on_a_long_tail(n: int, paired: bool) -> None:
-    found, terms, rng = certified(n, paired), ComparisonConfig(paired), np.random.default_rng([3, n])
+    found, config, rng = certified(n, paired), ComparisonConfig(paired), np.random.default_rng([3, n])
     first, second = LOG_NORMAL.draw(rng, (2, REPEATS, n))
-    both = coverage(first, second, 0.0, terms, 0)
-    assert found.worst <= min(coverage(np.zeros_like(first), second, LOG_NORMAL.mean, terms, 0), both) + 0.02
+    both = coverage(first, second, 0.0, config, 0)
+    assert found.worst <= min(coverage(np.zeros_like(first), second, LOG_NORMAL.mean, config, 0), both) + 0.02
     assert found.worst_both_arms <= both + 0.02
 
 

@@ -34,8 +34,8 @@ def layout_of(sets: Sets, seeds: int = 5, key: int = 0) -> dict[tuple[str, ...],
     return {removed: rng.normal(0.7, 0.05, seeds) for removed in sets}
 
 
-def by_name(layout: Layout, terms: ComparisonConfig = PAIRED) -> dict[str, Interaction]:
-    return {"".join(each.components): each for each in interactions(layout, terms)}
+def by_name(layout: Layout, config: ComparisonConfig = PAIRED) -> dict[str, Interaction]:
+    return {"".join(each.components): each for each in interactions(layout, config)}
 
 
 def assert_is_paired_t(found: Interaction, per_seed: Array) -> None:

@@ -289,13 +289,13 @@ def test_families_that_are_none() -> None:
     arms = {name: np.arange(3.0) for name in "abc"}
     with pytest.raises(InvalidOptions, match="unknown family adjustment 'tuckey'; did you mean 'tukey'"):
         families.compare_family(arms, "a", ComparisonConfig(True), "tuckey")
-    for terms in (
+    for config in (
         ComparisonConfig(False),
         ComparisonConfig(True, side="greater"),
         ComparisonConfig(True, method="wilcoxon"),
     ):
         with pytest.raises(InvalidOptions, match="Tukey's limit is for paired runs"):
-            families.compare_family(arms, "a", terms, "tukey")
+            families.compare_family(arms, "a", config, "tukey")
 
 
 # Many tasks
@@ -545,9 +545,9 @@ def test_times_without_evidence_have_a_reason(control: list[float], candidate: l
 
 @pytest.mark.parametrize("method", ["bca", "percentile", "studentized", "permutation", "sign-flip"])
 def test_means_of_censored_times_are_refused(method: str) -> None:
-    terms = ComparisonConfig(method in PAIRED_METHODS, method=method)
+    config = ComparisonConfig(method in PAIRED_METHODS, method=method)
     with pytest.raises(UserError, match="needs every run to have reached the threshold"):
-        compare_times(np.array([1.0, INF]), np.array([2.0, 3.0]), 10.0, terms, names=("a", "b"))
+        compare_times(np.array([1.0, INF]), np.array([2.0, 3.0]), 10.0, config, names=("a", "b"))
 
 
 def test_censored_times_have_no_interval_of_means() -> None:

@@ -287,17 +287,17 @@ def test_equivalence_in_a_family_is_judged_at_its_share_of_alpha() -> None:
     differences = np.array([-0.2, 0.25, 0.1, -0.1, 0.02])
     base = np.array([0.3, 0.1, 0.7, 0.2, 0.9])
     margin = 0.2
-    terms = ComparisonConfig(True, sesoi=margin)
-    alone = compare(base, base + differences, terms, names=("a", "b"))
+    config = ComparisonConfig(True, sesoi=margin)
+    alone = compare(base, base + differences, config, names=("a", "b"))
     assert alone.verdict is Verdict.EQUIVALENT
     arms = {"a": base, "b": base + differences, "c": base + differences[::-1], "d": base + 3 + differences}
     for adjustment in ("holm", "auto"):
-        found = compare_family(arms, "a", terms, adjustment)[0]
+        found = compare_family(arms, "a", config, adjustment)[0]
         assert found.equivalent is False and found.verdict is Verdict.INCONCLUSIVE
         assert found.equivalence.level == pytest.approx(1 - 0.1 / 3)
     error = differences.std(ddof=1) / math.sqrt(5)
     expected = differences.mean() + stats.t.ppf(1 - 0.05 / 3, 4) * error
-    assert compare_family(arms, "a", terms, "holm")[0].equivalence.high == pytest.approx(expected)
+    assert compare_family(arms, "a", config, "holm")[0].equivalence.high == pytest.approx(expected)
 
 
 def test_what_is_better_is_not_worse_too() -> None:
@@ -314,10 +314,10 @@ def test_comparisons_over_tasks_are_adjusted_together_with_their_intervals() -> 
     rng = np.random.default_rng(4)
     tables = [rng.normal(size=(6, 3)) for _ in range(3)]
     tables[1] += 0.9
-    terms = ComparisonConfig(True, sesoi=2.0)
+    config = ComparisonConfig(True, sesoi=2.0)
 
     def again(index: int, alpha: float) -> Comparison:
-        own = replace(terms, alpha=alpha)
+        own = replace(config, alpha=alpha)
         return compare_tasks(tables[0], tables[index + 1], own, TaskTerms(), names=("a", "bc"[index]))
 
     alone = [again(index, 0.05) for index in range(2)]

@@ -130,10 +130,10 @@ def test_arms_that_mirror_each_other_give_a_symmetric_interval(paired: bool) -> 
 def test_over_tasks_neither_order_nor_roles_matter(paired: bool, tasks: int) -> None:
     rng = np.random.default_rng(tasks)
     control, candidate = rng.normal(size=(5, tasks)), rng.normal(0.2, 1, (5, tasks))
-    terms, how = ComparisonConfig(paired), TaskTerms(resamples=300)
+    config, how = ComparisonConfig(paired), TaskTerms(resamples=300)
 
     def over(first: Array, second: Array) -> Comparison:
-        return compare_tasks(first, second, terms, how, names=("x", "y"), seed=3)
+        return compare_tasks(first, second, config, how, names=("x", "y"), seed=3)
 
     here, order = over(control, candidate), rng.permutation(5)
     other = order if paired else rng.permutation(5)

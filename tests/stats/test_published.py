@@ -170,9 +170,9 @@ def test_the_order_of_rows_does_not_matter(
     pairs = [(named[0], arm) for arm in named[1:]]
     shuffled = list(pairs)
     order.shuffle(shuffled)
-    terms = replace(TERMS, sesoi=sesoi)
-    here = {each.candidate: each.to_dict() for each in compare_summaries(pairs, terms, adjustment)}
-    there = {each.candidate: each.to_dict() for each in compare_summaries(shuffled, terms, adjustment)}
+    config = replace(TERMS, sesoi=sesoi)
+    here = {each.candidate: each.to_dict() for each in compare_summaries(pairs, config, adjustment)}
+    there = {each.candidate: each.to_dict() for each in compare_summaries(shuffled, config, adjustment)}
     assert here == there
 
 
@@ -211,9 +211,9 @@ def test_intervals_of_a_family_agree_with_its_verdicts(table: list[ArmSummary], 
 
 def test_equivalence_in_a_family_is_judged_at_its_share_of_the_error_rate() -> None:
     control, same = ArmSummary("base", 20, 0.0, 1.0), ArmSummary("new", 20, 0.0, 1.0)
-    terms = replace(TERMS, sesoi=0.65)
-    [alone] = compare_summaries([(control, same)], terms)
-    family = compare_summaries([(control, replace(same, name=str(n))) for n in range(8)], terms, "holm")
+    config = replace(TERMS, sesoi=0.65)
+    [alone] = compare_summaries([(control, same)], config)
+    family = compare_summaries([(control, replace(same, name=str(n))) for n in range(8)], config, "holm")
     assert alone.verdict is Verdict.EQUIVALENT and alone.equivalence.level == pytest.approx(0.9)
     assert {each.verdict for each in family} == {Verdict.INCONCLUSIVE}
     assert family[0].equivalence.level == pytest.approx(1 - 0.1 / 8)

@@ -31,10 +31,10 @@ def grumbling(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    random, terms = np.random.default_rng(0), ComparisonConfig(paired=True).check()
+    random, config = np.random.default_rng(0), ComparisonConfig(paired=True).check()
     arms = {f"v{arm}": random.standard_normal(3) + 0.5 * arm for arm in range(5)}
     tukey_quantile.cache_clear()
-    known = compare_family(arms, "v0", terms, "tukey")
+    known = compare_family(arms, "v0", config, "tukey")
     winner = pick_winner(arms, direction="max", alpha=0.05)
     assert winner is not None and winner.spacing is not None
     before = winner.spacing.range_p
@@ -42,7 +42,7 @@ def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: 
     tukey_quantile.cache_clear()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        found = compare_family(arms, "v0", terms, "tukey")
+        found = compare_family(arms, "v0", config, "tukey")
         again = pick_winner(arms, direction="max", alpha=0.05)
         assert again is not None and again.spacing is not None
         assert again.spacing.range_p == pytest.approx(before, abs=1e-9)

@@ -205,12 +205,12 @@ def verdicts(shape: Shape, n: int, rates: tuple[float, float], shift: float, rep
     draw = np.random.default_rng([7, n, int(100 * rates[0]), int(100 * rates[1])])
     arms = shape.draw(draw, (repeats, n)), shape.draw(draw, (repeats, n)) + shift * shape.draw(draw, (4000,)).std()
     gone = draw.random((repeats, n)) < rates[0], draw.random((repeats, n)) < rates[1]
-    terms = ComparisonConfig(True, sesoi=2.0)
+    config = ComparisonConfig(True, sesoi=2.0)
     found = []
     for row in range(repeats):
         lost = Losses(int(gone[0][row].sum()), n, int(gone[1][row].sum()), n)
         both = ~(gone[0][row] | gone[1][row])
-        quality = judge(arms[0][row][both], arms[1][row][both], terms).decision
+        quality = judge(arms[0][row][both], arms[1][row][both], config).decision
         found.append((lost, with_reliability(quality, judge_reliability(lost, 0.05)).verdict.value))
     return found
 

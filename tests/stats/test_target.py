@@ -234,8 +234,8 @@ def test_the_family_wise_error_of_holm_stays_at_five_percent() -> None:
     repeats, arms, n = 3_000, 4, 5
     sample = np.random.default_rng(4).standard_normal((repeats, arms, n))
     means, errors, freedom = paired_parts(sample)
-    terms, wrong = ComparisonConfig(True), 0
+    config, wrong = ComparisonConfig(True), 0
     for mean, error in zip(means, errors, strict=True):
         family = [from_t("t", float(m), float(e), freedom) for m, e in zip(mean, error, strict=True)]
-        wrong += any(each.decision.verdict is not Verdict.INCONCLUSIVE for each in judge_by_holm(family, terms))
+        wrong += any(each.decision.verdict is not Verdict.INCONCLUSIVE for each in judge_by_holm(family, config))
     assert wrong / repeats <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / repeats)

@@ -32,8 +32,8 @@ samples = st.lists(arrivals, min_size=2, max_size=7)
 
 
 def compared(control: list[float], candidate: list[float], side: str = "two-sided", alpha: float = 0.05) -> Comparison:
-    terms = ComparisonConfig(False, alpha, side)
-    return compare_times(np.array(control), np.array(candidate), HORIZON, terms, names=("base", "new"), threshold=0.8)
+    config = ComparisonConfig(False, alpha, side)
+    return compare_times(np.array(control), np.array(candidate), HORIZON, config, names=("base", "new"), threshold=0.8)
 
 
 def enumerated(control: list[float], candidate: list[float]) -> tuple[float, float]:

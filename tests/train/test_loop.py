@@ -45,9 +45,9 @@ class Counting:
     def __init__(self, clock: list[float] | None = None, diverge_at: int = 0) -> None:
         self.count, self.clock, self.diverge_at = 0, clock, diverge_at
 
-    def step(self, step: int, watch: LoopEvents) -> dict[str, float]:
+    def step(self, step: int, events: LoopEvents) -> dict[str, float]:
         self.count += 1
-        with watch.phase("forward"):
+        with events.phase("forward"):
             if self.clock is not None:
                 self.clock[0] += 2.0
         return {"loss": float("nan") if step == self.diverge_at else 1.0 / step}
@@ -122,5 +122,5 @@ class Stopwatch(Observer):
 def test_observers_live_on_the_clock_that_the_loop_was_given() -> None:
     now = [100.0]
     watcher = Stopwatch()
-    train(Counting(now), options(steps=7), Notebook(), watch=LoopEvents([watcher], clock=lambda: now[0]))
+    train(Counting(now), options(steps=7), Notebook(), events=LoopEvents([watcher], clock=lambda: now[0]))
     assert watcher.spent["forward"] == 14.0 and watcher.steps == 7

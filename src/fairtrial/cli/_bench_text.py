@@ -22,48 +22,48 @@ if TYPE_CHECKING:
     from fairtrial.probe.monitor import Monitored
 
 
-def show_bench(console: Console, found: Bench, against: AgainstBaseline | None) -> None:
-    console.print(_headline(found), style="bold", markup=False)
+def show_bench(console: Console, bench: Bench, against: AgainstBaseline | None) -> None:
+    console.print(_headline(bench), style="bold", markup=False)
     if against:
         console.print(str(against.compared), style="red" if against.regressed else None, markup=False)
         then, now = against.code
         console.print(f"Commits: baseline {then}, now {now}.", markup=False)
-    if found.steady:
-        console.print(f"Step time: {', '.join(_times(found))}.", markup=False)
+    if bench.steady:
+        console.print(f"Step time: {', '.join(_times(bench))}.", markup=False)
     console.print()
-    _show_phases(console, found)
+    _show_phases(console, bench)
     console.print()
-    for line in _expenses(found):
+    for line in _expenses(bench):
         console.print(line, markup=False)
-    if found.sizes:
-        _show_sizes(console, found.sizes)
-    if found.rates:
-        _show_rates(console, found.rates)
-    if found.suggestions:
+    if bench.sizes:
+        _show_sizes(console, bench.sizes)
+    if bench.rates:
+        _show_rates(console, bench.rates)
+    if bench.suggestions:
         console.print()
         console.print("What would be faster:", style="bold")
-        for each in found.suggestions:
+        for each in bench.suggestions:
             console.print(f"  {each}", markup=False)
-    show_cautions(console, [*found.cautions, *(against.cautions if against else ())])
+    show_cautions(console, [*bench.cautions, *(against.cautions if against else ())])
 
 
-def show_pair(console: Console, found: SpeedPair) -> None:
-    console.print(str(found.compared), style="bold", markup=False)
-    table = plain_table("Round", *found.seconds, "Ratio")
-    for number, times in enumerate(zip(*found.seconds.values(), strict=True)):
+def show_pair(console: Console, speed_pair: SpeedPair) -> None:
+    console.print(str(speed_pair.compared), style="bold", markup=False)
+    table = plain_table("Round", *speed_pair.seconds, "Ratio")
+    for number, times in enumerate(zip(*speed_pair.seconds.values(), strict=True)):
         table.add_row(str(number + 1), *(f"{1e3 * each:.4g} ms" for each in times), f"{times[1] / times[0]:.3f}")
     console.print(table)
-    console.print(f"Milliseconds per {found.unit}, in turns A B B A.", markup=False)
-    show_cautions(console, found.cautions)
+    console.print(f"Milliseconds per {speed_pair.unit}, in turns A B B A.", markup=False)
+    show_cautions(console, speed_pair.cautions)
 
 
-def _headline(found: Bench) -> str:
-    rate = found.throughput
-    if rate.value is None or not found.sufficient:
-        return f"Insufficient: {counted(len(found.steps), 'step')} of {found.recipe}, too few to measure."
+def _headline(bench: Bench) -> str:
+    rate = bench.throughput
+    if rate.value is None or not bench.sufficient:
+        return f"Insufficient: {counted(len(bench.steps), 'step')} of {bench.recipe}, too few to measure."
     decimals = 0 if rate.value >= 100 else 3
     shown = f"{rate.value:,.{decimals}f} {rate.unit}{_limits(rate, decimals)}"
-    return f"{found.recipe}: {shown}, {counted(len(found.steady), 'steady step')}."
+    return f"{bench.recipe}: {shown}, {counted(len(bench.steady), 'steady step')}."
 
 
 def _limits(estimate: Estimate, decimals: int, factor: float = 1.0) -> str:
@@ -77,9 +77,9 @@ def _ends(estimate: Estimate) -> tuple[float | None, float | None]:
     return estimate.low, estimate.high
 
 
-def _times(found: Bench) -> list[str]:
-    quantiles = {f"p{100 * share:g}": found.quantile(share) for share in (0.5, 0.95, 0.99)}
-    named = {"mean": found.times.mean(found.alpha), **quantiles}
+def _times(bench: Bench) -> list[str]:
+    quantiles = {f"p{100 * share:g}": bench.quantile(share) for share in (0.5, 0.95, 0.99)}
+    named = {"mean": bench.times.mean(bench.alpha), **quantiles}
     return [
         f"{name} {1000 * each.value:.3f} ms{_limits(each, 3, 1000)}"
         for name, each in named.items()
@@ -87,12 +87,12 @@ def _times(found: Bench) -> list[str]:
     ]
 
 
-def _show_phases(console: Console, found: Bench) -> None:
+def _show_phases(console: Console, bench: Bench) -> None:
     from rich.text import Text
 
-    several = found.breakdown is not None and found.breakdown.batches not in (None, 1)
+    several = bench.breakdown is not None and bench.breakdown.batches not in (None, 1)
     table = plain_table("Phase", "ms per step", *(["ms per batch"] if several else []), "Share", "")
-    for row in found.phase_rows():
+    for row in bench.phase_rows():
         share = "" if row["share"] is None else f"{100 * row['share']:.1f} %"
         per_batch = [f"{row['ms_per_batch']:.3f}"] if several else []
         near = "near the timer" if row["near_timer"] else ""
@@ -100,10 +100,10 @@ def _show_phases(console: Console, found: Bench) -> None:
     console.print(table)
 
 
-def _expenses(found: Bench) -> Iterator[str]:
-    resources = found.resources
-    if found.epoch is not None and found.epoch.value is not None:
-        value, *ends = (None if x is None else shown_hours(x / 3600) for x in (found.epoch.value, *_ends(found.epoch)))
+def _expenses(bench: Bench) -> Iterator[str]:
+    resources = bench.resources
+    if bench.epoch is not None and bench.epoch.value is not None:
+        value, *ends = (None if x is None else shown_hours(x / 3600) for x in (bench.epoch.value, *_ends(bench.epoch)))
         limits = f" [{ends[0]}, {ends[1]}]" if None not in ends else ""
         yield f"An epoch of {resources['steps_per_epoch']:,} steps: {value}{limits}."
     if resources.get("tensor_bytes"):
@@ -112,60 +112,64 @@ def _expenses(found: Bench) -> Iterator[str]:
     if resources.get("peak_process_bytes"):
         yield f"Memory of the process: {_memory(resources['peak_process_bytes'])} at most."
     if resources.get("flops_per_step"):
-        yield _arithmetic(found)
+        yield _arithmetic(bench)
     if resources.get("parameters"):
         trained = resources["trainable_parameters"]
         part = "" if trained == resources["parameters"] else f", of which {trained:,} are trained"
         yield f"Parameters: {resources['parameters']:,}{part}."
-    if found.monitored:
-        yield from _monitored(found.monitored)
-    if found.noise:
-        yield _noise(found.noise)
-    yield f"Timer: {1e6 * found.event_seconds:.2f} µs per event."
-    if found.trace:
-        yield f"Trace of {counted(len(found.traced), 'step')}: {found.trace} (open it in Perfetto)."
+    if bench.monitored:
+        yield from _monitored(bench.monitored)
+    if bench.noise:
+        yield _noise(bench.noise)
+    yield f"Timer: {1e6 * bench.event_seconds:.2f} µs per event."
+    if bench.trace:
+        yield f"Trace of {counted(len(bench.traced), 'step')}: {bench.trace} (open it in Perfetto)."
 
 
 def _memory(size: float) -> str:
     return shown_memory(size / 1e9)
 
 
-def _arithmetic(found: Bench) -> str:
-    flops, mean = found.resources["flops_per_step"], found.times.mean(found.alpha).value
+def _arithmetic(bench: Bench) -> str:
+    flops, mean = bench.resources["flops_per_step"], bench.times.mean(bench.alpha).value
     rate = f", {flops / mean / 1e9:.3g} GFLOP/s" if mean else ""
-    part = found.utilisation
+    part = bench.utilisation
     used = ""
-    if part is not None and part.value is not None and found.peak is not None:
-        used = f": {100 * part.value:.0f} % of the {found.peak.best:.3g} that were seen here"
+    if part is not None and part.value is not None and bench.peak is not None:
+        used = f": {100 * part.value:.0f} % of the {bench.peak.best:.3g} that were seen here"
     return f"Arithmetic: {flops / 1e6:,.3g} MFLOP per step{rate}{used}."
 
 
-def _monitored(found: Monitored) -> Iterator[str]:
-    busy = "" if found.cpu_percent is None else f"{found.cpu_percent:.0f} % of one core, "
-    switches = f"{found.voluntary_switches:,} waits, {found.involuntary_switches:,} times pushed aside"
-    yield f"Processor: {busy}{switches} in {counted(found.steps, 'step')}."
-    if found.rss_bytes:
-        yield f"Resident memory: {_memory(max(found.rss_bytes))} at most in {counted(len(found.rss_bytes), 'look')}."
-    if found.gpu_unavailable:
-        yield f"GPU: unavailable: {found.gpu_unavailable}."
-    for card in found.cards():
+def _monitored(monitored: Monitored) -> Iterator[str]:
+    busy = "" if monitored.cpu_percent is None else f"{monitored.cpu_percent:.0f} % of one core, "
+    switches = f"{monitored.voluntary_switches:,} waits, {monitored.involuntary_switches:,} times pushed aside"
+    yield f"Processor: {busy}{switches} in {counted(monitored.steps, 'step')}."
+    if monitored.rss_bytes:
+        yield (
+            f"Resident memory: {_memory(max(monitored.rss_bytes))} at most in "
+            f"{counted(len(monitored.rss_bytes), 'look')}."
+        )
+    if monitored.gpu_unavailable:
+        yield f"GPU: unavailable: {monitored.gpu_unavailable}."
+    for card in monitored.cards():
         yield f"GPU {card['name']}: {card['load_percent']:.0f} % busy, {_memory(card['memory_bytes'])} at most."
 
 
-def _noise(found: NoiseScale) -> str:
-    scale = found.scale
+def _noise(noise_scale: NoiseScale) -> str:
+    scale = noise_scale.scale
     if scale.value is None:
         return f"Gradient noise scale: unknown ({scale.reason})."
     return (
-        f"Gradient noise scale: {scale.value:,.0f} examples{_limits(scale, 0)}, from {found.measurements} measurements "
-        f"of {found.pieces} × {found.batch} after {counted(found.step, 'step')}."
+        f"Gradient noise scale: {scale.value:,.0f} examples{_limits(scale, 0)}, from "
+        f"{noise_scale.measurements} measurements "
+        f"of {noise_scale.pieces} × {noise_scale.batch} after {counted(noise_scale.step, 'step')}."
     )
 
 
-def _show_sizes(console: Console, found: BatchSizes) -> None:
+def _show_sizes(console: Console, batch_sizes: BatchSizes) -> None:
     console.print()
     table = plain_table("Batch size", "ms per step", "Examples/s", "Tensors", "")
-    for row in found.rows:
+    for row in batch_sizes.rows:
         if row.reason is not None or row.throughput is None or row.throughput.value is None or row.step_s is None:
             table.add_row(f"{row.size:,}", "", "", "", "out of memory" if row.out_of_memory else "not measured")
             continue
@@ -173,23 +177,26 @@ def _show_sizes(console: Console, found: BatchSizes) -> None:
         size = "" if row.tensor_bytes is None else _memory(row.tensor_bytes)
         table.add_row(f"{row.size:,}", f"{1000 * row.step_s:.3f}", rate, size, "")
     console.print(table)
-    if found.knee and found.knee.knee.value is not None:
+    if batch_sizes.knee and batch_sizes.knee.knee.value is not None:
         console.print(
-            f"Knee: {found.knee.knee.value:,.0f} examples{_limits(found.knee.knee, 0)}: there a step's fixed "
-            f"{1000 * found.knee.fixed:.3g} ms are half of its time.",
+            f"Knee: {batch_sizes.knee.knee.value:,.0f} examples{_limits(batch_sizes.knee.knee, 0)}: "
+            "there a step's fixed "
+            f"{1000 * batch_sizes.knee.fixed:.3g} ms are half of its time.",
             markup=False,
         )
-    if found.largest is not None:
-        console.print(f"Largest by memory: {found.largest:,} at most ({found.largest_basis}).", markup=False)
+    if batch_sizes.largest is not None:
+        console.print(
+            f"Largest by memory: {batch_sizes.largest:,} at most ({batch_sizes.largest_basis}).", markup=False
+        )
 
 
-def _show_rates(console: Console, found: LearningRates) -> None:
+def _show_rates(console: Console, learning_rates: LearningRates) -> None:
     console.print()
-    table = plain_table("Learning rate", "Applied", f"Loss after {found.steps} steps", "Diverged")
-    for row in found.rows:
+    table = plain_table("Learning rate", "Applied", f"Loss after {learning_rates.steps} steps", "Diverged")
+    for row in learning_rates.rows:
         applied = "" if row.applied is None else f"{row.applied:.3g}" + ("" if row.verified else " (not as asked)")
         loss = f"{shown_value(row.loss.value)}{_limits(row.loss, 3)}"
         table.add_row(f"{row.rate:g}", applied, loss, f"{row.diverged} of {row.runs}")
     console.print(table)
-    if found.lowest:
-        console.print(f"Lowest loss after {found.steps} steps: {found.lowest.rate:g}.", markup=False)
+    if learning_rates.lowest:
+        console.print(f"Lowest loss after {learning_rates.steps} steps: {learning_rates.lowest.rate:g}.", markup=False)

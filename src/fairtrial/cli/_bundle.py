@@ -68,19 +68,21 @@ def bundle_command(
             studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, force=force, allow=allow,
             tell=out.say, watch=watch,
         )  # fmt: skip
-        found = bundle(artifact, zipped=zipped, output=output, dry_run=dry_run, terms=terms)
-    rows = [{"path": found.path, "files": found.files, "bytes": found.bytes, "packed_bytes": found.packed_bytes}]
-    out.give(found.to_dict(), rows, lambda console: _show_bundle(console, found))
+        bundled = bundle(artifact, zipped=zipped, output=output, dry_run=dry_run, terms=terms)
+    rows = [
+        {"path": bundled.path, "files": bundled.files, "bytes": bundled.bytes, "packed_bytes": bundled.packed_bytes}
+    ]
+    out.give(bundled.to_dict(), rows, lambda console: _show_bundle(console, bundled))
 
 
-def _show_bundle(console: Console, found: Bundled) -> None:
-    if found.path is None:
+def _show_bundle(console: Console, bundled: Bundled) -> None:
+    if bundled.path is None:
         console.print("Nothing was written.", markup=False)
         return
-    size = (found.packed_bytes or 0) / 1e6
-    signed = f"signed with key {found.signer[:16]}…" if found.signer else "not signed"
-    console.print(f"Wrote {found.path}: {counted(found.files, 'file')}, {size:,.1f} MB, {signed}.", markup=False)
-    console.print(f"Check it with: fairtrial research verify {found.path}", markup=False)
+    size = (bundled.packed_bytes or 0) / 1e6
+    signed = f"signed with key {bundled.signer[:16]}…" if bundled.signer else "not signed"
+    console.print(f"Wrote {bundled.path}: {counted(bundled.files, 'file')}, {size:,.1f} MB, {signed}.", markup=False)
+    console.print(f"Check it with: fairtrial research verify {bundled.path}", markup=False)
 
 
 def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: str | None) -> int:
@@ -88,18 +90,22 @@ def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: 
     from fairtrial.api.evidence.verify_bundle import verify_bundle
 
     with _progress(out, "verifying") as watch:
-        found = verify_bundle(path, trust=trust, published=published, watch=watch)
-    out.give(found.to_dict(), [check.to_dict() for check in found.checks], lambda console: _show_checks(console, found))
-    return EXIT_OK if found.intact else EXIT_CHECK
+        checked_bundle = verify_bundle(path, trust=trust, published=published, watch=watch)
+    out.give(
+        checked_bundle.to_dict(),
+        [check.to_dict() for check in checked_bundle.checks],
+        lambda console: _show_checks(console, checked_bundle),
+    )
+    return EXIT_OK if checked_bundle.intact else EXIT_CHECK
 
 
-def _show_checks(console: Console, found: CheckedBundle) -> None:
-    console.print(f"{found.path}: {found.sentence}", style="bold", markup=False)
+def _show_checks(console: Console, checked_bundle: CheckedBundle) -> None:
+    console.print(f"{checked_bundle.path}: {checked_bundle.sentence}", style="bold", markup=False)
     console.print()
-    for check in found.checks:
+    for check in checked_bundle.checks:
         style = "red" if check.ok is False else ""
         console.print(f"  {MARKS[check.ok]} {check.name}: {check.detail}", style=style, markup=False)
-    for note in found.notes:
+    for note in checked_bundle.notes:
         console.print(note, markup=False)
 
 
@@ -149,16 +155,16 @@ def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, ye
     return EXIT_USER
 
 
-def _show_deposit(console: Console, found: Deposit) -> None:
-    console.print(f"Wrote {found.metadata_file}: what {found.api} is told.", markup=False)
-    for file in found.files:
+def _show_deposit(console: Console, deposit: Deposit) -> None:
+    console.print(f"Wrote {deposit.metadata_file}: what {deposit.api} is told.", markup=False)
+    for file in deposit.files:
         console.print(f"  {file['name']}, {file['bytes']:,} bytes, SHA-256 {file['sha256']}", markup=False)
-    if found.draft is not None:
-        console.print(f"Uploaded as draft {found.draft['id']}. It is not published: look at it and publish it at "
-                      f"{found.draft['page']}", markup=False)  # fmt: skip
+    if deposit.draft is not None:
+        console.print(f"Uploaded as draft {deposit.draft['id']}. It is not published: look at it and publish it at "
+                      f"{deposit.draft['page']}", markup=False)  # fmt: skip
         return
     console.print("Upload it with:", style="bold")
-    for line in found.commands:
+    for line in deposit.commands:
         console.out(f"  {line}", highlight=False)
 
 

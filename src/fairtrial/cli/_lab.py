@@ -108,16 +108,16 @@ def lab_terms(
 
 
 def give(
-    out: Output, found: LabResult, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
+    out: Output, lab_result: LabResult, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
 ) -> int:
     """The result in the format that was asked for, its picture where one was, and the exit code."""
-    out.give(found.to_dict(), rows, show)
+    out.give(lab_result.to_dict(), rows, show)
     if out.chart:
         from fairtrial.api.lab import lab_plots
 
-        getattr(lab_plots, chart)(found, out.chart)
+        getattr(lab_plots, chart)(lab_result, out.chart)
         out.say(f"Wrote {out.chart}")
-    return EXIT_RUNS if found.failed else EXIT_OK
+    return EXIT_RUNS if lab_result.failed else EXIT_OK
 
 
 class LabResult(Protocol):

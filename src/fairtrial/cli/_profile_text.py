@@ -133,32 +133,32 @@ def _form(value: float | None, form: str) -> str:
     return UNKNOWN if value is None else format(value, form)
 
 
-def show_diff(console: Console, found: ProfileDiff) -> None:
-    console.print(str(found.compared), style="bold", markup=False)
-    table = plain_table("Per step", *found.names, "B / A")
-    for name, (a, b) in found.per_step.items():
+def show_diff(console: Console, profile_diff: ProfileDiff) -> None:
+    console.print(str(profile_diff.compared), style="bold", markup=False)
+    table = plain_table("Per step", *profile_diff.names, "B / A")
+    for name, (a, b) in profile_diff.per_step.items():
         table.add_row(name.replace("_", " "), f"{a:,.1f}", f"{b:,.1f}", f"{b / a:.3f}" if a else UNKNOWN)
-    for name, (a, b) in found.tokens_per_second.items():
+    for name, (a, b) in profile_diff.tokens_per_second.items():
         table.add_row(f"{name} tokens per second", f"{a:,.0f}", f"{b:,.0f}", f"{b / a:.3f}")
     console.print(table)
-    for line in _changes(found):
+    for line in _changes(profile_diff):
         console.print(line, markup=False)
-    for name, (a, b) in found.settings.items():
+    for name, (a, b) in profile_diff.settings.items():
         console.print(f"{name}: {a} → {b}", markup=False)
-    show_cautions(console, found.cautions)
+    show_cautions(console, profile_diff.cautions)
 
 
-def _changes(found: ProfileDiff) -> Iterator[str]:
+def _changes(profile_diff: ProfileDiff) -> Iterator[str]:
     """Legality and reward on the same positions, with what can be said about a fall."""
     from fairtrial.api.benchmarking.profile_diff import shown_change
 
-    for each in (found.quality or {}).values():
+    for each in (profile_diff.quality or {}).values():
         verdict = "it falls" if each.falls else "no fall beyond chance"
         change = f"{each.a:.3g} → {each.b:.3g}, {shown_change(each)}"
         yield f"{each.name[0].upper()}{each.name[1:]}: {change} on {each.n} positions: {verdict}."
 
 
-def show_checks(console: Console, found: Sequence[ConditionResult]) -> None:
-    for each in found:
+def show_checks(console: Console, condition_results: Sequence[ConditionResult]) -> None:
+    for each in condition_results:
         mark, style = ("✓", "green") if each.holds else ("✗", "red")
         console.print(f"{mark} {each.text}", style=style, markup=False)

@@ -104,47 +104,47 @@ class LaunchProgress:
         goes_on = f"; {begun:,} to go on with" if begun else ""
         self._out.say(f"Study: {cells[0].spec.study}, {counted(len(cells), 'run')}{kept}{goes_on}")
 
-    def __call__(self, tickets: Sequence[ScheduledRun]) -> None:
-        for ticket in tickets:
-            if ticket.place is RunState.ENDED and ticket.key not in self._told:
-                self._tell_end(ticket)
+    def __call__(self, runs: Sequence[ScheduledRun]) -> None:
+        for run in runs:
+            if run.state is RunState.ENDED and run.key not in self._told:
+                self._tell_end(run)
         if self._progress is not None:
-            self._draw(self._progress, tickets)
+            self._draw(self._progress, runs)
 
-    def _tell_end(self, ticket: ScheduledRun) -> None:
-        self._told.add(ticket.key)
-        outcome = ticket.outcome
+    def _tell_end(self, run: ScheduledRun) -> None:
+        self._told.add(run.key)
+        outcome = run.outcome
         if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
             return
-        took = (ticket.ended or 0) - (ticket.started or 0)
+        took = (run.ended or 0) - (run.started or 0)
         mark = "✓" if outcome.status is Status.COMPLETED else "✗"
         reason = "" if outcome.status is Status.COMPLETED else f": {outcome.reason}"
-        line = f"  {mark} {ticket.key}  {outcome.status}{reason}  {took:.1f} s"
+        line = f"  {mark} {run.key}  {outcome.status}{reason}  {took:.1f} s"
         if self._progress is not None and not self._out.quiet:
             self._progress.console.print(line, markup=False)
         else:
             self._out.say(line)
 
-    def _draw(self, progress: Progress, tickets: Sequence[ScheduledRun]) -> None:
-        if self._batch is not tickets:
-            self._batch = tickets
-            self._start_total(progress, tickets)
-        many = sum(ticket.place is RunState.RUNNING for ticket in tickets) > MOST_BARS
+    def _draw(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
+        if self._batch is not runs:
+            self._batch = runs
+            self._start_total(progress, runs)
+        many = sum(run.state is RunState.RUNNING for run in runs) > MOST_BARS
         if time.monotonic() - self._read < (MANY_REFRESH_S if many else REFRESH_S):
             return
         self._read = time.monotonic()
-        running = {ticket.key: _steps(ticket) for ticket in tickets if ticket.place is RunState.RUNNING}
-        ended = sum(ticket.place is RunState.ENDED for ticket in tickets)
+        running = {run.key: _steps(run) for run in runs if run.state is RunState.RUNNING}
+        ended = sum(run.state is RunState.ENDED for run in runs)
         assert self._total is not None
         done = ended + sum(done / steps for done, steps in running.values() if steps)
-        progress.update(self._total, completed=done, description=f"[bold]{_counts(tickets)}")
+        progress.update(self._total, completed=done, description=f"[bold]{_counts(runs)}")
         self._draw_bars(progress, running if len(running) <= MOST_BARS else _as_one(running))
 
-    def _start_total(self, progress: Progress, tickets: Sequence[ScheduledRun]) -> None:
+    def _start_total(self, progress: Progress, runs: Sequence[ScheduledRun]) -> None:
         for bar in (*self._bars.values(), *([] if self._total is None else [self._total])):
             progress.remove_task(bar)
         self._bars.clear()
-        self._total = progress.add_task("[bold]all runs", total=len(tickets), unit="runs")
+        self._total = progress.add_task("[bold]all runs", total=len(runs), unit="runs")
 
     def _draw_bars(self, progress: Progress, running: Mapping[str, tuple[int, int | None]]) -> None:
         for name in [name for name in self._bars if name not in running]:
@@ -155,10 +155,10 @@ class LaunchProgress:
             progress.update(self._bars[name], completed=done)
 
 
-def _counts(tickets: Sequence[ScheduledRun]) -> str:
+def _counts(runs: Sequence[ScheduledRun]) -> str:
     """How many wait, run, are done and are not: `3 queued, 2 running, 4 done, 1 failed`."""
-    bad = [ticket for ticket in tickets if ticket.outcome and ticket.outcome.status is not Status.COMPLETED]
-    places = [ticket.place for ticket in tickets]
+    bad = [run for run in runs if run.outcome and run.outcome.status is not Status.COMPLETED]
+    places = [run.state for run in runs]
     counts = {
         "queued": places.count(RunState.QUEUED),
         "running": places.count(RunState.RUNNING),
@@ -169,10 +169,10 @@ def _counts(tickets: Sequence[ScheduledRun]) -> str:
     return ", ".join(f"{count} {place}" for place, count in counts.items() if count)
 
 
-def _steps(ticket: ScheduledRun) -> tuple[int, int | None]:
+def _steps(run: ScheduledRun) -> tuple[int, int | None]:
     """How far a run is, by its own log, and how far it has to go."""
-    spec = RunSpec.from_dict(ticket.request["spec"])
-    metrics = Store.at(ticket.request["store"]).paths.run(spec.study, spec.run_id).metrics
+    spec = RunSpec.from_dict(run.request["spec"])
+    metrics = Store.at(run.request["store"]).paths.run(spec.study, spec.run_id).metrics
     return last_step(metrics) or 0, spec.options.get("steps")
 
 

@@ -32,11 +32,11 @@ def show_published(console: Console, analysis: PublishedAnalysis) -> None:
         console.print()
     for line in _notes(analysis):
         console.print(line, markup=False)
-    told = {IMPOSSIBLE_VALUE.code: "Impossible", DOUBTFUL_VALUE.code: "Doubtful"}
+    messages = {IMPOSSIBLE_VALUE.code: "Impossible", DOUBTFUL_VALUE.code: "Doubtful"}
     for finding in analysis.findings:
         console.print(f"{finding.severity.capitalize()}: {finding.sentence}", style="yellow", markup=False)
     carried = [caution for each in analysis.comparisons for caution in each.cautions]
-    show_cautions(console, [each for each in [*carried, *analysis.cautions] if each["code"] not in told])
+    show_cautions(console, [each for each in [*carried, *analysis.cautions] if each["code"] not in messages])
 
 
 def _table(*headings: str) -> Any:
@@ -68,15 +68,15 @@ def _arms_table(analysis: PublishedAnalysis) -> Any:
 def _differences_table(analysis: PublishedAnalysis) -> Any:
     from rich.text import Text
 
-    found = analysis.comparisons
-    adjusted = found[0].adjusted_p is not None
+    comparisons = analysis.comparisons
+    adjusted = comparisons[0].adjusted_p is not None
     names, headings = _names(analysis)
     show_raw = not adjusted or "task" not in headings  # a terminal has no room for a column more
     table = _table(
-        *headings, "difference", _level_heading(found), *(["p"] if show_raw else []),
+        *headings, "difference", _level_heading(comparisons), *(["p"] if show_raw else []),
         *(["adj. p"] if adjusted else []), "verdict",
     )  # fmt: skip
-    for each, name in zip(found, names, strict=True):
+    for each, name in zip(comparisons, names, strict=True):
         cells = [*name, *_difference(each), *([shown_p(each.p_value)] if show_raw else [])]
         cells += [*([shown_p(each.adjusted_p)] if adjusted else []), each.verdict.value]
         table.add_row(*map(Text, cells))
@@ -86,11 +86,11 @@ def _differences_table(analysis: PublishedAnalysis) -> Any:
 def _claims_table(analysis: PublishedAnalysis) -> Any:
     from rich.text import Text
 
-    found = analysis.comparisons
-    p = "adj. p" if found[0].adjusted_p is not None else "p"
+    comparisons = analysis.comparisons
+    p = "adj. p" if comparisons[0].adjusted_p is not None else "p"
     names, headings = _names(analysis)
-    last = "detects" if found[0].sesoi is None else "n needed"
-    table = _table(*headings, "difference", _level_heading(found), p, "holds", last)
+    last = "detects" if comparisons[0].sesoi is None else "n needed"
+    table = _table(*headings, "difference", _level_heading(comparisons), p, "holds", last)
     for claim, name in zip(analysis.claims, names, strict=True):
         each = claim.found
         shown = shown_p(each.adjusted_p if each.adjusted_p is not None else each.p_value)
@@ -101,12 +101,12 @@ def _claims_table(analysis: PublishedAnalysis) -> Any:
 
 def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
     """What each row is about, and the headings of that: a pair that all rows share is told once, in the heading."""
-    found, tasks = analysis.comparisons, [task or "" for task in analysis.tasks_of]
-    pairs = {f"{each.candidate} − {each.control}" for each in found}
+    comparisons, tasks = analysis.comparisons, [task or "" for task in analysis.tasks_of]
+    pairs = {f"{each.candidate} − {each.control}" for each in comparisons}
     if analysis.options.all_pairs:
-        names, heading = [f"{each.candidate} − {each.control}" for each in found], "difference of"
+        names, heading = [f"{each.candidate} − {each.control}" for each in comparisons], "difference of"
     else:
-        names, heading = [each.candidate for each in found], f"minus {analysis.control}"
+        names, heading = [each.candidate for each in comparisons], f"minus {analysis.control}"
     if not any(tasks):
         return [[name] for name in names], [heading]
     if len(pairs) == 1:
@@ -114,15 +114,15 @@ def _names(analysis: PublishedAnalysis) -> tuple[list[list[str]], list[str]]:
     return [[name, task] for name, task in zip(names, tasks, strict=True)], [heading, "task"]
 
 
-def _level_heading(found: Sequence[Comparison]) -> str:
-    levels = {round(each.effect.level, 12) for each in found}
+def _level_heading(comparisons: Sequence[Comparison]) -> str:
+    levels = {round(each.effect.level, 12) for each in comparisons}
     return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
 
 
-def _difference(found: Comparison) -> list[str]:
-    low, high = found.effect.low, found.effect.high
+def _difference(comparison: Comparison) -> list[str]:
+    low, high = comparison.effect.low, comparison.effect.high
     decimals = decimals_for(None if low is None or high is None else high - low)
-    change = "" if found.effect.value is None else shown_change(found.effect.value, decimals)
+    change = "" if comparison.effect.value is None else shown_change(comparison.effect.value, decimals)
     return [change, shown_interval(low, high, decimals)]
 
 
@@ -172,11 +172,11 @@ def _notes(analysis: PublishedAnalysis) -> list[str]:
 def _sd_words(analysis: PublishedAnalysis) -> str:
     kinds = {arm.spread for arm in analysis.printed}
     level = f"{100 * analysis.options.level:g} %"
-    told = {
+    messages = {
         "sd": "standard deviations over runs as printed", "se": "standard deviations are the standard errors times √n",
         "interval": f"standard deviations come from the intervals, read as {level} t intervals of the mean",
     }  # fmt: skip
-    return "; ".join(words for kind, words in told.items() if kind in kinds)
+    return "; ".join(words for kind, words in messages.items() if kind in kinds)
 
 
 def _planning(analysis: PublishedAnalysis) -> list[str]:
@@ -223,13 +223,18 @@ def claim_row(claim: TableClaim) -> dict[str, Any]:
 
 def page_claim_row(claim: TableClaim) -> dict[str, Any]:
     """The same as a line of a paper."""
-    found = claim.found
-    change, interval = _difference(found)
-    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    comparison = claim.found
+    change, interval = _difference(comparison)
+    p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
     return {
-        "candidate": found.candidate, "control": found.control, **({"task": claim.task} if claim.task else {}),
-        "difference": change, "interval": interval,
-        "adjusted p" if found.adjusted_p is not None else "p": shown_p(p), "verdict": found.verdict.value,
-        "holds": _holds(claim), "n": min(found.n_control, found.n_candidate),
-        "detects" if found.sesoi is None else "n needed": _planned(claim),
-    }  # fmt: skip
+        "candidate": comparison.candidate,
+        "control": comparison.control,
+        **({"task": claim.task} if claim.task else {}),
+        "difference": change,
+        "interval": interval,
+        "adjusted p" if comparison.adjusted_p is not None else "p": shown_p(p),
+        "verdict": comparison.verdict.value,
+        "holds": _holds(claim),
+        "n": min(comparison.n_control, comparison.n_candidate),
+        "detects" if comparison.sesoi is None else "n needed": _planned(claim),
+    }

@@ -16,20 +16,27 @@ MARKS = {True: "✓", False: "✗", None: "–"}
 
 
 def show_registered(console: Console, done: Registered) -> None:
-    found = done.registration
-    console.print(f"Registered {found.sha256}", style="bold", markup=False)
-    console.print(f"  {found.path}, entry {done.entry} of the ledger, {shown_moment(found.plan['time'])}", markup=False)
+    registration = done.registration
+    console.print(f"Registered {registration.sha256}", style="bold", markup=False)
+    console.print(
+        f"  {registration.path}, entry {done.entry} of the ledger, {shown_moment(registration.plan['time'])}",
+        markup=False,
+    )
     console.print(f"  signed with key {done.signer}", markup=False)
-    if found.is_text_only:
+    if registration.is_text_only:
         console.print("  text only: no study and no analysis is fixed by it", style="yellow", markup=False)
     else:
-        arms = counted(len(found.plan["study"]["arms"]), "arm")
-        seeds = ", ".join(map(str, found.seeds[:5])) + (" …" if len(found.seeds) > 5 else "")
-        how = "seeds that follow from it" if found.derives_seeds else "seeds"
-        console.print(f"  study {found.study}: {arms}, {len(found.seeds)} {how}: {seeds}", markup=False)
-    if found.late:
-        told = ", ".join(str(run["run"]) for run in found.late[:3]) + (" …" if len(found.late) > 3 else "")
-        console.print(f"  late: {counted(len(found.late), 'run')} began before: {told}", style="yellow", markup=False)
+        arms = counted(len(registration.plan["study"]["arms"]), "arm")
+        seeds = ", ".join(map(str, registration.seeds[:5])) + (" …" if len(registration.seeds) > 5 else "")
+        how = "seeds that follow from it" if registration.derives_seeds else "seeds"
+        console.print(f"  study {registration.study}: {arms}, {len(registration.seeds)} {how}: {seeds}", markup=False)
+    if registration.late:
+        message = ", ".join(str(run["run"]) for run in registration.late[:3]) + (
+            " …" if len(registration.late) > 3 else ""
+        )
+        console.print(
+            f"  late: {counted(len(registration.late), 'run')} began before: {message}", style="yellow", markup=False
+        )
     if done.anchor:
         console.print(f"  anchor: {done.anchor['how']} {done.anchor['name']}. {done.anchor['proves']}", markup=False)
 

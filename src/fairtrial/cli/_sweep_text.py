@@ -20,10 +20,10 @@ HEADINGS = {"temperature": "Temp", "alpha": "Alpha"}
 MOST_SHOWN = 12
 
 
-def give_sweep(out: Output, found: Sweep) -> int:
+def give_sweep(out: Output, sweep: Sweep) -> int:
     """The result of a sweep in every format, and its picture where one was asked for."""
-    rows = [_row(row) for row in found.to_dict()["results"]]
-    return give(out, found, rows, lambda console: show_sweep(console, out, found), "sweep_chart")
+    rows = [_row(row) for row in sweep.to_dict()["results"]]
+    return give(out, sweep, rows, lambda console: show_sweep(console, out, sweep), "sweep_chart")
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:
@@ -32,23 +32,23 @@ def _row(row: dict[str, Any]) -> dict[str, Any]:
     return flat({**value, **{n: v for n, v in row.items() if n != "value"}} if isinstance(value, dict) else row)
 
 
-def show_sweep(console: Console, out: Output, found: Sweep) -> None:
-    show_title(console, _title(found))
-    console.print(_table(found))
+def show_sweep(console: Console, out: Output, sweep: Sweep) -> None:
+    show_title(console, _title(sweep))
+    console.print(_table(sweep))
     console.print()
-    console.print(_best_line(found), style="bold", markup=False)
-    console.print(_set_line(found), markup=False)
-    if found.confirmation:
-        for line in _confirmation_lines(found):
+    console.print(_best_line(sweep), style="bold", markup=False)
+    console.print(_set_line(sweep), markup=False)
+    if sweep.confirmation:
+        for line in _confirmation_lines(sweep):
             console.print(line, markup=False)
-    console.print(judged_line(found.metric, found.direction), markup=False)
-    show_cautions(console, found.cautions)
-    show_next(console, next_commands(out, found.confirmation.study if found.confirmation else found.study))
+    console.print(judged_line(sweep.metric, sweep.direction), markup=False)
+    show_cautions(console, sweep.cautions)
+    show_next(console, next_commands(out, sweep.confirmation.study if sweep.confirmation else sweep.study))
 
 
-def _title(found: Sweep) -> str:
+def _title(sweep: Sweep) -> str:
     """`Temperature Sweep Results`"""
-    swept = found.params[0].replace("_", " ").title() if len(found.params) == 1 else "Parameter"
+    swept = sweep.params[0].replace("_", " ").title() if len(sweep.params) == 1 else "Parameter"
     return f"{swept} Sweep Results"
 
 
@@ -57,48 +57,48 @@ def quantity_of(metric: str) -> str:
     return split_and_quantity(metric)[1]
 
 
-def _table(found: Sweep) -> Any:
+def _table(sweep: Sweep) -> Any:
     from rich.text import Text
 
-    quantity = quantity_of(found.metric)
-    names = [HEADINGS.get(name, name) for name in found.params]
-    with_loss = quantity != "loss" and any(point.loss is not None for point in found.points)
+    quantity = quantity_of(sweep.metric)
+    names = [HEADINGS.get(name, name) for name in sweep.params]
+    with_loss = quantity != "loss" and any(point.loss is not None for point in sweep.points)
     table = plain_table(
-        *names, quantity.capitalize(), f"{100 * found.level:g} % interval", *(["Loss"] if with_loss else []), "Std Dev",
+        *names, quantity.capitalize(), f"{100 * sweep.level:g} % interval", *(["Loss"] if with_loss else []), "Std Dev",
         "Runs", "",
     )  # fmt: skip
-    for point in found.points:
+    for point in sweep.points:
         cells = [str(value) for value in point.values.values()]
         cells += [shown_value(point.accuracy.value), interval_words(point.accuracy)]
         cells += [shown_value(point.loss)] if with_loss else []
         runs = f"{point.accuracy.n}" + (f" ({len(point.lost)} lost)" if point.lost else "")
-        style = "bold" if point is found.best else "" if point.alike is not False else "dim"
+        style = "bold" if point is sweep.best else "" if point.alike is not False else "dim"
         table.add_row(
-            *(Text(cell) for cell in [*cells, shown_value(point.std_dev), runs, _mark(found, point)]), style=style
+            *(Text(cell) for cell in [*cells, shown_value(point.std_dev), runs, _mark(sweep, point)]), style=style
         )
     return table
 
 
-def _mark(found: Sweep, point: SweepPoint) -> str:
-    return "best" if point is found.best else "in its set" if point.alike else ""
+def _mark(sweep: Sweep, point: SweepPoint) -> str:
+    return "best" if point is sweep.best else "in its set" if point.alike else ""
 
 
-def _best_line(found: Sweep) -> str:
-    quantity, value = quantity_of(found.metric), shown_value(found.best.accuracy.value)
-    told = ", ".join(f"{name} {value}" for name, value in found.best.values.items())
-    named = f"{found.params[0]}: {found.best.value}" if len(found.params) == 1 else f"setting: {told}"
+def _best_line(sweep: Sweep) -> str:
+    quantity, value = quantity_of(sweep.metric), shown_value(sweep.best.accuracy.value)
+    message = ", ".join(f"{name} {value}" for name, value in sweep.best.values.items())
+    named = f"{sweep.params[0]}: {sweep.best.value}" if len(sweep.params) == 1 else f"setting: {message}"
     return f"Best {named} ({quantity}: {value})"
 
 
-def _set_line(found: Sweep) -> str:
-    layout = f"{counted(len(found.points), 'value')} × {counted(found.runs, 'seed')}"
-    alike, spacing = found.alike, found.winner.spacing
+def _set_line(sweep: Sweep) -> str:
+    layout = f"{counted(len(sweep.points), 'value')} × {counted(sweep.runs, 'seed')}"
+    alike, spacing = sweep.alike, sweep.winner.spacing
     if alike is None:
-        return f"Nothing can be told apart: {found.winner.reason} ({layout})."
-    valid = [point for point in found.points if point.accuracy.value is not None]
+        return f"Nothing can be told apart: {sweep.winner.reason} ({layout})."
+    valid = [point for point in sweep.points if point.accuracy.value is not None]
     if len(valid) == 1:
         return (
-            "There was one value to choose from." if len(found.points) == 1 else "All other values lost all their runs."
+            "There was one value to choose from." if len(sweep.points) == 1 else "All other values lost all their runs."
         )
     limit = f"gaps up to {shown_value(spacing.limit)} are noise; Tukey over {layout}" if spacing else layout
     if len(alike) == 1:
@@ -106,13 +106,13 @@ def _set_line(found: Sweep) -> str:
     if len(alike) == len(valid):
         p = f", {p_equals(shown_p(spacing.range_p))} for any difference at all" if spacing else ""
         return f"No value can be told apart from it ({limit}{p})."
-    return f"Cannot be told apart from it: {_listed(found, alike)} ({limit})."
+    return f"Cannot be told apart from it: {_listed(sweep, alike)} ({limit})."
 
 
-def _listed(found: Sweep, alike: Sequence[SweepPoint]) -> str:
+def _listed(sweep: Sweep, alike: Sequence[SweepPoint]) -> str:
     """Neighbours on one axis are told as a range."""
-    places = [found.points.index(point) for point in alike]
-    if len(found.params) == 1 and found.axes[0].span is not None:
+    places = [sweep.points.index(point) for point in alike]
+    if len(sweep.params) == 1 and sweep.axes[0].span is not None:
         parts: list[tuple[int, int]] = []
         for place in places:
             if parts and parts[-1][1] == place - 1:
@@ -120,7 +120,7 @@ def _listed(found: Sweep, alike: Sequence[SweepPoint]) -> str:
             else:
                 parts.append((place, place))
         words = [
-            f"{found.points[a].value}" if a == b else f"{found.points[a].value} to {found.points[b].value}"
+            f"{sweep.points[a].value}" if a == b else f"{sweep.points[a].value} to {sweep.points[b].value}"
             for a, b in parts
         ]
         return ", ".join(words)
@@ -128,10 +128,10 @@ def _listed(found: Sweep, alike: Sequence[SweepPoint]) -> str:
     return ", ".join(names[:MOST_SHOWN]) + (f" and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else "")
 
 
-def _confirmation_lines(found: Sweep) -> list[str]:
-    confirmed = found.confirmation
+def _confirmation_lines(sweep: Sweep) -> list[str]:
+    confirmed = sweep.confirmation
     assert confirmed is not None
-    quantity = quantity_of(found.metric)
+    quantity = quantity_of(sweep.metric)
     seeds, value = counted(confirmed.accuracy.n, "fresh seed"), shown_value(confirmed.accuracy.value)
     line = f"Confirmed on {seeds}: {quantity} {value} {interval_words(confirmed.accuracy)}".rstrip()
     if confirmed.analysis is None:

@@ -98,19 +98,21 @@ def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
     if len(runs) == 1:
         return f"{counted(runs[0], 'run')} × {counted(count, 'task')}"
     least, most = min(runs), max(runs)
-    told = counted(most, "run") if least == most else f"{least}–{most} runs"
-    return f"{told} on each of {counted(count, 'task')}"
+    message = counted(most, "run") if least == most else f"{least}–{most} runs"
+    return f"{message} on each of {counted(count, 'task')}"
 
 
-def _differences_table(found: Sequence[Comparison]) -> Any:
+def _differences_table(comparisons: Sequence[Comparison]) -> Any:
     """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
     from rich.text import Text
 
-    adjusted = any(each.adjusted_p is not None for each in found)
-    several = len({each.metric for each in found}) > 1
-    level = _interval_heading(found)
-    table = _table(f"minus {found[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict")
-    for each in found:
+    adjusted = any(each.adjusted_p is not None for each in comparisons)
+    several = len({each.metric for each in comparisons}) > 1
+    level = _interval_heading(comparisons)
+    table = _table(
+        f"minus {comparisons[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict"
+    )
+    for each in comparisons:
         name = each.candidate + (f", {each.metric}" if several else "")
         decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
@@ -120,37 +122,37 @@ def _differences_table(found: Sequence[Comparison]) -> Any:
     return table
 
 
-def verdict_words(found: Comparison) -> str:
+def verdict_words(comparison: Comparison) -> str:
     """`worse (reliability)`: the verdict, and what decided it where that was lost runs."""
-    decided_by_losses = found.reason in ("attrition", "reliability")
-    return f"{found.verdict.value} ({found.reason})" if decided_by_losses else found.verdict.value
+    decided_by_losses = comparison.reason in ("attrition", "reliability")
+    return f"{comparison.verdict.value} ({comparison.reason})" if decided_by_losses else comparison.verdict.value
 
 
-def _interval_heading(found: Sequence[Comparison]) -> str:
+def _interval_heading(comparisons: Sequence[Comparison]) -> str:
     """Holm's steps give each difference a level of its own, which belongs to the numbers, not to the heading."""
-    levels = {each.effect.level for each in found if each.effect.low is not None}
+    levels = {each.effect.level for each in comparisons if each.effect.low is not None}
     return f"{100 * levels.pop():.4g} % interval" if len(levels) == 1 else "interval"
 
 
-def _size_line(found: Comparison) -> str | None:
+def _size_line(comparison: Comparison) -> str | None:
     """`kd wins 5 of 5 pairs, probability 1.00 [0.48, 1.00]; Hedges g 2.37 [0.61, 4.60], d_z 2.37 [0.55, 4.15].`"""
-    if found.superiority is None or found.superiority.value is None:
+    if comparison.superiority is None or comparison.superiority.value is None:
         return None
-    chance = f"P({found.candidate} beats {found.control}) = {_brief(found.superiority)}"
-    if found.pairing == "paired":
-        wins = f"{found.superiority.value * found.n_control:g} of {counted(found.n_control, 'pair')}"
-        chance = f"{found.candidate} wins {wins}, probability {_brief(found.superiority)}"
-    g = f"; Hedges g {_brief(found.hedges_g)}" if _brief(found.hedges_g) else ""
-    d_z = f", d_z {_brief(found.d_z)}" if _brief(found.d_z) else ""
+    chance = f"P({comparison.candidate} beats {comparison.control}) = {_brief(comparison.superiority)}"
+    if comparison.pairing == "paired":
+        wins = f"{comparison.superiority.value * comparison.n_control:g} of {counted(comparison.n_control, 'pair')}"
+        chance = f"{comparison.candidate} wins {wins}, probability {_brief(comparison.superiority)}"
+    g = f"; Hedges g {_brief(comparison.hedges_g)}" if _brief(comparison.hedges_g) else ""
+    d_z = f", d_z {_brief(comparison.d_z)}" if _brief(comparison.d_z) else ""
     return f"{chance}{g}{d_z}."
 
 
-def _reliability_line(found: Comparison) -> str | None:
+def _reliability_line(comparison: Comparison) -> str | None:
     """Failure rates with their uncertainty; without a loss, the rate that so few runs still allow."""
-    lost = found.reliability
+    lost = comparison.reliability
     if lost is None or lost.upper_control is None or lost.upper_candidate is None:
         return None
-    level = f"{100 * (1 - found.alpha):g} %"
+    level = f"{100 * (1 - comparison.alpha):g} %"
     if not lost.any:
         limits = {lost.runs_control: lost.upper_control, lost.runs_candidate: lost.upper_candidate}
         runs = " and ".join(map(str, limits))
@@ -161,19 +163,19 @@ def _reliability_line(found: Comparison) -> str | None:
         p = f", {p_equals(shown_p(lost.p_value))} by {lost.method}'s exact test"
     low, high = (shown_change(100 * each, 0) for each in (gap.low or 0.0, gap.high or 0.0))
     return (
-        f"Failure rate: {found.candidate} {lost.lost_candidate} of {lost.runs_candidate}, {found.control} "
+        f"Failure rate: {comparison.candidate} {lost.lost_candidate} of {lost.runs_candidate}, {comparison.control} "
         f"{lost.lost_control} of {lost.runs_control}; difference {shown_change(100 * (gap.value or 0.0), 0)} points "
         f"[{low}, {high}]{p}."
     )
 
 
-def _bootstrap_line(found: Comparison) -> str | None:
+def _bootstrap_line(comparison: Comparison) -> str | None:
     """The interval of a bootstrap that stands next to the headline."""
-    known = found.bootstrap
+    known = comparison.bootstrap
     if known is None or known.low is None or known.high is None:
         return None
     interval = shown_interval(known.low, known.high, decimals_for(known.high - known.low))
-    return f"Next to it, the {known.method} interval of {found.candidate} − {found.control}: {interval}."
+    return f"Next to it, the {known.method} interval of {comparison.candidate} − {comparison.control}: {interval}."
 
 
 def _brief(estimate: Estimate | None, *, limits: bool = True) -> str:
@@ -224,60 +226,67 @@ def _notes(analysis: Analysis) -> list[str]:
     return lines
 
 
-def _sensitivity_line(found: Comparison) -> str | None:
+def _sensitivity_line(comparison: Comparison) -> str | None:
     """Only where an estimate that resists single runs contradicts the mean."""
-    robust = found.sensitivity.estimates if found.sensitivity else None
+    robust = comparison.sensitivity.estimates if comparison.sensitivity else None
     if robust is None or robust.disagrees is None:
         return None
-    decimals = decimals_for(_width(found))
-    told = [
+    decimals = decimals_for(_width(comparison))
+    messages = [
         f"{name} {shown_change(each.value, decimals)} {shown_interval(each.low, each.high, decimals)}".rstrip()
         for name, each in (("Hodges–Lehmann", robust.hodges_lehmann), ("20 % trimmed mean", robust.trimmed))
         if each is not None and each.value is not None
     ]
     return (
-        f"Sensitivity, {found.candidate} − {found.control}: {', '.join(told)} disagree with the mean in "
+        f"Sensitivity, {comparison.candidate} − {comparison.control}: {', '.join(messages)} disagree with the mean in "
         f"{robust.disagrees}; a few runs decide. Look at the single runs."
     )
 
 
-def _covariate_line(found: Comparison, covariate: CovariateAdjustment) -> str:
+def _covariate_line(comparison: Comparison, covariate: CovariateAdjustment) -> str:
     shown = covariate.plain if covariate.planned else covariate.effect
     low, high = shown.low, shown.high
     decimals = decimals_for(None if low is None or high is None else high - low)
     value = "" if shown.value is None else shown_change(shown.value, decimals)
     p = covariate.plain_p_value if covariate.planned else covariate.p_value
-    told = f"{value} {shown_interval(low, high, decimals)}, {p_equals(shown_p(p))}"
+    message = f"{value} {shown_interval(low, high, decimals)}, {p_equals(shown_p(p))}"
     related = f"its correlation with the difference is {covariate.correlation:.2f}".replace("-", "−")
     if covariate.planned:
         return (
-            f"{found.candidate} − {found.control} is adjusted for {covariate.covariate}, as planned; {related}. "
-            f"Without the adjustment: {told}, {covariate.plain_verdict}."
+            f"{comparison.candidate} − {comparison.control} is adjusted for {covariate.covariate}, as "
+            f"planned; {related}. "
+            f"Without the adjustment: {message}, {covariate.plain_verdict}."
         )
     return (
-        f"Exploratory: adjusted for {covariate.covariate}, {found.candidate} − {found.control} is {told}; {related}. "
+        f"Exploratory: adjusted for {covariate.covariate}, {comparison.candidate} − "
+        f"{comparison.control} is {message}; {related}. "
         "It was not planned, so the verdict is the one without it."
     )
 
 
-def _ttest_line(found: Comparison) -> str:
-    test = found.tests["ttest"]
+def _ttest_line(comparison: Comparison) -> str:
+    test = comparison.tests["ttest"]
     return (
         f"Student's t beside it: {test['method']}, t = {test['statistic']:.3g} with {test['df']:.3g} degrees of "
         f"freedom, {p_equals(shown_p(test['p_value']))}."
     )
 
 
-def _arrivals(found: Comparison) -> list[str]:
+def _arrivals(comparison: Comparison) -> list[str]:
     """Of times to a threshold that some runs never reached: how many did, and the means up to the horizon."""
-    if "horizon" not in found.tests:
+    if "horizon" not in comparison.tests:
         return []
     sides = (
-        (found.control, found.tests["reached_control"], found.n_control, found.mean_control),
-        (found.candidate, found.tests["reached_candidate"], found.n_candidate, found.mean_candidate),
+        (comparison.control, comparison.tests["reached_control"], comparison.n_control, comparison.mean_control),
+        (
+            comparison.candidate,
+            comparison.tests["reached_candidate"],
+            comparison.n_candidate,
+            comparison.mean_candidate,
+        ),
     )
     return [
-        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {found.tests['horizon']:g}: "
+        f"{name} reached it in {round(share * n)} of {n} runs; mean up to step {comparison.tests['horizon']:g}: "
         f"{shown_value(mean)}."
         for name, share, n, mean in sides
         if share is not None
@@ -291,8 +300,8 @@ def _fairness_lines(control: str, candidate: str, fairness: Any) -> list[str]:
         for label, pair in zip(("parameters", "FLOPs per step"), fairness.sizes.values(), strict=True)
         if None not in pair
     ]
-    told = [f"{candidate} differs from {control} in {differing}" if differing else "", *sizes]
-    line = "; ".join(part for part in told if part)
+    messages = [f"{candidate} differs from {control} in {differing}" if differing else "", *sizes]
+    line = "; ".join(part for part in messages if part)
     return [f"Is this fair? {line}."] if line else []
 
 
@@ -355,37 +364,48 @@ def _limits(estimate: Mapping[str, Any]) -> str:
     return f"[{shown_value(estimate['low'])}, {shown_value(estimate['high'])}]"
 
 
-def row_of(found: Comparison) -> dict[str, Any]:
+def row_of(comparison: Comparison) -> dict[str, Any]:
     """A comparison as a line of a spreadsheet."""
     return {
-        "control": found.control, "candidate": found.candidate, "metric": found.metric,
-        "verdict": found.verdict.value, "difference": found.effect.value, "percent_change": found.percent_change,
-        "low": found.effect.low,
-        "high": found.effect.high, "level": found.effect.level, "p": found.p_value, "p_adjusted": found.adjusted_p,
-        "hedges_g": found.hedges_g.value if found.hedges_g else None,
-        "superiority": found.superiority.value if found.superiority else None,
-        "n_control": found.n_control, "n_candidate": found.n_candidate, "pairing": found.pairing,
-        "method": found.method, "reason": found.reason, "label": found.label,
-    }  # fmt: skip
+        "control": comparison.control,
+        "candidate": comparison.candidate,
+        "metric": comparison.metric,
+        "verdict": comparison.verdict.value,
+        "difference": comparison.effect.value,
+        "percent_change": comparison.percent_change,
+        "low": comparison.effect.low,
+        "high": comparison.effect.high,
+        "level": comparison.effect.level,
+        "p": comparison.p_value,
+        "p_adjusted": comparison.adjusted_p,
+        "hedges_g": comparison.hedges_g.value if comparison.hedges_g else None,
+        "superiority": comparison.superiority.value if comparison.superiority else None,
+        "n_control": comparison.n_control,
+        "n_candidate": comparison.n_candidate,
+        "pairing": comparison.pairing,
+        "method": comparison.method,
+        "reason": comparison.reason,
+        "label": comparison.label,
+    }
 
 
-def page_row_of(found: Comparison) -> dict[str, Any]:
+def page_row_of(comparison: Comparison) -> dict[str, Any]:
     """The same as a line of a paper: rounded as far as the interval is known, intervals in one column."""
-    decimals = decimals_for(_width(found))
-    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
+    decimals = decimals_for(_width(comparison))
+    p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
     # A step-wise family judges each member at its own level, and a table has one heading.
-    level = "interval" if found.adjustment else f"{100 * found.effect.level:g} % interval"
+    level = "interval" if comparison.adjustment else f"{100 * comparison.effect.level:g} % interval"
     return {
-        "candidate": found.candidate, "control": found.control, "metric": found.metric,
-        "difference": "" if found.effect.value is None else shown_change(found.effect.value, decimals),
-        level: shown_interval(found.effect.low, found.effect.high, decimals),
-        "adjusted p" if found.adjusted_p is not None else "p": p_words(found, p),
-        "g": _brief(found.hedges_g, limits=False), "n": found.n_candidate if found.target
-        else min(found.n_control, found.n_candidate),
-        "verdict": verdict_words(found),
+        "candidate": comparison.candidate, "control": comparison.control, "metric": comparison.metric,
+        "difference": "" if comparison.effect.value is None else shown_change(comparison.effect.value, decimals),
+        level: shown_interval(comparison.effect.low, comparison.effect.high, decimals),
+        "adjusted p" if comparison.adjusted_p is not None else "p": p_words(comparison, p),
+        "g": _brief(comparison.hedges_g, limits=False), "n": comparison.n_candidate if comparison.target
+        else min(comparison.n_control, comparison.n_candidate),
+        "verdict": verdict_words(comparison),
     }  # fmt: skip
 
 
-def _width(found: Comparison) -> float | None:
-    low, high = found.effect.low, found.effect.high
+def _width(comparison: Comparison) -> float | None:
+    low, high = comparison.effect.low, comparison.effect.high
     return None if low is None or high is None else high - low

@@ -65,27 +65,27 @@ def _row(row: AblationRow) -> dict[str, Any]:
     return {**flat(row.to_dict()), "removed": "+".join(row.removed), "identical_to": ", ".join(row.identical)}
 
 
-def _show(console: Console, out: Output, found: Ablation) -> None:
+def _show(console: Console, out: Output, ablation: Ablation) -> None:
     from rich.text import Text
 
-    quantity = quantity_of(found.metric).capitalize()
-    table = plain_table("Model", quantity, "Change", f"{100 * found.level:g} % interval", "adj. p", "")
-    for row in found.rows:
+    quantity = quantity_of(ablation.metric).capitalize()
+    table = plain_table("Model", quantity, "Change", f"{100 * ablation.level:g} % interval", "adj. p", "")
+    for row in ablation.rows:
         table.add_row(*(Text(cell) for cell in _cells(row)))
     show_title(console, "Ablation Study Results")
     console.print(table)
     console.print()
-    for line in _conclusions(found):
+    for line in _conclusions(ablation):
         console.print(line, markup=False)
-    if found.interactions:
+    if ablation.interactions:
         console.print("Together:", style="bold")
-        for each in found.interactions:
+        for each in ablation.interactions:
             p = f", adjusted {p_equals(shown_p(each.adjusted_p))}" if each.adjusted_p is not None else ""
-            told = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
-            console.print(f"  {told}", markup=False)
-    console.print(judged_line(found.metric, found.direction), markup=False)
-    show_cautions(console, found.cautions)
-    show_next(console, next_commands(out, found.study))
+            message = f"{' × '.join(each.components)}: {_change(each.effect)}{p}, {each.basis}"
+            console.print(f"  {message}", markup=False)
+    console.print(judged_line(ablation.metric, ablation.direction), markup=False)
+    show_cautions(console, ablation.cautions)
+    show_next(console, next_commands(out, ablation.study))
 
 
 def _cells(row: AblationRow) -> list[str]:
@@ -107,10 +107,10 @@ def _note(row: AblationRow) -> str:
     return ", ".join(part for part in (verdict, same, lost) if part)
 
 
-def _conclusions(found: Ablation) -> list[str]:
+def _conclusions(ablation: Ablation) -> list[str]:
     """What can be said of each single component."""
     said: dict[str, list[str]] = {"worse": [], "better": [], "open": []}
-    for row in found.rows[1:]:
+    for row in ablation.rows[1:]:
         if len(row.removed) == 1 and row.effect is not None and not row.identical:
             verdict = row.effect.verdict.value
             said[verdict if verdict in said else "open"].append(row.removed[0])

@@ -157,8 +157,8 @@ def command(
             out, published, requirement, {"--output.csv_path": csv_path, "--plots": plots, "--output": out.chart}
         )
         return _exit_code(missed)
-    found = [*analysis.comparisons, *analysis.secondary]
-    rows = [(page_row_of if out.format in ("markdown", "latex") else row_of)(each) for each in found]
+    comparisons = [*analysis.comparisons, *analysis.secondary]
+    rows = [(page_row_of if out.format in ("markdown", "latex") else row_of)(each) for each in comparisons]
     out.give({**analysis.to_dict(), **requirement}, rows, lambda console: show_analysis(console, analysis))
     _write_files(out, analysis, csv_path, plots)
     return _exit_code(missed)
@@ -183,7 +183,7 @@ def _by_plan(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
         "studies": "a study", "source": "--from", "pairs": "--pairs", "control_run_ids": "--control-run-ids",
         "candidate_run_ids": "--candidate-run-ids",
     }  # fmt: skip
-    other = [told for name, told in sources.items() if name in given]
+    other = [message for name, message in sources.items() if name in given]
     if other:
         raise UsageError(f"--plan and {other[0]} exclude each other", hint="The plan says which study it is about.")
     fields = dict.fromkeys(FIELDS.get(name, name) for name in given)

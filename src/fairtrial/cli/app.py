@@ -135,8 +135,8 @@ def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
     except click.ClickException as error:
         return _tell(FairtrialError(error.format_message()), arguments)
     except (click.Abort, KeyboardInterrupt):
-        told = "Stopped. What was recorded is kept; the same command goes on from there."
-        return _tell(Interrupted(told), arguments)
+        message = "Stopped. What was recorded is kept; the same command goes on from there."
+        return _tell(Interrupted(message), arguments)
     except BrokenPipeError:  # whoever reads a long stream, such as `runs tail --follow | head`, has had enough
         discard_output()
         return EXIT_OK

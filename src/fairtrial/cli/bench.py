@@ -194,16 +194,16 @@ def _compare(
 
     how = {name: flags[name] for name in ("rounds", "margin") if flags[name] is not None}
     if flags["ab"]:
-        found: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, **how)
+        speed_pair: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, **how)
     else:
         changes = dict(pairs(flags["against"].split(",")))
         variants = {"as given": {}, flags["against"]: changes}
         with output_kept_free():
-            found = bench_variants(recipe, variants, options, terms, **how)
+            speed_pair = bench_variants(recipe, variants, options, terms, **how)
 
     def give() -> int:
-        out.give(found.to_dict(), found.rows(), lambda console: show_pair(console, found))
-        return EXIT_CHECK if found.compared.verdict is Speed.SLOWER else EXIT_OK
+        out.give(speed_pair.to_dict(), speed_pair.rows(), lambda console: show_pair(console, speed_pair))
+        return EXIT_CHECK if speed_pair.compared.verdict is Speed.SLOWER else EXIT_OK
 
     return give
 

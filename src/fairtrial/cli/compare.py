@@ -53,61 +53,67 @@ def _compare(
 
     names = [name.strip() for name in strategies.split(",") if name.strip()]
     with lab_terms(out, RUNS, **how) as terms:
-        found = compare_strategies(
+        strategy_comparison = compare_strategies(
             names, options=settings, compute_matched=compute_matched, family=family, terms=terms
         )  # fmt: skip
-    rows = [flat(each.to_dict()) for each in found.strategies]
-    return give(out, found, rows, lambda console: _show(console, out, found), "strategies_chart")
+    rows = [flat(each.to_dict()) for each in strategy_comparison.strategies]
+    return give(
+        out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), "strategies_chart"
+    )
 
 
-def _show(console: Console, out: Output, found: StrategyComparison) -> None:
+def _show(console: Console, out: Output, strategy_comparison: StrategyComparison) -> None:
     from rich.text import Text
 
-    quantity = quantity_of(found.metric).capitalize()
+    quantity = quantity_of(strategy_comparison.metric).capitalize()
     table = plain_table(
-        "Strategy", quantity, f"{100 * found.level:g} % interval", "Loss", "Time", "Memory (GB)", "Runs"
+        "Strategy", quantity, f"{100 * strategy_comparison.level:g} % interval", "Loss", "Time", "Memory (GB)", "Runs"
     )
-    for each in found.strategies:
+    for each in strategy_comparison.strategies:
         memory = "" if each.memory_gb is None else f"{each.memory_gb:.4f}"
         runs = f"{each.accuracy.n}" + (f" ({len(each.lost)} lost)" if each.lost else "")
         cells = [each.name, shown_value(each.accuracy.value), interval_words(each.accuracy), shown_value(each.loss)]
         table.add_row(*(Text(cell) for cell in [*cells, shown_time(each.time_s), memory, runs]))
     show_title(console, "Strategy Comparison Results")
-    console.print(_headline(found), style="bold", markup=False)
+    console.print(_headline(strategy_comparison), style="bold", markup=False)
     console.print()
     console.print(table)
     console.print()
-    if found.significant:
-        family = f"adjusted for {counted(len(found.comparisons), 'comparison')}"
-        console.print(f"Statistical significance (p < {1 - found.level:.3g}, {family}):", style="bold", markup=False)
-    for line in [difference_line(each) for each in found.significant] or ["No difference is settled."]:
+    if strategy_comparison.significant:
+        family = f"adjusted for {counted(len(strategy_comparison.comparisons), 'comparison')}"
+        console.print(
+            f"Statistical significance (p < {1 - strategy_comparison.level:.3g}, {family}):", style="bold", markup=False
+        )
+    for line in [difference_line(each) for each in strategy_comparison.significant] or ["No difference is settled."]:
         console.print(line, markup=False)
-    open_ = len(found.comparisons) - len(found.significant)
-    if open_ and found.significant:
-        console.print(f"{open_} of {len(found.comparisons)} differences are open.", markup=False)
-    console.print(judged_line(found.metric, found.direction), markup=False)
-    show_cautions(console, found.cautions)
-    show_next(console, next_commands(out, found.study))
+    open_ = len(strategy_comparison.comparisons) - len(strategy_comparison.significant)
+    if open_ and strategy_comparison.significant:
+        console.print(f"{open_} of {len(strategy_comparison.comparisons)} differences are open.", markup=False)
+    console.print(judged_line(strategy_comparison.metric, strategy_comparison.direction), markup=False)
+    show_cautions(console, strategy_comparison.cautions)
+    show_next(console, next_commands(out, strategy_comparison.study))
 
 
-def _headline(found: StrategyComparison) -> str:
-    best = next(each for each in found.strategies if each.name == found.best)
-    value = f"{quantity_of(found.metric)} {shown_value(best.accuracy.value)}"
-    if not found.comparisons:
+def _headline(strategy_comparison: StrategyComparison) -> str:
+    best = next(each for each in strategy_comparison.strategies if each.name == strategy_comparison.best)
+    value = f"{quantity_of(strategy_comparison.metric)} {shown_value(best.accuracy.value)}"
+    if not strategy_comparison.comparisons:
         return f"Only {best.name} has a result ({value})."
-    if not found.alike:
+    if not strategy_comparison.alike:
         return f"{best.name} is best ({value}): better than every other strategy."
-    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(found.alike)}."
+    return f"{best.name} is ahead ({value}); not told apart from it: {', '.join(strategy_comparison.alike)}."
 
 
-def difference_line(found: Comparison) -> str:
+def difference_line(comparison: Comparison) -> str:
     """`progressive > kd (p = 0.012, Δ = +0.031 [+0.008, +0.054])`"""
-    low, high = found.effect.low, found.effect.high
+    low, high = comparison.effect.low, comparison.effect.high
     decimals = decimals_for(None if low is None or high is None else high - low)
-    p = found.adjusted_p if found.adjusted_p is not None else found.p_value
-    change = shown_change(found.effect.value or 0.0, decimals)
-    told = p_equals(shown_p(p))
-    return f"{found.candidate} > {found.control} ({told}, Δ = {change} {shown_interval(low, high, decimals)})"
+    p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
+    change = shown_change(comparison.effect.value or 0.0, decimals)
+    message = p_equals(shown_p(p))
+    return (
+        f"{comparison.candidate} > {comparison.control} ({message}, Δ = {change} {shown_interval(low, high, decimals)})"
+    )
 
 
 OWN: list[click.Parameter] = [

@@ -65,24 +65,26 @@ def parse_reference(text: str) -> dict[str, float]:
         raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
 
 
-def _show(console: Console, out: Output, found: CostPerformance) -> None:
-    card = found.model.card
+def _show(console: Console, out: Output, cost_performance: CostPerformance) -> None:
+    card = cost_performance.model.card
     show_title(console, f"Cost-Performance Analysis ({card.name.upper()} @ {shown_money(card.usd_per_hour)}/hr)")
-    console.print(_headline(found), style="bold", markup=False)
+    console.print(_headline(cost_performance), style="bold", markup=False)
     console.print()
-    console.print(_table(found, console.width))
+    console.print(_table(cost_performance, console.width))
     console.print()
-    for line in _lines(found):
+    for line in _lines(cost_performance):
         console.print(line, markup=False)
-    console.print(judged_line(found.frontier.judged.metric, found.frontier.judged.direction), markup=False)
-    show_cautions(console, found.cautions)
-    if found.gathered.study:
-        show_next(console, next_commands(out, found.gathered.study)[:1])
+    console.print(
+        judged_line(cost_performance.frontier.judged.metric, cost_performance.frontier.judged.direction), markup=False
+    )
+    show_cautions(console, cost_performance.cautions)
+    if cost_performance.gathered.study:
+        show_next(console, next_commands(out, cost_performance.gathered.study)[:1])
 
 
-def _headline(found: CostPerformance) -> str:
-    frontier = found.frontier
-    card = found.model.card
+def _headline(cost_performance: CostPerformance) -> str:
+    frontier = cost_performance.frontier
+    card = cost_performance.model.card
     about = (
         ""
         if tuple(frontier.judged.objectives) == ("cost", "accuracy")
@@ -91,21 +93,21 @@ def _headline(found: CostPerformance) -> str:
     return (
         f"{len(frontier.on_it)} of {counted(len(frontier.points), 'configuration')} on the frontier{about}: "
         f"{', '.join(frontier.names)} "
-        f"({card.name} at {shown_money(card.usd_per_hour)} an hour, {found.gathered.source})."
+        f"({card.name} at {shown_money(card.usd_per_hour)} an hour, {cost_performance.gathered.source})."
     )
 
 
-def _table(found: CostPerformance, width: int) -> Any:
+def _table(cost_performance: CostPerformance, width: int) -> Any:
     """On a narrow terminal the columns that the rest can be read without are left out."""
     from rich.text import Text
 
-    frontier = found.frontier
+    frontier = cost_performance.frontier
     sure = any(share is not None for share in frontier.probabilities)
     probability = ["On frontier"] if sure else []
     quantity = frontier.judged.quantity.capitalize()
     extra = ["Memory", "Savings"] if width >= WIDE else []
     table = plain_table("Config", "Hours", "Cost", quantity, *extra, "Pareto", *probability)
-    for point, row in zip(frontier.points, found.rows(), strict=True):
+    for point, row in zip(frontier.points, cost_performance.rows(), strict=True):
         saved = "" if row["savings"] is None else f"{row['savings']:.3g} ×"
         beaten = f"beaten by {row['dominated_by']}" if row["dominated_by"] else ""
         standing = "yes" if row["pareto"] else beaten
@@ -114,7 +116,7 @@ def _table(found: CostPerformance, width: int) -> Any:
         more = [shown_memory(row["memory"]) + large, saved]
         cells = [
             _short(point.name), about + shown_hours(point.hours.value), about + shown_money(point.cost.value),
-            with_interval(found.estimate(point.quality)), *(more if extra else []),
+            with_interval(cost_performance.estimate(point.quality)), *(more if extra else []),
             standing or "too large", *(["" if share is None else shown_chance(share)] if sure else []),
         ]  # fmt: skip
         table.add_row(*(Text(cell) for cell in cells), style="" if row["pareto"] else "dim")
@@ -125,8 +127,8 @@ def _short(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
-def _lines(found: CostPerformance) -> list[str]:
-    frontier = found.frontier
+def _lines(cost_performance: CostPerformance) -> list[str]:
+    frontier = cost_performance.frontier
     quantity, winner, step = frontier.judged.quantity, frontier.efficiency_winner, frontier.best_step
     lines = []
     about = "about " if any(point.basis for point in frontier.points) else ""
@@ -141,7 +143,7 @@ def _lines(found: CostPerformance) -> list[str]:
     lines.append(f"Savings are against {frontier.reference.name}, {about}{shown_money(frontier.reference.cost.value)}.")
     if frontier.volume is not None:
         lines.append(f"Hypervolume: {frontier.volume:.4g}.")
-    local = found.gathered.local
+    local = cost_performance.gathered.local
     if local is not None:
         lines.append(f"Calibration: this machine is {local.performance:.3g} × an A100 ({local.gflops:.3g} GFLOP/s).")
     return lines

@@ -93,32 +93,32 @@ def _damage(out: Output, *, repair: bool) -> int:
     if out.live:
         with make_progress(out) as progress:
             bar = progress.add_task("runs", total=None, unit="")
-            found = damage_of(
+            damage_report = damage_of(
                 out.store, repair=repair, watch=lambda done, every: progress.update(bar, completed=done, total=every)
             )
     else:
-        found = damage_of(out.store, repair=repair)
-    rows = [each.to_dict(found.root) for each in found.damage]
-    out.give(found.to_dict(), rows, lambda console: _show_damage(console, found))
-    return EXIT_CHECK if found.remaining else EXIT_OK
+        damage_report = damage_of(out.store, repair=repair)
+    rows = [each.to_dict(damage_report.root) for each in damage_report.damage]
+    out.give(damage_report.to_dict(), rows, lambda console: _show_damage(console, damage_report))
+    return EXIT_CHECK if damage_report.remaining else EXIT_OK
 
 
-def _show_damage(console: Console, found: DamageReport) -> None:
-    for each in found.damage:
+def _show_damage(console: Console, damage_report: DamageReport) -> None:
+    for each in damage_report.damage:
         mark, style = ("✓ repaired", None) if each.repaired else ("✗", "red")
         console.print(f"{mark} {each.reason}", style=style, markup=False)
         if each.kept:
             console.print(f"    the old file is kept as {each.kept}", markup=False)
         elif each.repair:
-            told = "--repair can" if each.mend else "to do:"
-            console.print(f"    {told} {each.repair}", markup=False)
-    counts = [f"{counted(len(found.remaining), 'damaged file')} in {counted(found.runs, 'run')}"]
-    repaired = len(found.damage) - len(found.remaining)
+            message = "--repair can" if each.mend else "to do:"
+            console.print(f"    {message} {each.repair}", markup=False)
+    counts = [f"{counted(len(damage_report.remaining), 'damaged file')} in {counted(damage_report.runs, 'run')}"]
+    repaired = len(damage_report.damage) - len(damage_report.remaining)
     counts += [f"{repaired} repaired"] if repaired else []
-    able = sum(each.mend is not None for each in found.remaining)
+    able = sum(each.mend is not None for each in damage_report.remaining)
     counts += [f"{able} can be repaired with --repair"] if able and not repaired else []
-    told = "; ".join(counts) if found.damage else f"No damage in {counted(found.runs, 'run')}"
-    console.print(f"{told}.", style="bold", markup=False)
+    message = "; ".join(counts) if damage_report.damage else f"No damage in {counted(damage_report.runs, 'run')}"
+    console.print(f"{message}.", style="bold", markup=False)
 
 
 def _self_check(out: Output) -> NoiseFloor:

@@ -43,37 +43,57 @@ def command(
     from fairtrial.api.running.evaluate import evaluate
 
     out.name_store()
-    found = evaluate(
+    checkpoint_evaluations = evaluate(
         runs, checkpoint=checkpoint, episodes=episodes, confirm=confirm, level=level, store=out.store, tell=out.say
     )
     rows = [{"run": each.run.name, "checkpoint": each.checkpoint, "step": each.step, **each.metrics,
-             "selected": each.selected, "gap": each.gap} for each in found.runs]  # fmt: skip
-    out.give(found.to_dict(), rows, lambda console: _show(console, found))
-    return EXIT_RUNS if found.damaged else EXIT_OK
+             "selected": each.selected, "gap": each.gap} for each in checkpoint_evaluations.runs]  # fmt: skip
+    out.give(checkpoint_evaluations.to_dict(), rows, lambda console: _show(console, checkpoint_evaluations))
+    return EXIT_RUNS if checkpoint_evaluations.damaged else EXIT_OK
 
 
-def _show(console: Console, found: CheckpointEvaluations) -> None:
-    for each in found.runs:
+def _show(console: Console, checkpoint_evaluations: CheckpointEvaluations) -> None:
+    for each in checkpoint_evaluations.runs:
         _show_one(console, each)
-    if found.gap is not None and len(found.runs) > 1 and found.gap.value is not None:
+    if (
+        checkpoint_evaluations.gap is not None
+        and len(checkpoint_evaluations.runs) > 1
+        and checkpoint_evaluations.gap.value is not None
+    ):
         console.print(
-            f"Choosing flattered them by {shown_change(found.gap.value)} {interval_words(found.gap)} on average, over "
-            f"{counted(found.gap.n, 'run')}.", style="bold", markup=False,
-        )  # fmt: skip
-    show_cautions(console, [caution for each in found.runs for caution in each.cautions])
+            f"Choosing flattered them by {shown_change(checkpoint_evaluations.gap.value)} "
+            f"{interval_words(checkpoint_evaluations.gap)} on average, over "
+            f"{counted(checkpoint_evaluations.gap.n, 'run')}.",
+            style="bold",
+            markup=False,
+        )
+    show_cautions(console, [caution for each in checkpoint_evaluations.runs for caution in each.cautions])
 
 
-def _show_one(console: Console, found: CheckpointEvaluation) -> None:
-    on = "fresh " if found.fresh else ""
-    how = f", {found.episodes:,} {on}episodes" if found.episodes else f", {on}report data" if found.fresh else ""
-    console.print(f"{found.run.name}  {found.checkpoint}, step {found.step:,}{how}", style="bold", markup=False)
+def _show_one(console: Console, checkpoint_evaluation: CheckpointEvaluation) -> None:
+    on = "fresh " if checkpoint_evaluation.fresh else ""
+    how = (
+        f", {checkpoint_evaluation.episodes:,} {on}episodes"
+        if checkpoint_evaluation.episodes
+        else f", {on}report data"
+        if checkpoint_evaluation.fresh
+        else ""
+    )
+    console.print(
+        f"{checkpoint_evaluation.run.name}  {checkpoint_evaluation.checkpoint}, step "
+        f"{checkpoint_evaluation.step:,}{how}",
+        style="bold",
+        markup=False,
+    )
     table = plain_table("", "", "")
     table.show_header = False
-    for name, value in found.metrics.items():
-        interval = interval_words(found.intervals[name]) if name in found.intervals else ""
+    for name, value in checkpoint_evaluation.metrics.items():
+        interval = (
+            interval_words(checkpoint_evaluation.intervals[name]) if name in checkpoint_evaluation.intervals else ""
+        )
         table.add_row(f"  {name}", shown_value(value), interval)
-    if found.selected is not None:
-        table.add_row("  chosen by", shown_value(found.selected), "")
-    if found.gap is not None:
-        table.add_row("  flattered by", shown_change(found.gap), "")
+    if checkpoint_evaluation.selected is not None:
+        table.add_row("  chosen by", shown_value(checkpoint_evaluation.selected), "")
+    if checkpoint_evaluation.gap is not None:
+        table.add_row("  flattered by", shown_change(checkpoint_evaluation.gap), "")
     console.print(table)

@@ -266,8 +266,8 @@ def _give_dry_run(
             note = f"  # {row['status']}" if row["status"] else ""
             console.print(f"{row['command']}{note}", markup=False, soft_wrap=True)
 
-    told = {"launcher": described.document} if described else {}
-    out.give({"runs": rows, **told, "workload": workload.to_dict(), "since_benchmark": since}, rows, show)
+    document = {"launcher": described.document} if described else {}
+    out.give({"runs": rows, **document, "workload": workload.to_dict(), "since_benchmark": since}, rows, show)
     for remark in (*(described.remarks if described else ()), *workload.lines()):
         out.say(remark)
     there = sum(row["status"] is not None for row in rows)

@@ -132,8 +132,8 @@ def diff_command(out: Output, first: str, second: str, margin: float, level: flo
     from fairtrial.api.benchmarking.profile_diff import diff_profiles
     from fairtrial.cli._profile_text import show_diff
 
-    found = diff_profiles(first, second, store=out.store, margin=margin, level=level)
-    out.give(found.to_dict(), found.rows(), lambda console: show_diff(console, found))
+    profile_diff = diff_profiles(first, second, store=out.store, margin=margin, level=level)
+    out.give(profile_diff.to_dict(), profile_diff.rows(), lambda console: show_diff(console, profile_diff))
     return EXIT_OK
 
 
@@ -149,11 +149,11 @@ def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
     from fairtrial.api.benchmarking.profile_diff import check_profile
     from fairtrial.cli._profile_text import show_checks
 
-    found = check_profile(name, expressions, out.store)
+    condition_results = check_profile(name, expressions, out.store)
     rows = [
         {"holds": each.holds, "expression": words, "left": each.left, "right": each.right, "sentence": each.text}
-        for words, each in zip(expressions, found, strict=True)
+        for words, each in zip(expressions, condition_results, strict=True)
     ]
-    document = {"schema": 1, "holds": all(each.holds for each in found), "checks": rows}
-    out.give(document, rows, lambda console: show_checks(console, found))
+    document = {"schema": 1, "holds": all(each.holds for each in condition_results), "checks": rows}
+    out.give(document, rows, lambda console: show_checks(console, condition_results))
     return EXIT_OK if document["holds"] else EXIT_CHECK

@@ -50,11 +50,11 @@ def command(
 
     constraints = Constraints(max_cost, min_accuracy, max_time, max_memory, confidence)
     with points_from(out, **where) as (source, terms):
-        found = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
-    document = found.to_dict()
-    rows = [flat_point(row) for row in found.rows()] if found.feasible else _relaxed_rows(document)
-    out.give(document, rows, lambda console: _show(console, found))
-    return EXIT_CHECK if not found.feasible else EXIT_RUNS if found.gathered.failed else EXIT_OK
+        advice = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
+    document = advice.to_dict()
+    rows = [flat_point(row) for row in advice.rows()] if advice.feasible else _relaxed_rows(document)
+    out.give(document, rows, lambda console: _show(console, advice))
+    return EXIT_CHECK if not advice.feasible else EXIT_RUNS if advice.gathered.failed else EXIT_OK
 
 
 def _relaxed_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -111,29 +111,29 @@ def _mark(priced: Priced) -> str:
     return "≈ " if priced.basis else ""
 
 
-def _expected(found: Advice, chosen: Priced) -> str:
+def _expected(advice: Advice, chosen: Priced) -> str:
     about = "about " if chosen.basis else ""
-    quantity = found.found.judged.quantity
+    quantity = advice.found.judged.quantity
     return (
-        f"Expect {quantity} {with_interval(found.estimate(chosen.quality))}, {about}{shown_hours(chosen.hours.value)} "
+        f"Expect {quantity} {with_interval(advice.estimate(chosen.quality))}, {about}{shown_hours(chosen.hours.value)} "
         f"and {about}{shown_money(chosen.cost.value)}."
     )
 
 
-def _show_alternatives(console: Console, found: Advice, chosen: Priced) -> None:
+def _show_alternatives(console: Console, advice: Advice, chosen: Priced) -> None:
     from rich.text import Text
 
-    others = [each.priced for each in found.found.alternatives]
+    others = [each.priced for each in advice.found.alternatives]
     if not others:
         return
     console.print()
     console.print("Alternatives on the frontier:", style="bold")
-    quantity = found.found.judged.quantity.capitalize()
+    quantity = advice.found.judged.quantity.capitalize()
     table = plain_table("  Config", "Card", "Hours", "Cost", quantity, "Difference")
     for each in others:
         apart = shown_change(each.quality.value - chosen.quality.value)
         hours, cost = _mark(each) + shown_hours(each.hours.value), _mark(each) + shown_money(each.cost.value)
         cells = [f"  {each.name}", each.card.name, hours, cost]
-        table.add_row(*(Text(cell) for cell in [*cells, with_interval(found.estimate(each.quality)), apart]))
+        table.add_row(*(Text(cell) for cell in [*cells, with_interval(advice.estimate(each.quality)), apart]))
     console.print(table)
     console.print()

@@ -107,9 +107,9 @@ def _tell_rest(out: Output, rows: Sequence[Mapping[str, Any]], limit: int, *, fi
         out.say("No run matches." if filtered else f"No runs yet in {store_address(out.store)}.")
         return
     counts = Counter(row["status"] for row in rows)
-    told = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    message = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     rest = f"; the newest {limit} are shown, --limit 0 shows all" if limit and len(rows) > limit else ""
-    out.say(f"{counted(len(rows), 'run')}: {told}{rest}")
+    out.say(f"{counted(len(rows), 'run')}: {message}{rest}")
     damaged = [row for row in rows if row["status"] == "damaged"] if counts["damaged"] else []
     for row in damaged[:MOST_REASONS]:
         out.say(f"{row['study']}/{row['run']}: {row['reason']}")
@@ -278,19 +278,19 @@ def sync_command(out: Output, studies: Sequence[str], checkpoints: bool, to: str
     from fairtrial.api.running.stores import sync_store
 
     out.name_store()
-    found = sync_store(studies, store=out.store, checkpoints=checkpoints, to=to, tell=out.say)
+    synced_store = sync_store(studies, store=out.store, checkpoints=checkpoints, to=to, tell=out.say)
 
     def show(console: Console) -> None:
         console.print(
-            f"{counted(found.runs, 'run')} brought here, {found.received_bytes / 1e6:,.1f} MB; "
-            f"{counted(found.pushed, 'run')} pushed. All of it is in {found.folder}", markup=False,
+            f"{counted(synced_store.runs, 'run')} brought here, {synced_store.received_bytes / 1e6:,.1f} MB; "
+            f"{counted(synced_store.pushed, 'run')} pushed. All of it is in {synced_store.folder}", markup=False,
         )  # fmt: skip
-        for name in found.left:
+        for name in synced_store.left:
             console.print(f"Only here so far: {name}", markup=False)
 
-    document = found.to_dict()
+    document = synced_store.to_dict()
     out.give(document, [document], show)
-    return EXIT_RUNS if found.left else EXIT_OK
+    return EXIT_RUNS if synced_store.left else EXIT_OK
 
 
 def _print_lines(console: Console, lines: Iterable[str]) -> None:

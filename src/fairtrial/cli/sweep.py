@@ -46,10 +46,10 @@ def range_command(name: str, start: float, end: float, step: float, text: str) -
 
         run = {"temperature": api.temperature_sweep, "alpha": api.alpha_sweep}[name]
         with lab_terms(out, RUNS, **how) as terms:
-            found = run(
+            sweep = run(
                 start, end, step, terms.runs, options=settings, confirm=confirm or 0, baseline=baseline, terms=terms
             )
-        return give_sweep(out, found)
+        return give_sweep(out, sweep)
 
     body.__doc__ = text
     own = [*_range_options(start, end, step), *CONFIRM_OPTIONS, *run_options(RUNS, stack=True)]

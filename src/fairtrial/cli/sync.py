@@ -62,12 +62,12 @@ def command(
     """
     from fairtrial.api.benchmarking import sync as api
 
-    found = api.sync(
+    sync = api.sync(
         train, bench, interface=interface, exclude=_pairs("--exclude", exclude), exclude_file=exclude_file,
         forbid=_pairs("--forbid", forbid), categories=categories, docs=docs, run_test=run_test, tell=out.say,
     )  # fmt: skip
-    out.give(found.to_dict(), found.options.rows(), lambda console: _show(console, found))
-    return EXIT_OK if found.agrees else EXIT_CHECK
+    out.give(sync.to_dict(), sync.options.rows(), lambda console: _show(console, sync))
+    return EXIT_OK if sync.agrees else EXIT_CHECK
 
 
 def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
@@ -81,21 +81,21 @@ def _pairs(flag: str, words: Sequence[str]) -> dict[str, str]:
     return pairs
 
 
-def _show(console: Console, found: Sync) -> None:
-    _show_options(console, found)
+def _show(console: Console, sync: Sync) -> None:
+    _show_options(console, sync)
     console.print()
     console.print("=== Benchmark Training Sync Report ===", style="bold", markup=False)
     console.print()
-    console.print(f"Status: {found.status}", style="bold green" if found.agrees else "bold red")
+    console.print(f"Status: {sync.status}", style="bold green" if sync.agrees else "bold red")
     console.print()
-    _show_counts(console, found.counts)
-    if found.gaps:
+    _show_counts(console, sync.counts)
+    if sync.gaps:
         console.print()
-        console.print(f"To mend: {', '.join(found.gaps)}.", markup=False)
-    for title, rows in _sections(found):
+        console.print(f"To mend: {', '.join(sync.gaps)}.", markup=False)
+    for title, rows in _sections(sync):
         _show_section(console, title, rows)
-    _show_interface(console, found)
-    _show_test(console, found)
+    _show_interface(console, sync)
+    _show_test(console, sync)
 
 
 def _show_counts(console: Console, counts: Mapping[str, int]) -> None:
@@ -103,9 +103,9 @@ def _show_counts(console: Console, counts: Mapping[str, int]) -> None:
         console.print(f"{title}: {count}", markup=False, soft_wrap=True)
 
 
-def _show_options(console: Console, found: Sync) -> None:
+def _show_options(console: Console, sync: Sync) -> None:
     """What each side has, as far as names go."""
-    (train, bench), options = found.names, found.options
+    (train, bench), options = sync.names, sync.options
     console.print("=== CLI Option Sync Report ===", style="bold", markup=False)
     counts = {
         "Common options": len(options.common),
@@ -129,13 +129,13 @@ def _flag(parameter: Parameter) -> str:
     return f"{parameter.shown} (hidden)" if parameter.hidden else parameter.shown
 
 
-def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
+def _sections(sync: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     """What was found, the things to mend first; sections without rows are left out."""
-    options = found.options
+    options = sync.options
     renamed = [each.pair.train for each in options.renamed if each.certain]  # said once, as that
     to_add = [each for each in options.missing if each.suggestion is None]
     to_exclude = [each for each in options.missing if each.suggestion is not None]
-    yield f"Missing options that need to be added to {found.names[1]}", [[_to_add(each)] for each in to_add]
+    yield f"Missing options that need to be added to {sync.names[1]}", [[_to_add(each)] for each in to_add]
     yield "Missing options that need to be added to the exclusion list", [[_to_exclude(each)] for each in to_exclude]
     yield "", [[each.suggestion or ""] for each in to_exclude]
     yield "Under another name", [[str(each)] for each in options.renamed]
@@ -150,15 +150,15 @@ def _sections(found: Sync) -> Iterable[tuple[str, list[list[str]]]]:
     yield "Forbidden options", [[_flag(each.parameter), each.rule.reason] for each in options.forbidden]
     yield "Stale exclusions", [[each.exclusion.pattern, each.why] for each in options.stale]
     yield (
-        f"Not accepted by {found.interface.function if found.interface else ''}",
+        f"Not accepted by {sync.interface.function if sync.interface else ''}",
         [
             [_flag(each.parameter), each.parameter.variable, f"did it mean {each.nearest}?" if each.nearest else ""]
-            for each in found.not_accepted or ()
+            for each in sync.not_accepted or ()
         ],
     )
     yield (
         "Absent from the docs",
-        [[", ".join(each.flags), each.parameter.help] for each in found.undocumented or ()],
+        [[", ".join(each.flags), each.parameter.help] for each in sync.undocumented or ()],
     )
     yield (
         "Warning: excluded, but looks like a training parameter",
@@ -173,8 +173,8 @@ def _to_add(missing: Missing) -> str:
 
 def _to_exclude(missing: Missing) -> str:
     """With the reason that would exclude it; the help text says whether that is right."""
-    told = f" ({missing.parameter.help})" if missing.parameter.help else ""
-    return f"{_flag(missing.parameter)}: {missing.category.reason}{told} [{missing.category.name}]"
+    message = f" ({missing.parameter.help})" if missing.parameter.help else ""
+    return f"{_flag(missing.parameter)}: {missing.category.reason}{message} [{missing.category.name}]"
 
 
 def _show_section(console: Console, title: str, rows: Sequence[Sequence[str]]) -> None:
@@ -203,8 +203,8 @@ def _show_rows(console: Console, rows: Sequence[Sequence[str]]) -> None:
     console.print(table)
 
 
-def _show_interface(console: Console, found: Sync) -> None:
-    taken = found.interface
+def _show_interface(console: Console, sync: Sync) -> None:
+    taken = sync.interface
     if taken is None:
         return
     if taken.takes_any:
@@ -214,10 +214,10 @@ def _show_interface(console: Console, found: Sync) -> None:
     _show_rows(console, [["", ", ".join(sorted(taken.names)) or "none"]])
 
 
-def _show_test(console: Console, found: Sync) -> None:
-    test = found.test
+def _show_test(console: Console, sync: Sync) -> None:
+    test = sync.test
     console.print()
-    console.print(f"Test result: {found.test_result}", style="bold", markup=False)
+    console.print(f"Test result: {sync.test_result}", style="bold", markup=False)
     if test is None:
         return
     console.print(f"  {test.command}: {test.ending} in {shown_time(test.seconds)}", markup=False, soft_wrap=True)

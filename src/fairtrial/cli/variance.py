@@ -82,14 +82,14 @@ def command(
 def _by_stream(out: Output, runs: Sequence[str], metric: str | None, level: float, window: SummaryRule | None) -> None:
     from fairtrial.api.comparing.by_stream import variance_by_stream
 
-    found = variance_by_stream(runs, metric=metric, level=level, window=window, store=out.store)
-    rows = [_stream_row(row) for row in _stream_rows(found)]
-    out.give(found.to_dict(), rows, lambda console: _show_streams(console, found))
+    by_stream = variance_by_stream(runs, metric=metric, level=level, window=window, store=out.store)
+    rows = [_stream_row(row) for row in _stream_rows(by_stream)]
+    out.give(by_stream.to_dict(), rows, lambda console: _show_streams(console, by_stream))
 
 
-def _stream_rows(found: ByStream) -> list[StreamNoise]:
-    whole = found.ranking.together
-    return [*found.ranking.rows, *([whole] if whole else [])]
+def _stream_rows(by_stream: ByStream) -> list[StreamNoise]:
+    whole = by_stream.ranking.together
+    return [*by_stream.ranking.rows, *([whole] if whole else [])]
 
 
 def _stream_row(row: StreamNoise) -> dict[str, Any]:
@@ -99,17 +99,17 @@ def _stream_row(row: StreamNoise) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show_streams(console: Console, found: ByStream) -> None:
+def _show_streams(console: Console, by_stream: ByStream) -> None:
     from rich.table import Table
 
-    ranking = found.ranking
-    console.print(_stream_verdict(found), style="bold", markup=False)
+    ranking = by_stream.ranking
+    console.print(_stream_verdict(by_stream), style="bold", markup=False)
     console.print()
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     span = f"{100 * ranking.level:g} % interval"
     for heading in ("what varies", "runs", "sd", span, "share of the variance", span):
         table.add_column(heading, justify="left" if heading == "what varies" else "right")
-    for row in _stream_rows(found):
+    for row in _stream_rows(by_stream):
         name = f"all ({row.name})" if row is ranking.together else row.name
         table.add_row(name, str(row.n), shown_value(row.sd.value), _span(row.sd), *_shares(row.share))
     console.print(table)
@@ -117,20 +117,20 @@ def _show_streams(console: Console, found: ByStream) -> None:
         "A row is what varies while all other random streams stay the same; shares need not add up to 100 %.",
         markup=False,
     )
-    for each in found.left_out:
+    for each in by_stream.left_out:
         console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
-    show_cautions(console, found.cautions)
+    show_cautions(console, by_stream.cautions)
 
 
-def _stream_verdict(found: ByStream) -> str:
-    first, unclear = found.ranking.rows[0], found.ranking.unclear
-    where = f"the {SHORT[found.summary]} of {found.metric}"
+def _stream_verdict(by_stream: ByStream) -> str:
+    first, unclear = by_stream.ranking.rows[0], by_stream.ranking.unclear
+    where = f"the {SHORT[by_stream.summary]} of {by_stream.metric}"
     if first.sd.value is None:
         return f"Cannot say which random stream matters most: a stream needs at least two runs, not {first.n}."
     if not first.sd.value:
         return f"No random stream changes {where} by itself."
-    told = f"{first.name} changes {where} most (sd {shown_value(first.sd.value)} when only it varies)"
-    return f"{told}; statistically indistinguishable from it: {', '.join(unclear)}." if unclear else f"{told}."
+    message = f"{first.name} changes {where} most (sd {shown_value(first.sd.value)} when only it varies)"
+    return f"{message}; statistically indistinguishable from it: {', '.join(unclear)}." if unclear else f"{message}."
 
 
 def _span(part: VarianceComponent) -> str:
@@ -152,25 +152,25 @@ def _row(spread: Spread) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _show(console: Console, found: Variance) -> None:
-    console.print(_verdict(found), style="bold", markup=False)
+def _show(console: Console, variance: Variance) -> None:
+    console.print(_verdict(variance), style="bold", markup=False)
     console.print()
-    for name, spread in found.spreads.items():
+    for name, spread in variance.spreads.items():
         console.print(f"{NAMES[name]}: {_told(spread)}", markup=False)
-    if found.same_seed:
+    if variance.same_seed:
         console.print()
-        for line in _repeat_lines(found):
+        for line in _repeat_lines(variance):
             console.print(line, markup=False)
-    for each in found.left_out:
+    for each in variance.left_out:
         console.print(f"Left out: {each['run']}: {each['reason']}.", markup=False)
-    told = [caution for spread in found.spreads.values() for caution in spread.cautions]
-    show_cautions(console, [*told, *found.cautions])
+    messages = [caution for spread in variance.spreads.values() for caution in spread.cautions]
+    show_cautions(console, [*messages, *variance.cautions])
 
 
-def _repeat_lines(found: Variance) -> list[str]:
+def _repeat_lines(variance: Variance) -> list[str]:
     """What the same seed varies by, what seeds vary by, and the share, by the main summary."""
-    assert found.same_seed is not None
-    kind, parts = next(iter(found.same_seed.items()))
+    assert variance.same_seed is not None
+    kind, parts = next(iter(variance.same_seed.items()))
     runs = f"{counted(parts.repeated, 'seed')} run more than once, {counted(parts.runs, 'run')} in all"
     if parts.identical:
         return [f"Repeats with the same seed are identical ({runs}): the seed decides everything that varies."]
@@ -191,24 +191,24 @@ def _part(part: VarianceComponent, limits: str) -> str:
     return f"{shown_value(part.value)}, {limits} {span}" if span else shown_value(part.value)
 
 
-def _verdict(found: Variance) -> str:
+def _verdict(variance: Variance) -> str:
     """`n = 15 is enough` or `run k more seeds:` and the command; `plan n fresh seeds:` where it was looked at."""
-    limit = f"{100 * found.threshold:g} % of the mean" if found.relative else shown_value(found.threshold)
-    main = next(iter(found.spreads.values()))
+    limit = f"{100 * variance.threshold:g} % of the mean" if variance.relative else shown_value(variance.threshold)
+    main = next(iter(variance.spreads.values()))
     if main.n_min is None:
-        return f"Cannot say how many seeds {found.variant} needs: {_sentence(_reason(main))}"
+        return f"Cannot say how many seeds {variance.variant} needs: {_sentence(_reason(main))}"
     high = main.n_range[1]
     if main.enough:
-        known = f"the mean of {found.metric} is known to within {limit}"
+        known = f"the mean of {variance.metric} is known to within {limit}"
         doubt = (
             ""
             if high is not None and high <= main.n
             else f"; up to {high or 'very many'} if this noise is underestimated"
         )
         return f"n = {main.n} is enough: {known} (n = {main.n_min} would do{doubt})."
-    needed = f"plan {main.n_min:,} fresh seeds" if found.looked_at else f"run {main.missing} more seeds"
-    text = f"n = {main.n} is not enough for {limit} of {found.metric}: {needed}"
-    return f"{text}: {found.command}" if found.command else f"{text}."
+    needed = f"plan {main.n_min:,} fresh seeds" if variance.looked_at else f"run {main.missing} more seeds"
+    text = f"n = {main.n} is not enough for {limit} of {variance.metric}: {needed}"
+    return f"{text}: {variance.command}" if variance.command else f"{text}."
 
 
 def _reason(spread: Spread) -> str:

@@ -116,9 +116,9 @@ def direction_by_name(metric: str) -> Better | None:
     for first in range(len(parts) - 1, -1, -1):
         words = words_of("/".join(parts[first:]))
         bare_unit = first > 0 and len(words) == 1 and words[0] in _UNITS  # `tokens/s` is read as a whole
-        found = None if bare_unit else _read(words)
-        if found is not None:
-            return found
+        direction = None if bare_unit else _read(words)
+        if direction is not None:
+            return direction
     return None
 
 
@@ -129,11 +129,11 @@ def varies_by_itself(metric: str) -> bool:
 
 def words_of(metric: str) -> list[str]:
     """The words of a name in lower case: `evalTop1Acc` has `eval`, `top1` and `acc`."""
-    found: list[str] = []
+    words: list[str] = []
     for chunk in _CHUNK.findall(metric):
         whole = _as_known(chunk)
-        found += [whole] if whole else [_as_known(piece) or piece.lower() for piece in _PIECE.findall(chunk)]
-    return found
+        words += [whole] if whole else [_as_known(piece) or piece.lower() for piece in _PIECE.findall(chunk)]
+    return words
 
 
 def _as_known(text: str) -> str | None:
@@ -233,17 +233,17 @@ class Direction:
         """What a reader must know: the metric's name, or some of the runs, say the opposite."""
         if self.better is None:
             return []
-        told: list[FilledCaution] = []
+        messages: list[FilledCaution] = []
         by_name, good = direction_by_name(self.metric), "higher" if self.better == "max" else "lower"
         if self.source != "name" and by_name not in (None, self.better):
-            told.append(
+            messages.append(
                 DIRECTION_AGAINST_NAME.fill(
                     metric=self.metric, better=good, who=_WHO[self.source or ""], flag=flag, other=_turned(self.better)
                 )
             )  # fmt: skip
         if set(self.others) - {self.better}:
-            told.append(DIRECTIONS_DIFFER.fill(metric=self.metric, better=self.text))
-        return told
+            messages.append(DIRECTIONS_DIFFER.fill(metric=self.metric, better=self.text))
+        return messages
 
 
 _WHO = {"stated": "was stated", "recorded": "was recorded", "recipe": "is the recipe's own"}

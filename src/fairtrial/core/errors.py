@@ -30,8 +30,8 @@ class FairtrialError(Exception):
 
     def __str__(self) -> str:
         """In a person's own script the trace ends with this: the sentences, and what to do."""
-        told = "; ".join([self.message, *self.problems])
-        return f"{told}. {self.hint}" if self.hint else told
+        message = "; ".join([self.message, *self.problems])
+        return f"{message}. {self.hint}" if self.hint else message
 
     def to_dict(self) -> dict[str, object]:
         return {
@@ -109,9 +109,9 @@ def all_at_once(*checks: Callable[[], Any]) -> list[Any]:
         except UserError as error:
             errors.append(error)
     if errors:
-        told = [sentence for error in errors for sentence in (error.message, *error.problems)]
+        messages = [sentence for error in errors for sentence in (error.message, *error.problems)]
         hint = next((error.hint for error in errors if error.hint), None)
-        raise InvalidOptions(told[0], problems=told[1:], hint=hint) if len(errors) > 1 else errors[0]
+        raise InvalidOptions(messages[0], problems=messages[1:], hint=hint) if len(errors) > 1 else errors[0]
     return given
 
 

@@ -286,5 +286,5 @@ def check_event(line: Mapping[str, Any]) -> None:
     try:
         KnownEvent.model_validate(dict(line))
     except ValidationError as error:
-        told = [f"{'.'.join(map(str, each['loc'][1:])) or name}: {each['msg']}" for each in error.errors()]
-        raise UserError(f"event '{name}' is not as declared: {told[0]}", problems=told[1:]) from None
+        messages = [f"{'.'.join(map(str, each['loc'][1:])) or name}: {each['msg']}" for each in error.errors()]
+        raise UserError(f"event '{name}' is not as declared: {messages[0]}", problems=messages[1:]) from None

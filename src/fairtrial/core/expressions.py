@@ -58,15 +58,15 @@ class ConditionResult:
 def check(expression: str, document: Mapping[str, Any]) -> ConditionResult:
     """Hold a condition against a document. Raises UserError for what cannot be read, found or compared."""
     reader = _Reader(expression, document)
-    found = reader.condition()
+    term = reader.condition()
     reader.expect_end()
-    if found.value is not None and not isinstance(found.value, bool):
+    if term.value is not None and not isinstance(term.value, bool):
         raise UserError(f"'{expression.strip()}' compares nothing", hint=_HINT)
-    left, right = found.sides or (None, None)
-    if found.value is None:
-        return ConditionResult(False, left, right, f"{expression.strip()} is unknown: {found.unknown}", found.unknown)
-    what = "holds" if found.value else "does not hold"
-    return ConditionResult(found.value, left, right, f"{expression.strip()} {what}: {found.text}")
+    left, right = term.sides or (None, None)
+    if term.value is None:
+        return ConditionResult(False, left, right, f"{expression.strip()} is unknown: {term.unknown}", term.unknown)
+    what = "holds" if term.value else "does not hold"
+    return ConditionResult(term.value, left, right, f"{expression.strip()} {what}: {term.text}")
 
 
 @dataclass(frozen=True)
@@ -91,10 +91,10 @@ class _Reader:
         self._depth = 0
 
     def condition(self) -> _Term:
-        found = self._both()
+        term = self._both()
         while self._take("or"):
-            found = _either(found, self._both())
-        return found
+            term = _either(term, self._both())
+        return term
 
     def expect_end(self) -> None:
         kind, word = self._next()
@@ -105,19 +105,19 @@ class _Reader:
         raise UserError(f"'{word}' was not expected there", hint=_HINT)
 
     def _both(self) -> _Term:
-        found = self._negation()
+        term = self._negation()
         while self._take("and"):
-            found = _both_of(found, self._negation())
-        return found
+            term = _both_of(term, self._negation())
+        return term
 
     def _negation(self) -> _Term:
         times = 0
         while self._take("not"):
             times += 1
-        found = self._comparison()
+        term = self._comparison()
         for _ in range(times):
-            found = _negated(found)
-        return found
+            term = _negated(term)
+        return term
 
     def _comparison(self) -> _Term:
         left = self._sum()
@@ -127,26 +127,26 @@ class _Reader:
         return left
 
     def _sum(self) -> _Term:
-        found = self._product()
+        term = self._product()
         while sign := self._take("+", "-"):
-            found = _computed(found, sign, self._product())
-        return found
+            term = _computed(term, sign, self._product())
+        return term
 
     def _product(self) -> _Term:
-        found = self._factor()
+        term = self._factor()
         while sign := self._take("*", "/"):
-            found = _computed(found, sign, self._factor())
-        return found
+            term = _computed(term, sign, self._factor())
+        return term
 
     def _factor(self) -> _Term:
         minus = 0
         while self._take("-"):
             minus += 1
-        found = self._atom()
+        term = self._atom()
         if not minus:
-            return found
-        value = _number(found, "-")
-        return _Term(value if value is None or minus % 2 == 0 else -value, "-" * minus + found.text, found.unknown)
+            return term
+        value = _number(term, "-")
+        return _Term(value if value is None or minus % 2 == 0 else -value, "-" * minus + term.text, term.unknown)
 
     def _atom(self) -> _Term:
         kind, word = self._next()

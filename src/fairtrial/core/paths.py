@@ -119,7 +119,7 @@ class RunPaths:
         return self.root / ".taking-over"
 
     @property
-    def pulse(self) -> Path:
+    def heartbeat(self) -> Path:
         """A sign of life that the process of a run renews every few seconds."""
         return self.root / ".pulse"
 
@@ -212,8 +212,8 @@ class RemoteJobFiles:
     @staticmethod
     def errand_of(name: str) -> str | None:
         """The errand that a note belongs to."""
-        errand, dot, rest = name.partition(".")
-        return errand if dot and errand and rest.endswith("json") else None
+        remote_job, dot, rest = name.partition(".")
+        return remote_job if dot and remote_job and rest.endswith("json") else None
 
 
 @dataclass(frozen=True)

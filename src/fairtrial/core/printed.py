@@ -125,20 +125,20 @@ class SummaryOptions:
 
     def problems(self) -> list[str]:
         """What is wrong with these values, one sentence each."""
-        found = []
+        problems = []
         if self.n is not None and not 2 <= self.n <= MOST_RUNS_PER_ARM:
-            found.append(f"n must lie between 2 and {MOST_RUNS_PER_ARM:,}, not {self.n}")
+            problems.append(f"n must lie between 2 and {MOST_RUNS_PER_ARM:,}, not {self.n}")
         if self.plus_minus is not None and self.plus_minus not in SPREADS:
-            found.append(f"plus_minus must be one of {', '.join(SPREADS)}, not {self.plus_minus!r}")
+            problems.append(f"plus_minus must be one of {', '.join(SPREADS)}, not {self.plus_minus!r}")
         if self.interval_level is not None and not 0.5 <= self.interval_level <= 0.9999:
-            found.append(f"interval_level must lie between 0.5 and 0.9999, not {self.interval_level!r}")
+            problems.append(f"interval_level must lie between 0.5 and 0.9999, not {self.interval_level!r}")
         if self.items is not None and not 1 <= self.items <= 10**9:
-            found.append(f"items must lie between 1 and 1,000,000,000, not {self.items}")
+            problems.append(f"items must lie between 1 and 1,000,000,000, not {self.items}")
         if self.bounds is not None and not -LARGEST < self.bounds[0] < self.bounds[1] < LARGEST:
-            found.append(
+            problems.append(
                 f"a range must run from a smaller to a larger number, not {self.bounds[0]!r}:{self.bounds[1]!r}"
             )
-        return found
+        return problems
 
     @property
     def level(self) -> float:

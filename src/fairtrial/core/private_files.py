@@ -37,12 +37,12 @@ def user_folder() -> Path:
             folder.mkdir(mode=0o700)
     except OSError as error:
         raise UserError(f"cannot make {folder}: {error.strerror}", hint="Set TMPDIR to another folder.") from None
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    file_status = folder.lstat()
+    if not stat.S_ISDIR(file_status.st_mode):
         raise UserError(f"{folder} is not a folder", hint=_OURS_ALONE)
-    if found.st_uid != os.geteuid():
+    if file_status.st_uid != os.geteuid():
         raise UserError(f"{folder} belongs to another user", hint=_OURS_ALONE)
-    if found.st_mode & OTHERS:
+    if file_status.st_mode & OTHERS:
         raise UserError(f"other users may use {folder}", hint=f"Take their rights away: chmod 700 {folder}")
     return folder
 
@@ -81,10 +81,10 @@ def _regular(descriptor: int, path: Path) -> int:
 def is_trusted_note(path: Path) -> bool:
     """Whether a small file in a shared folder was left there by this user, or by the administrator."""
     try:
-        found = path.lstat()
+        file_status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_uid in (os.geteuid(), 0)
+    return stat.S_ISREG(file_status.st_mode) and file_status.st_uid in (os.geteuid(), 0)
 
 
 def require_own(folder: Path, what: str) -> None:
@@ -108,11 +108,11 @@ def read_owned(path: Path, what: str, *, private: bool) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(descriptor)
-        if not stat.S_ISREG(found.st_mode):
+        file_status = os.fstat(descriptor)
+        if not stat.S_ISREG(file_status.st_mode):
             raise UserError(f"{what} {path} is not an ordinary file")
-        if found.st_uid != os.geteuid():
+        if file_status.st_uid != os.geteuid():
             raise UserError(f"{what} {path} belongs to another user", hint="Name one of your own.")
-        if private and found.st_mode & OTHERS:
+        if private and file_status.st_mode & OTHERS:
             raise UserError(f"others can read {what} {path}", hint=f"Take their rights away: chmod 600 {path}")
         return file.read(1 << 20)

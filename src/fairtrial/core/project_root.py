@@ -21,9 +21,9 @@ def find_artifact(start: Path | None = None) -> Path | None:
         return None
     for folder in (here, *here.parents):
         try:
-            found = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — looked for by every command, in every folder above
+            file_status = os.stat(f"{folder}/{ARTIFACT}")  # noqa: PTH116 — looked for by every command, in every folder above
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode) and found.st_uid in trusted:
+        if stat.S_ISREG(file_status.st_mode) and file_status.st_uid in trusted:
             return folder / ARTIFACT
     return None

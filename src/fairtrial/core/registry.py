@@ -73,13 +73,13 @@ class LoadedRecipe:
 
     def data(self, options: Options, cache: Cache) -> Dataset | None:
         make = getattr(self.module, "data", None)
-        found: Dataset | None = make(options, cache) if make else None
-        return found
+        dataset: Dataset | None = make(options, cache) if make else None
+        return dataset
 
     def needs(self, options: Options) -> Mapping[str, Need]:
         find = getattr(self.module, "needs", None)
-        found: Mapping[str, Need] = find(options) if find else {}
-        return found
+        needs: Mapping[str, Need] = find(options) if find else {}
+        return needs
 
     def check(self, options: Options) -> None:
         """Refuse, before anything is started, what only the recipe can know to be impossible."""
@@ -89,17 +89,17 @@ class LoadedRecipe:
     def evaluates(self, options: Options) -> Sequence[str] | None:
         """The quantities that an evaluation gives, without their split; None where the recipe does not declare them."""
         find = getattr(self.module, "evaluates", None)
-        found: Sequence[str] | None = find(options) if find else None
-        return found
+        evaluates: Sequence[str] | None = find(options) if find else None
+        return evaluates
 
     def step_size(self, options: Options) -> StepSize | None:
         """What one training step works through; None where the recipe does not say."""
         find = getattr(self.module, "step_size", None)
-        found: StepSize | None = find(options) if find else None
-        return found
+        step_size: StepSize | None = find(options) if find else None
+        return step_size
 
-    def build(self, options: Options, setting: RunContext) -> Trainable:
-        trainable: Trainable = self.module.build(options, setting)
+    def build(self, options: Options, context: RunContext) -> Trainable:
+        trainable: Trainable = self.module.build(options, context)
         return trainable
 
     @property
@@ -111,14 +111,14 @@ class LoadedRecipe:
     def fresh_report(self, options: Options, number: int) -> Mapping[str, Any] | None:
         """Option values that give a run report data which no other run has seen; None where there are no more."""
         find = getattr(self.module, "fresh_report", None)
-        found: Mapping[str, Any] | None = find(options, number) if find else None
-        return found
+        fresh_report: Mapping[str, Any] | None = find(options, number) if find else None
+        return fresh_report
 
     def references(self, options: Options) -> References | None:
         """What scores of these options can be held against; None where nothing is known."""
         find = getattr(self.module, "references", None)
-        found: References | None = find(options) if find else None
-        return found
+        references: References | None = find(options) if find else None
+        return references
 
     def stack_key(self, options: Options) -> str | None:
         """Runs of one key may share a stack; None is made alone."""

@@ -149,17 +149,17 @@ class CredentialMatch:
 
 def find_secrets(content: bytes) -> list[CredentialMatch]:
     """Every credential in the content, in order, none within another."""
-    found = []
+    credential_matches = []
     for kind in FORMATS:
         for hint in kind.hints:
             for at in _places(content, hint):
                 if match := kind.pattern.match(content, at):
-                    found.append(_as_found(kind.name, match))
+                    credential_matches.append(_as_found(kind.name, match))
     if b"\0" not in content:  # names mean nothing in the content of a checkpoint or a picture
-        found += _find_named(content, content.lower())
-    found.sort(key=lambda each: (each.start, -each.end))
+        credential_matches += _find_named(content, content.lower())
+    credential_matches.sort(key=lambda each: (each.start, -each.end))
     apart: list[CredentialMatch] = []
-    for one in found:
+    for one in credential_matches:
         if not apart or one.start >= apart[-1].end:
             apart.append(one)
     return apart
@@ -339,11 +339,11 @@ class Concealer:
                 text = text.replace(value, f"{{env:{variable}}}")
                 _taken[variable] = value
         content = text.encode(errors="surrogatepass")
-        for found in reversed(find_secrets(content)):
-            secret = content[found.start : found.end].decode(errors="surrogatepass")
+        for credential_match in reversed(find_secrets(content)):
+            secret = content[credential_match.start : credential_match.end].decode(errors="surrogatepass")
             if not REFERENCE.search(secret) and not _PLACEHOLDER.search(secret):
-                reference = self._take(secret, name if _may_be_secret(name) else found.kind, where)
-                content = content[: found.start] + reference.encode() + content[found.end :]
+                reference = self._take(secret, name if _may_be_secret(name) else credential_match.kind, where)
+                content = content[: credential_match.start] + reference.encode() + content[credential_match.end :]
         return content.decode(errors="surrogatepass")
 
     def _take(self, value: str, name: str, where: str) -> str:
@@ -369,14 +369,14 @@ def _plain(name: str) -> str:
 
 def _names_after_flags(words: Sequence[Any]) -> set[str]:
     """Placeholders that stand where a secret does, as in `--password {pw}`: their values are secret."""
-    found = set()
+    names = set()
     pairs = [(flag, word) for flag, word in itertools.pairwise(words) if str(flag).startswith("--")]
     pairs += [(str(word).partition("=")[0], str(word).partition("=")[2]) for word in words]
     for flag, word in pairs:
         placeholder = _PLACEHOLDER.fullmatch(str(word))
         if placeholder and _may_be_secret(str(flag)):
-            found.add(_plain(placeholder[0].strip("{}")))
-    return found
+            names.add(_plain(placeholder[0].strip("{}")))
+    return names
 
 
 def conceal_study(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -478,8 +478,8 @@ def redact(text: str) -> str:
         if len(value) >= 4 and value in text:
             text = text.replace(value, REDACTED)
     content = text.encode(errors="surrogatepass")
-    for found in reversed(find_secrets(content)):
-        content = content[: found.start] + REDACTED.encode() + content[found.end :]
+    for credential_match in reversed(find_secrets(content)):
+        content = content[: credential_match.start] + REDACTED.encode() + content[credential_match.end :]
     return content.decode(errors="surrogatepass")
 
 

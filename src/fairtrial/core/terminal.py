@@ -24,9 +24,9 @@ def visible(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON document that means the same, with every control character as a JSON escape."""
-    return _CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    number = ord(found[0])
+def _escape(match: re.Match[str]) -> str:
+    number = ord(match[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

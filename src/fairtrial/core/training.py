@@ -121,10 +121,10 @@ class LoopEvents:
 
     def phase(self, name: str) -> AbstractContextManager[None]:
         """A named slice of a step: `with watch.phase("forward"): …`. Phases may nest."""
-        found = self._phases.get(name)
-        if found is None:
-            found = self._phases[name] = self._make_phase(name)
-        return found
+        phase = self._phases.get(name)
+        if phase is None:
+            phase = self._phases[name] = self._make_phase(name)
+        return phase
 
     def tell(self, event: str, *details: Any) -> None:
         hear = self._hear[event]
@@ -203,7 +203,7 @@ class Trainable(Protocol):
     `report_`.
     """
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, SupportsFloat]: ...
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, SupportsFloat]: ...
 
     def evaluate(self, split: Split) -> Mapping[str, SupportsFloat]: ...
 
@@ -220,7 +220,7 @@ class Stack(Protocol):
     stay `Trainable`s: they are evaluated, saved and loaded one by one.
     """
 
-    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Mapping[int, Mapping[str, SupportsFloat]]:
+    def step(self, due: Mapping[int, int], events: LoopEvents) -> Mapping[int, Mapping[str, SupportsFloat]]:
         """Take the step that is due for each member, by its number; a member that is not due any more has left."""
         ...
 

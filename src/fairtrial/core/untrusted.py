@@ -305,8 +305,8 @@ def shape_problems(model: type[BaseModel], value: Any) -> list[str]:
     try:
         model.model_validate(value, strict=True)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_context=False, include_input=False)
-        return [_problem(each) for each in found if each["type"] != "extra_forbidden"]
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        return [_problem(each) for each in errors if each["type"] != "extra_forbidden"]
     except RecursionError:
         return ["the document is nested too deeply"]
     return []

@@ -133,8 +133,8 @@ class Frontier:
         plain = gains_of(self.usable, OptimizationTarget(self.judged.metric, self.judged.direction))
         members = zip(self.usable, plain.tolist(), on_frontier(plain), strict=True)
         line = [(point.name, gain, -negative_cost) for point, (negative_cost, gain), member in members if member]
-        found = [Step(a, b, gain - before, cost - paid) for (a, before, paid), (b, gain, cost) in pairwise(line)]
-        return [step for step in found if step.cost > 0]
+        steps = [Step(a, b, gain - before, cost - paid) for (a, before, paid), (b, gain, cost) in pairwise(line)]
+        return [step for step in steps if step.cost > 0]
 
     @property
     def best_step(self) -> Step | None:

@@ -38,8 +38,8 @@ def on_frontier(gains: Array) -> Flags:
 def dominator(gains: Array, point: int) -> int | None:
     """A point of the frontier that beats this one, the best of them in the last objective; None: this one is on it."""
     ahead = (gains >= gains[point]).all(1) & (gains > gains[point]).any(1) & on_frontier(gains)
-    found = np.flatnonzero(ahead)
-    return int(found[np.argmax(gains[found, -1])]) if len(found) else None
+    values = np.flatnonzero(ahead)
+    return int(values[np.argmax(gains[values, -1])]) if len(values) else None
 
 
 def membership(draws: Array) -> Array:
@@ -128,8 +128,8 @@ def _spread(ranks: Array, freedom: int) -> Array:
 
 def _content(readings: Sequence[Reading]) -> int:
     """A seed that follows from the numbers, whatever their order."""
-    told = sorted(repr((reading.value, sorted(reading.by_seed.items()))) for reading in readings)
-    return int.from_bytes(hashlib.sha256("\n".join(told).encode()).digest()[:8], "big")
+    messages = sorted(repr((reading.value, sorted(reading.by_seed.items()))) for reading in readings)
+    return int.from_bytes(hashlib.sha256("\n".join(messages).encode()).digest()[:8], "big")
 
 
 def hypervolume(gains: Array, reference: Array) -> float:

@@ -55,13 +55,13 @@ class PriceTable:
     speeds: Mapping[str, float]
 
     def card(self, name: str) -> Card:
-        found = self.cards.get(name.lower())
-        if found is None:
+        card = self.cards.get(name.lower())
+        if card is None:
             raise UserError(
                 f"{self.source}: {unknown('card', name, self.cards)}",
                 hint="Cards of your own go into a file that is given with --prices.",
             )
-        return found
+        return card
 
     def cautions(self, card: Card, today: date) -> list[FilledCaution]:
         age = (today - card.as_of).days

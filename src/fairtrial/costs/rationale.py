@@ -23,42 +23,47 @@ from fairtrial.costs.cost import Priced
 from fairtrial.costs.frontier import OptimizationTarget
 
 
-def explain(found: Recommendation) -> list[str]:
+def explain(recommendation: Recommendation) -> list[str]:
     """The reasons, the most important first."""
-    return _explain_choice(found) if found.chosen else _explain_nothing(found)
+    return _explain_choice(recommendation) if recommendation.chosen else _explain_nothing(recommendation)
 
 
 def _about(priced: Priced) -> str:
     return "about " if priced.basis else ""
 
 
-def _label(priced: Priced, found: Recommendation) -> str:
-    return f"{priced.name} on {priced.card.name}" if found.cards > 1 else priced.name
+def _label(priced: Priced, recommendation: Recommendation) -> str:
+    return f"{priced.name} on {priced.card.name}" if recommendation.cards > 1 else priced.name
 
 
-def _explain_choice(found: Recommendation) -> list[str]:
-    assert found.chosen is not None
-    told = [_why(found)]
-    told += [_margin(check, found.chosen.priced, found.judged) for check in found.chosen.checks]
-    told += [_missed(bound, found) for bound in found.binding]
-    told += _bound_together(found)
-    told += _unlike(found)
-    return told + _cheaper(found)
+def _explain_choice(recommendation: Recommendation) -> list[str]:
+    assert recommendation.chosen is not None
+    messages = [_why(recommendation)]
+    messages += [
+        _margin(check, recommendation.chosen.priced, recommendation.judged) for check in recommendation.chosen.checks
+    ]
+    messages += [_missed(bound, recommendation) for bound in recommendation.binding]
+    messages += _bound_together(recommendation)
+    messages += _unlike(recommendation)
+    return messages + _cheaper(recommendation)
 
 
-def _why(found: Recommendation) -> str:
-    assert found.chosen is not None
-    priced, judged = found.chosen.priced, found.judged
+def _why(recommendation: Recommendation) -> str:
+    assert recommendation.chosen is not None
+    priced, judged = recommendation.chosen.priced, recommendation.judged
     best = "the highest" if judged.direction == "max" else "the lowest"
     reached = {
         "accuracy": f"{best} {judged.quantity} ({shown_value(priced.quality.value)})",
         "cost": f"the lowest cost ({_about(priced)}{shown_money(priced.cost.value)})",
         "time": f"the shortest time ({_about(priced)}{shown_hours(priced.hours.value)})",
         "value": f"the most {judged.quantity} per dollar",
-    }[found.objective]
-    count, total = len(found.feasible), counted(len(found.candidates) // found.cards, "configuration")
-    places = f"{total} on {found.cards} cards" if found.cards > 1 else total
-    name = _label(priced, found)
+    }[recommendation.objective]
+    count, total = (
+        len(recommendation.feasible),
+        counted(len(recommendation.candidates) // recommendation.cards, "configuration"),
+    )
+    places = f"{total} on {recommendation.cards} cards" if recommendation.cards > 1 else total
+    name = _label(priced, recommendation)
     if count == 1:
         return f"{name} is the only one of {places} that meets every constraint; it has {reached}."
     return f"{name} has {reached} of the {count} that meet every constraint, out of {places}."
@@ -93,9 +98,9 @@ def _margin(check: ConstraintCheck, chosen: Priced, judged: OptimizationTarget) 
     )
 
 
-def _missed(bound: Binding, found: Recommendation) -> str:
+def _missed(bound: Binding, recommendation: Recommendation) -> str:
     """What a binding constraint kept out."""
-    instead, judged = bound.instead, found.judged
+    instead, judged = bound.instead, recommendation.judged
     limit = shown_limit(bound.constraint, bound.limit)
     name = bound.constraint.replace("_", "-")
     what = f"the {limit} of {instead.card.name}" if bound.constraint == CARD_MEMORY else f"{name} {limit}"
@@ -108,70 +113,78 @@ def _missed(bound: Binding, found: Recommendation) -> str:
     if bound.constraint in (CARD_MEMORY, "max_memory"):
         memory = instead.point.memory
         parts.append("memory not known" if memory is None else shown_memory(memory))
-    return f"Binding: {what}. Without it {_label(instead, found)} would be chosen ({', '.join(parts)})."
+    return f"Binding: {what}. Without it {_label(instead, recommendation)} would be chosen ({', '.join(parts)})."
 
 
-def _unlike(found: Recommendation) -> list[str]:
+def _unlike(recommendation: Recommendation) -> list[str]:
     """Who else might be the better choice."""
-    if not found.alike:
+    if not recommendation.alike:
         return []
-    told = ", ".join(f"{name} (better in {shown_chance(share)} of draws)" for name, share in found.alike.items())
-    return [f"By {found.judged.quantity} it cannot be told apart from {told}."]
+    message = ", ".join(
+        f"{name} (better in {shown_chance(share)} of draws)" for name, share in recommendation.alike.items()
+    )
+    return [f"By {recommendation.judged.quantity} it cannot be told apart from {message}."]
 
 
-def _cheaper(found: Recommendation) -> list[str]:
-    assert found.chosen is not None
-    chosen, judged = found.chosen.priced, found.judged
-    cheaper = [each.priced for each in found.alternatives if each.priced.cost.value < chosen.cost.value]
+def _cheaper(recommendation: Recommendation) -> list[str]:
+    assert recommendation.chosen is not None
+    chosen, judged = recommendation.chosen.priced, recommendation.judged
+    cheaper = [each.priced for each in recommendation.alternatives if each.priced.cost.value < chosen.cost.value]
     if not cheaper:
         return []
     near = max(cheaper, key=lambda each: each.cost.value)
     gain = judged.sign("accuracy") * (near.quality.value - chosen.quality.value)
     apart = f"its {judged.quantity} is {shown_value(abs(gain))} {'better' if gain > 0 else 'worse'}"
     saved = f"{_about(near) or _about(chosen)}{shown_money(chosen.cost.value - near.cost.value)}"
-    told = apart if gain else f"its {judged.quantity} is the same"
-    return [f"The next cheaper on the frontier, {_label(near, found)}, saves {saved}; {told}."]
+    message = apart if gain else f"its {judged.quantity} is the same"
+    return [f"The next cheaper on the frontier, {_label(near, recommendation)}, saves {saved}; {message}."]
 
 
-def _explain_nothing(found: Recommendation) -> list[str]:
-    count = len(found.candidates) // found.cards
-    told = [
+def _explain_nothing(recommendation: Recommendation) -> list[str]:
+    count = len(recommendation.candidates) // recommendation.cards
+    messages = [
         "The only configuration misses a constraint."
         if count == 1
         else f"None of {count} configurations meets every constraint."
     ]
-    unknown_ = list(dict.fromkeys(each.priced.name for each in found.candidates if each.priced.point.memory is None))
+    unknown_ = list(
+        dict.fromkeys(each.priced.name for each in recommendation.candidates if each.priced.point.memory is None)
+    )
     if unknown_:
-        told.append(f"Whether {', '.join(unknown_)} fits is not known: its memory was not measured.")
-    single = [each for each in found.relaxations if each.needed is not None]
-    told += [_would_do(each, found) for each in single]
+        messages.append(f"Whether {', '.join(unknown_)} fits is not known: its memory was not measured.")
+    single = [each for each in recommendation.relaxations if each.needed is not None]
+    messages += [_would_do(each, recommendation) for each in single]
     if not single and len(unknown_) < count:
-        told.append("No constraint alone can be relaxed far enough: at least two must give.")
-    joint = found.joint
+        messages.append("No constraint alone can be relaxed far enough: at least two must give.")
+    joint = recommendation.joint
     if joint is not None and len(joint.changes) > 1:
-        name = _label(joint.candidate.priced, found)
-        told.append(
-            f"Smallest joint change: {_moved(joint, found)} would make {name} feasible. "
+        name = _label(joint.candidate.priced, recommendation)
+        messages.append(
+            f"Smallest joint change: {_moved(joint, recommendation)} would make {name} feasible. "
             f"No limit moves by more than {_percent(joint.largest)} of itself."
         )
     elif joint is not None and len(single) > 1:
         [least] = joint.changes
-        told.append(f"The smallest of these changes is that of {_noun(least.constraint)}, {_percent(least.relative)}.")
-    return told
+        messages.append(
+            f"The smallest of these changes is that of {_noun(least.constraint)}, {_percent(least.relative)}."
+        )
+    return messages
 
 
-def _bound_together(found: Recommendation) -> list[str]:
+def _bound_together(recommendation: Recommendation) -> list[str]:
     """Constraints that keep a better configuration out although none of them does so alone."""
-    joint = found.joint
+    joint = recommendation.joint
     if joint is None or len(joint.changes) < 2:
         return []
     priced = joint.candidate.priced
-    reached = f"{found.judged.quantity} {shown_value(priced.quality.value)}"
-    return [f"Binding together: {_moved(joint, found)} would allow {_label(priced, found)} ({reached})."]
+    reached = f"{recommendation.judged.quantity} {shown_value(priced.quality.value)}"
+    return [
+        f"Binding together: {_moved(joint, recommendation)} would allow {_label(priced, recommendation)} ({reached})."
+    ]
 
 
-def _moved(joint: JointRelaxation, found: Recommendation) -> str:
-    *first, last = [f"{_change(each, found)}{_mark(each)}" for each in joint.changes]
+def _moved(joint: JointRelaxation, recommendation: Recommendation) -> str:
+    *first, last = [f"{_change(each, recommendation)}{_mark(each)}" for each in joint.changes]
     return f"{', '.join(first)} and {last}"
 
 
@@ -180,21 +193,21 @@ def _percent(share: float) -> str:
     return f"{math.ceil(1000 * share - SLACK) / 10:,.3g} %" if share < 1 else f"{math.ceil(100 * share - SLACK):,} %"
 
 
-def _would_do(relaxed: Relaxation, found: Recommendation) -> str:
+def _would_do(relaxed: Relaxation, recommendation: Recommendation) -> str:
     """A relaxation as it can be typed."""
     assert relaxed.candidate is not None
     priced = relaxed.candidate.priced
-    change = _change(relaxed, found)
+    change = _change(relaxed, recommendation)
     if relaxed.constraint == CARD_MEMORY:
         return f"{change[0].upper()}{change[1:]} would make {priced.name} feasible."
-    return f"{change} would make {_label(priced, found)} feasible{_mark(relaxed)}."
+    return f"{change} would make {_label(priced, recommendation)} feasible{_mark(relaxed)}."
 
 
-def _change(relaxed: Relaxation, found: Recommendation) -> str:
+def _change(relaxed: Relaxation, recommendation: Recommendation) -> str:
     """`--max-cost 31.2 instead of 31.1`"""
     assert relaxed.needed is not None and relaxed.candidate is not None
     priced = relaxed.candidate.priced
-    number = _typed(relaxed.needed, relaxed.limit, up=is_upper(relaxed.constraint, found.judged))
+    number = _typed(relaxed.needed, relaxed.limit, up=is_upper(relaxed.constraint, recommendation.judged))
     if relaxed.constraint == CARD_MEMORY:
         return f"a card with {number} GB instead of the {shown_memory(relaxed.limit)} of {priced.card.name}"
     return f"{_noun(relaxed.constraint)} {number} instead of {relaxed.limit:g}"

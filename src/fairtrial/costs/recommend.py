@@ -43,13 +43,17 @@ def recommend(
     candidates = [Candidate(each, _checks(each, constraints, judged)) for each in priced]
     rank = _rank(candidates, objective, judged)
     chosen = _best([each for each in candidates if each.feasible], rank)
-    found = Recommendation(candidates, chosen, objective, constraints, judged, model)
+    recommendation = Recommendation(candidates, chosen, objective, constraints, judged, model)
     if chosen is None:
-        found = replace(found, relaxations=_relaxations(candidates, judged), joint=_joint(candidates, rank))
+        recommendation = replace(
+            recommendation, relaxations=_relaxations(candidates, judged), joint=_joint(candidates, rank)
+        )
     else:
         better = [each for each in candidates if rank(each)[:BY_MERIT] < rank(chosen)[:BY_MERIT]]
-        found = replace(found, binding=_bindings(candidates, chosen, rank), joint=_joint(better, rank))
-    return replace(found, rationale=explain(found))
+        recommendation = replace(
+            recommendation, binding=_bindings(candidates, chosen, rank), joint=_joint(better, rank)
+        )
+    return replace(recommendation, rationale=explain(recommendation))
 
 
 def check_objective(objective: str, judged: OptimizationTarget) -> None:
@@ -119,28 +123,28 @@ def _best(candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any
 def _bindings(
     candidates: Sequence[Candidate], chosen: Candidate, rank: Callable[[Candidate], tuple[Any, ...]]
 ) -> list[Binding]:  # fmt: skip
-    found = []
+    bindings = []
     for check in chosen.checks:
         free = [each for each in candidates if each.meets_others(check.constraint)]
         instead = _best(free, rank)
         if instead is not None and rank(instead)[:BY_MERIT] < rank(chosen)[:BY_MERIT]:
-            found.append(Binding(check.constraint, instead.check(check.constraint).limit, instead.priced))
-    return found
+            bindings.append(Binding(check.constraint, instead.check(check.constraint).limit, instead.priced))
+    return bindings
 
 
 def _relaxations(candidates: Sequence[Candidate], judged: OptimizationTarget) -> list[Relaxation]:
     """For each constraint, the candidate that asks for least while all others hold."""
-    found = []
+    relaxations = []
     for check in candidates[0].checks:
         name = check.constraint
         near = [each for each in candidates if each.meets_others(name) and each.check(name).needed is not None]
         sign = 1.0 if is_upper(name, judged) else -1.0
         least = min(near, key=lambda each, name=name, sign=sign: sign * (each.check(name).needed or 0.0), default=None)  # type: ignore[misc]
         if least is not None:
-            found.append(Relaxation(name, least.check(name).limit, least.check(name).needed, least))
+            relaxations.append(Relaxation(name, least.check(name).limit, least.check(name).needed, least))
         elif name != CARD_MEMORY:
-            found.append(Relaxation(name, check.limit))
-    return found
+            relaxations.append(Relaxation(name, check.limit))
+    return relaxations
 
 
 def _joint(
@@ -150,14 +154,14 @@ def _joint(
 
     Another card is not a limit that a person can move, so candidates that fit their card come first.
     """
-    found = []
+    joint_relaxations = []
     for candidate in candidates:
         missed = [check for check in candidate.checks if not check.met]
         if all(check.needed is not None for check in missed):
             changes = [Relaxation(check.constraint, check.limit, check.needed, candidate) for check in missed]
-            found.append(JointRelaxation(candidate, changes))
+            joint_relaxations.append(JointRelaxation(candidate, changes))
 
     def size(joint: JointRelaxation) -> tuple[Any, ...]:
         return not joint.candidate.check(CARD_MEMORY).met, joint.largest, joint.total, rank(joint.candidate)
 
-    return min(found, key=size, default=None)
+    return min(joint_relaxations, key=size, default=None)

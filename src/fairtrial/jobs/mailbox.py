@@ -98,7 +98,7 @@ class RemoteJob:
     """One errand's notes, as both sides read and write them. Its cells are numbered in the order of its requests."""
 
     def __init__(self, notes: Mailbox, name: str) -> None:
-        self.notes = notes
+        self.mailbox = notes
         self.name = name
         self.files = RemoteJobFiles(name)
 
@@ -114,9 +114,9 @@ class RemoteJob:
 
     def remove(self) -> None:
         """A job that has not started yet finds nothing to do."""
-        for name in sorted(self.notes.names()):
+        for name in sorted(self.mailbox.names()):
             if RemoteJobFiles.errand_of(name) == self.name:
-                self.notes.remove(name)
+                self.mailbox.remove(name)
 
     # What both read.
 
@@ -148,44 +148,46 @@ class RemoteJob:
 
     def claim(self, cell: int) -> int | None:
         """The highest token that any start has held a cell under; a later claim always has a higher one."""
-        notes = [self._read(name, "ClaimNote") for name in self.notes.names() if self.files.is_claim(name, cell)]
+        notes = [self._read(name, "ClaimNote") for name in self.mailbox.names() if self.files.is_claim(name, cell)]
         return max((int(note["token"]) for note in notes if note), default=None)
 
     # What a job says. It speaks only as long as it was not started again.
 
     @cached_property
-    def mark(self) -> str:
+    def attempt_id(self) -> str:
         """What this start is told from others by."""
         return uuid.uuid4().hex[:8]
 
     def start(self, job: str | None) -> None:
         who = {"host": socket.gethostname(), "pid": os.getpid(), "at": time.time()}
-        self._write(self.files.started, {**who, "job": job, "mark": self.mark})
+        self._write(self.files.started, {**who, "job": job, "mark": self.attempt_id})
 
     @property
     def is_ours(self) -> bool:
         """Whether no later start has taken this errand over from this process."""
-        return self.latest_start == self.mark
+        return self.latest_start == self.attempt_id
 
-    def note_claim(self, cell: int, token: int) -> None:
-        self._say(self.files.claim(cell, self.mark), {"token": token})
+    def record_claim(self, cell: int, token: int) -> None:
+        self._say(self.files.claim(cell, self.attempt_id), {"token": token})
 
     def tell(self, cell: int, code: int, outcome: Outcome | None) -> None:
-        self._say(self.files.answer(cell, self.mark), {"exit": code, "outcome": outcome.to_dict() if outcome else None})
+        self._say(
+            self.files.answer(cell, self.attempt_id), {"exit": code, "outcome": outcome.to_dict() if outcome else None}
+        )
 
     def finish(self) -> None:
-        self._say(self.files.done(self.mark), {"at": time.time()})
+        self._say(self.files.done(self.attempt_id), {"at": time.time()})
 
     def _say(self, name: str, values: Mapping[str, Any]) -> None:
         if self.is_ours:  # where this is no longer so a moment later, nobody reads that name
             self._write(name, values)
 
     def _write(self, name: str, values: Mapping[str, Any]) -> None:
-        self.notes.write(name, json.dumps(values, ensure_ascii=False).encode(errors="replace"))
+        self.mailbox.write(name, json.dumps(values, ensure_ascii=False).encode(errors="replace"))
 
     def _read(self, name: str, model: str) -> dict[str, Any] | None:
         """What a note says; None for one that is not there, or that does not have the form of such a note."""
-        content = self.notes.read(name)
+        content = self.mailbox.read(name)
         if not content:
             return None
         from fairtrial.jobs import mailbox_schema as note_schema  # brings pydantic

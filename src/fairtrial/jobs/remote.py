@@ -27,82 +27,82 @@ EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 
 def run_remote_job(where: str, name: str, job: str | None = None) -> int:
     """Do an errand, or go on with one that was begun. `job` is what the engine calls this process's job."""
-    errand = RemoteJob(open_mailbox(where), name)
-    task = errand.task
+    remote_job = RemoteJob(open_mailbox(where), name)
+    task = remote_job.task
     if task is None:
         return 0  # nobody wants it any more
-    restarted = errand.started is not None
-    answered = _start(errand, job, len(task["requests"]))
+    restarted = remote_job.started is not None
+    answered = _start(remote_job, job, len(task["requests"]))
     if task["version"] != __version__:
-        return _refuse_version(errand, task)
+        return _refuse_version(remote_job, task)
     cells = {key: cell for cell, key in enumerate(task["requests"]) if cell not in answered}
-    requests = {key: Job.from_dict(task["requests"][key]) for key in cells}
+    jobs = {key: Job.from_dict(task["requests"][key]) for key in cells}
     if restarted:
-        requests = {key: _over_earlier_start(request, errand, cells[key]) for key, request in requests.items()}
-    with _StopWatcher(errand) as stop:
+        jobs = {key: _over_earlier_start(request, remote_job, cells[key]) for key, request in jobs.items()}
+    with _StopWatcher(remote_job) as stop:
         patience = lease_seconds() + GRACE_S if restarted else 0.0
-        _run_cells(errand, cells, requests, stop, time.monotonic() + patience)
+        _run_cells(remote_job, cells, jobs, stop, time.monotonic() + patience)
     if stop.asked_by_engine:
         return EXIT_ASKED_TO_LEAVE
-    errand.finish()
+    remote_job.finish()
     return 0
 
 
-def _start(errand: RemoteJob, job: str | None, cells: int) -> set[int]:
+def _start(remote_job: RemoteJob, job: str | None, cells: int) -> set[int]:
     """From now on this start is listened to, so it repeats what the one before has answered; returns those cells."""
-    earlier = errand.latest_start
-    told = {cell: answer for cell in range(cells) if earlier and (answer := errand.answer(cell, earlier))}
-    errand.start(job)
-    for cell, answer in told.items():
-        errand.tell(cell, *answer)
-    return set(told)
+    earlier = remote_job.latest_start
+    document = {cell: answer for cell in range(cells) if earlier and (answer := remote_job.answer(cell, earlier))}
+    remote_job.start(job)
+    for cell, answer in document.items():
+        remote_job.tell(cell, *answer)
+    return set(document)
 
 
-def _refuse_version(errand: RemoteJob, task: Mapping[str, Any]) -> int:
+def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
     reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
     for cell in range(len(task["requests"])):
-        errand.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
-    errand.finish()
+        remote_job.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
+    remote_job.finish()
     return 1
 
 
-def _over_earlier_start(request: Job, errand: RemoteJob, cell: int) -> Job:
+def _over_earlier_start(job: Job, remote_job: RemoteJob, cell: int) -> Job:
     """An engine starts an errand again only when it has given the earlier start up: its claim may be taken over."""
-    token = errand.claim(cell)
-    return request if token is None else replace(request, over=token)
+    token = remote_job.claim(cell)
+    return job if token is None else replace(job, takeover_token=token)
 
 
 def _run_cells(
-    errand: RemoteJob, cells: Mapping[str, int], requests: Mapping[str, Job], stop: _StopWatcher, deadline: float
+    remote_job: RemoteJob, cells: Mapping[str, int], jobs: Mapping[str, Job], stop: _StopWatcher, deadline: float
 ) -> None:
     """Until the deadline a cell of a shared store that somebody has is tried again.
 
     It is most likely held by the earlier start of this errand, whose machine is gone: its claim runs out by itself.
     """
-    by_name = {request.spec.name: cells[key] for key, request in requests.items()}
+    by_name = {job.spec.name: cells[key] for key, job in jobs.items()}
     held: dict[str, Job] = {}
 
     def ended(key: str, code: int, outcome: Outcome | None) -> None:
         if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
             return  # that is no end: the engine starts this errand again, or says that it will not
-        if code == EXIT_CLAIMED and is_url(str(requests[key].store)) and time.monotonic() < deadline and not stop():
-            held[key] = requests[key]
+        if code == EXIT_CLAIMED and is_url(str(jobs[key].store)) and time.monotonic() < deadline and not stop():
+            held[key] = jobs[key]
             return
-        errand.tell(cells[key], code, outcome)
+        remote_job.tell(cells[key], code, outcome)
 
-    if requests:
-        do_job(requests, ended, stop, lambda spec, token: errand.note_claim(by_name[spec.name], token))
+    if jobs:
+        do_job(jobs, ended, stop, lambda spec, token: remote_job.record_claim(by_name[spec.name], token))
     if held:
         time.sleep(TRY_AGAIN_S)
-        _run_cells(errand, cells, held, stop, deadline)
+        _run_cells(remote_job, cells, held, stop, deadline)
 
 
 class _StopWatcher(StopFlag):
     """Looks for the launcher's word to stop, besides the signals by which an engine asks a job to leave."""
 
-    def __init__(self, errand: RemoteJob) -> None:
+    def __init__(self, remote_job: RemoteJob) -> None:
         super().__init__()
-        self._errand = errand
+        self._errand = remote_job
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look_on, name="fairtrial errand", daemon=True)
 
@@ -120,7 +120,7 @@ class _StopWatcher(StopFlag):
         self._thread.join()
 
     def _look_on(self) -> None:
-        while not self._over.wait(self._errand.notes.look_s):
+        while not self._over.wait(self._errand.mailbox.look_s):
             with contextlib.suppress(Exception):  # a place that cannot be reached now is looked at again
                 if asked := self._errand.stop:
                     self.raised = True

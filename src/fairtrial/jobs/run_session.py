@@ -60,7 +60,7 @@ class Job:
     store: str | os.PathLike[str]
     environment: Mapping[str, Any] = field(default_factory=dict)
     needs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    over: int | None = None
+    takeover_token: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -68,7 +68,7 @@ class Job:
             "store": str(self.store),
             "environment": dict(self.environment),
             "needs": {name: list(where) for name, where in self.needs.items()},
-            "over": self.over,
+            "over": self.takeover_token,
         }
 
     @classmethod
@@ -87,7 +87,7 @@ Claimed = Callable[[RunSpec, int], None]
 
 
 def run_cell(
-    request: Job,
+    job: Job,
     *,
     observers: Sequence[Observer] = (),
     should_stop: Callable[[], bool] = lambda: False,
@@ -100,7 +100,7 @@ def run_cell(
     """
     with contextlib.ExitStack() as leaving:
         pulse = leaving.enter_context(HeartbeatThread())
-        attempt = _Attempt(request, leaving, should_stop, claimed, pulse)
+        attempt = _Attempt(job, leaving, should_stop, claimed, pulse)
         if attempt.done:
             return attempt.done
         leaving.enter_context(to_log(attempt.paths))
@@ -115,10 +115,10 @@ class SteppableRun:
     """
 
     def __init__(
-        self, request: Job, leaving: contextlib.ExitStack, *, observers: Sequence[Observer] = (),
+        self, job: Job, leaving: contextlib.ExitStack, *, observers: Sequence[Observer] = (),
         clock: Clock = time.perf_counter, should_stop: Callable[[], bool] = lambda: False,
     ) -> None:  # fmt: skip
-        attempt = _Attempt(request, leaving)
+        attempt = _Attempt(job, leaving)
         self._watch = LoopEvents(observers, clock)
         self._work = attempt.begin(should_stop, self._watch, OtlpExporter())
         self.paths = attempt.paths
@@ -173,13 +173,13 @@ class SteppableRun:
     def first_losses(self, batches: int) -> list[float]:
         """Of the weights as they are, on the next few batches; the steps are taken back."""
         kept = self.trainable.state()
-        found = []
+        first_losses = []
         with self._ends_by_itself(), self._work.teller.silence():
             for number in range(self.taken + 1, self.taken + 1 + batches):
                 metrics = self.trainable.step(number, LoopEvents())
-                found += [float(metrics["loss"])] if "loss" in metrics else []
+                first_losses += [float(metrics["loss"])] if "loss" in metrics else []
                 self.trainable.load_state(kept)
-        return found
+        return first_losses
 
     @contextlib.contextmanager
     def _ends_by_itself(self) -> Iterator[None]:
@@ -190,7 +190,7 @@ class SteppableRun:
 
 
 def run_stack(
-    requests: Sequence[Job],
+    jobs: Sequence[Job],
     ended: Ending,
     *,
     should_stop: Callable[[], bool] = lambda: False,
@@ -200,7 +200,7 @@ def run_stack(
     """Make several runs of one recipe in one process, stepped together; each is a run like any other."""
     with contextlib.ExitStack() as leaving:
         pulse, delivery = leaving.enter_context(HeartbeatThread()), OtlpExporter()
-        attempts = [found for request in requests if (found := _attempt(request, leaving, ended, claimed, pulse))]
+        attempts = [found for job in jobs if (found := _attempt(job, leaving, ended, claimed, pulse))]
         if not attempts:
             return
         leaving.enter_context(to_log(attempts[0].paths))
@@ -236,19 +236,19 @@ def has_another(error: Exception) -> tuple[int, None] | None:
 
 
 def _attempt(
-    request: Job, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed, pulse: HeartbeatThread
+    job: Job, leaving: contextlib.ExitStack, ended: Ending, claimed: Claimed, pulse: HeartbeatThread
 ) -> _Attempt | None:
     """An attempt at one cell of many, unless there is nothing to do or it cannot be begun, which is told."""
     try:
-        attempt = _Attempt(request, leaving, claimed=claimed, pulse=pulse)
+        attempt = _Attempt(job, leaving, claimed=claimed, pulse=pulse)
     except ClaimedElsewhere:
-        ended(request.spec, EXIT_CLAIMED, None)
+        ended(job.spec, EXIT_CLAIMED, None)
         return None
     except FairtrialError as error:
-        ended(request.spec, 1, refused(error))
+        ended(job.spec, 1, refused(error))
         return None
     if attempt.done:
-        ended(request.spec, 0, attempt.done)
+        ended(job.spec, 0, attempt.done)
     return None if attempt.done else attempt
 
 
@@ -269,24 +269,24 @@ class _Attempt:
 
     def __init__(
         self,
-        request: Job,
+        job: Job,
         leaving: contextlib.ExitStack,
         should_stop: Callable[[], bool] = lambda: False,
         claimed: Claimed = lambda *_: None,
         pulse: HeartbeatThread | None = None,
     ) -> None:
-        self.request = request
-        self.store = Store.at(request.store)
-        self.paths = self.store.paths.run(request.spec.study, request.spec.run_id)
-        self.claim = Claim(self.paths, over=request.over)
+        self.request = job
+        self.store = Store.at(job.store)
+        self.paths = self.store.paths.run(job.spec.study, job.spec.run_id)
+        self.claim = Claim(self.paths, takeover_token=job.takeover_token)
         self._leaving = leaving
         leaving.callback(self.claim.release)
-        claimed(request.spec, self.claim.token)
+        claimed(job.spec, self.claim.token)
         self._life = pulse.add(self.claim) if pulse else RunHeartbeat(self.claim)
         leaving.callback(RemoteRunSession(self.store, self.claim, should_stop).leave)
-        self.done = _already_done(self.paths, request.spec)
+        self.done = _already_done(self.paths, job.spec)
 
-    def begin(self, should_stop: Callable[[], bool], watch: LoopEvents, delivery: OtlpExporter) -> _Work:
+    def begin(self, should_stop: Callable[[], bool], events: LoopEvents, delivery: OtlpExporter) -> _Work:
         """A run that was given to another process stops as if it had been asked to."""
         spec, store = self.request.spec, self.store
         for need in self.request.needs.values():
@@ -301,20 +301,20 @@ class _Attempt:
         recorder = self._life.recorder = Recorder.create(self.paths, metadata, self.claim)
         self._leaving.callback(recorder.close)  # a run whose ending could not be written can be resumed
         teller = _Teller(recorder)
-        setting = _setting(self.request, store, data, lambda: should_stop() or self._life.lost)
-        setting = replace(setting, tell=teller, token=self.claim.token)
+        context = _setting(self.request, store, data, lambda: should_stop() or self._life.lost)
+        context = replace(context, tell=teller, token=self.claim.token)
         if recipe.synthetic:
-            setting.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
+            context.cautions.append(SYNTHETIC.fill(recipe=recipe.name))
         if redacted := redacted_names(spec.options):
             variables = ", ".join(name for name in references(spec.options) if name.startswith(PREFIX))
-            setting.cautions.append(REDACTED_VALUES.fill(names=", ".join(redacted), variables=variables))
+            context.cautions.append(REDACTED_VALUES.fill(names=", ".join(redacted), variables=variables))
         best = selection(recipe, options, before)
-        setting.cautions.extend(dict(each) for each in (best.cautions("--best-mode") if best else ()))
+        context.cautions.extend(dict(each) for each in (best.cautions("--best-mode") if best else ()))
         receiver: str | None = getattr(options, "otlp", None)
         if receiver is not None:
             delivery.add(recorder, receiver)
             self._leaving.callback(delivery.settle)
-        return _Work(spec, recipe, options, setting, recorder, watch, teller, self._leaving)
+        return _Work(spec, recipe, options, context, recorder, events, teller, self._leaving)
 
 
 def _check_data(spec: RunSpec, data: Dataset | None) -> None:
@@ -353,16 +353,16 @@ class _Teller:
 
 
 def _setting(
-    request: Job, store: Store, data: Dataset | None, should_stop: Callable[[], bool] = lambda: False
+    job: Job, store: Store, data: Dataset | None, should_stop: Callable[[], bool] = lambda: False
 ) -> RunContext:
-    spec = request.spec
+    spec = job.spec
     return RunContext(
         streams=Streams(spec.seed, own=spec.options.get("stream_seed") or {}),
         variant=spec.variant,
         run=store.paths.run(spec.study, spec.run_id),
         cache=store.cache,
         data=data,
-        needs={name: store.paths.run(study, run) for name, (study, run) in request.needs.items()},
+        needs={name: store.paths.run(study, run) for name, (study, run) in job.needs.items()},
         should_stop=should_stop,
     )
 
@@ -372,14 +372,14 @@ def revealed(recipe: LoadedRecipe, spec: RunSpec) -> Mapping[str, Any]:
     return spec.options if recipe.options.fills_environment else reveal(spec.options)
 
 
-def rebuild(request: Job) -> Trainable:
+def rebuild(job: Job) -> Trainable:
     """What a run trained, as it was before the first step. Nothing is written; a checkpoint's state fits in."""
-    spec, store = request.spec, Store.at(request.store)
+    spec, store = job.spec, Store.at(job.store)
     recipe = load_recipe(spec.recipe, file=spec.recipe_file)
     options = parse_options(recipe.options, revealed(recipe, spec), where=spec.name)
     if isinstance(options, TorchOptions):
         _set_threads(options.threads)
-    return recipe.build(options, _setting(request, store, recipe.data(options, store.cache)))
+    return recipe.build(options, _setting(job, store, recipe.data(options, store.cache)))
 
 
 def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
@@ -418,7 +418,7 @@ class _Work:
                 self.resources |= step_expense(trainable, 1)
                 done = self.resume(trainable)
                 train(
-                    trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
+                    trainable, self.loop, self.recorder, done=done, events=self.watch, scoring=self.scoring,
                     bounded=self.bounded, should_stop=self.should_stop,
                 )  # fmt: skip
         except (Exception, KeyboardInterrupt, SystemExit) as error:  # noqa: BLE001 — whatever it raises ends its run
@@ -437,10 +437,10 @@ class _Work:
     @cached_property
     def scoring(self) -> Scoring | None:
         """How scores are normalized; written down with the run."""
-        found = scoring_of(self.recipe, self.options)
-        if found is not None:
-            self.setting.lineage["references"] = found.references.to_dict()
-        return found
+        scoring = scoring_of(self.recipe, self.options)
+        if scoring is not None:
+            self.setting.lineage["references"] = scoring.references.to_dict()
+        return scoring
 
     @property
     def bounded(self) -> Metric | None:
@@ -472,7 +472,7 @@ class _Work:
     def course(self, trainable: Trainable) -> RunLoop:
         done = self.resume(trainable)
         return run_loop(
-            trainable, self.loop, self.recorder, done=done, watch=self.watch, scoring=self.scoring,
+            trainable, self.loop, self.recorder, done=done, events=self.watch, scoring=self.scoring,
             bounded=self.bounded, should_stop=self.should_stop,
         )  # fmt: skip
 

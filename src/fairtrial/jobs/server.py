@@ -75,37 +75,37 @@ def printed_to_log(paths: RunPaths) -> Iterator[None]:
 
 
 def do_job(
-    requests: Mapping[str, Job],
+    jobs: Mapping[str, Job],
     ended: Callable[[str, int, Outcome | None], None],
     should_stop: Callable[[], bool],
     claimed: Claimed = lambda *_: None,
 ) -> None:
     """Run the cells of a job; the launcher must hear of whatever goes wrong, and of every cell once."""
-    keys = {request.spec.name: key for key, request in requests.items()}
+    keys = {job.spec.name: key for key, job in jobs.items()}
 
     def tell_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
         key = keys.pop(spec.name, None)
         if key is not None:
             ended(key, code, outcome)
 
-    _do_all(list(requests.values()), tell_once, should_stop, claimed)
+    _do_all(list(jobs.values()), tell_once, should_stop, claimed)
 
 
-def _do_all(requests: Sequence[Job], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
+def _do_all(jobs: Sequence[Job], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
     try:
-        if len(requests) > 1:
-            run_stack(requests, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
+        if len(jobs) > 1:
+            run_stack(jobs, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
             return
-        ended(requests[0].spec, *_do_one(requests[0], should_stop, claimed))
+        ended(jobs[0].spec, *_do_one(jobs[0], should_stop, claimed))
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
-        for request in requests:  # those that have been heard of already stay as they were told
-            ended(request.spec, 1, refused(error))
+        for job in jobs:  # those that have been heard of already stay as they were told
+            ended(job.spec, 1, refused(error))
 
 
-def _do_one(request: Job, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
+def _do_one(job: Job, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
     try:
-        return 0, run_cell(request, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
+        return 0, run_cell(job, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
     except (ClaimedElsewhere, FairtrialError) as error:
         return has_another(error) or (1, refused(error))
 
@@ -284,8 +284,8 @@ def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
         _become_fresh({**command, "fresh": False}, write_end)
     stop = StopFlag()
     stop.listen()
-    requests = {key: Job.from_dict(request) for key, request in command["requests"].items()}
-    do_job(requests, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
+    jobs = {key: Job.from_dict(request) for key, request in command["requests"].items()}
+    do_job(jobs, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
     tell(write_end, None, 0, None)
     return 0
 

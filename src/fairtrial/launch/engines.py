@@ -46,20 +46,20 @@ class LauncherModule:
     def require_installed(self) -> None:
         require_packages(f"--on {self.word}", self.module.REQUIRES, self.module.EXTRA)
 
-    def check(self, order: LaunchRequest) -> None:
+    def check(self, request: LaunchRequest) -> None:
         """Whether it could be opened: refuses, before anything is written, what is known to fail."""
         check: Callable[[LaunchRequest], None] = getattr(self.module, "check", lambda _: None)
-        check(order)
+        check(request)
 
-    def describe(self, order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described | None:
+    def describe(self, request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described | None:
         """What a launch of these runs, grouped as they share a process, would hand over; None where that is plain."""
         describe: Callable[[LaunchRequest, Sequence[Sequence[str]]], Described] | None = getattr(
             self.module, "describe", None
         )
-        return describe(order, runs) if describe else None
+        return describe(request, runs) if describe else None
 
-    def open(self, order: LaunchRequest) -> Launcher:
-        launcher: Launcher = self.module.open_launcher(order)
+    def open(self, request: LaunchRequest) -> Launcher:
+        launcher: Launcher = self.module.open_launcher(request)
         return launcher
 
 

@@ -29,9 +29,9 @@ class Options(EngineOptions):
     """This machine needs no settings of its own."""
 
 
-def check(order: LaunchRequest) -> None:
+def check(request: LaunchRequest) -> None:
     """A run that needs more than there is would bring this machine to a halt, or wait for ever."""
-    needs, cores, memory_gb = order.resources, len(os.sched_getaffinity(0)), _memory_gb()
+    needs, cores, memory_gb = request.resources, len(os.sched_getaffinity(0)), _memory_gb()
     lacking = []
     if needs.cpus and needs.cpus > cores:
         lacking.append(f"--cpus {needs.cpus}: this machine gives it {counted(cores, 'core')}")
@@ -45,13 +45,13 @@ def _memory_gb() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
 
 
-def open_launcher(order: LaunchRequest) -> LocalLauncher:
-    return LocalLauncher(slots_of(order), order.preload, fresh=order.fresh, devices=order.devices)
+def open_launcher(request: LaunchRequest) -> LocalLauncher:
+    return LocalLauncher(slots_of(request), request.preload, fresh=request.fresh, devices=request.devices)
 
 
-def slots_of(order: LaunchRequest) -> int:
+def slots_of(request: LaunchRequest) -> int:
     """How many runs are made at once."""
-    return min(order.jobs or _fitting(order.resources), order.cells)
+    return min(request.jobs or _fitting(request.resources), request.cells)
 
 
 def _fitting(resources: ResourceRequest) -> int:

@@ -60,22 +60,22 @@ class Options(EngineOptions):
     address: str | None = None
 
 
-def check(order: LaunchRequest) -> None:
+def check(request: LaunchRequest) -> None:
     """Connect now: an address that is wrong must be told before anything is written."""
-    assert isinstance(order.options, Options)
-    _connect(order.options.address)
-    _require_room(order.resources)
+    assert isinstance(request.options, Options)
+    _connect(request.options.address)
+    _require_room(request.resources)
 
 
-def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
+def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """Where the runs would go, and what each needs. No connection is made: neither Ray nor a cluster need be there."""
-    assert isinstance(order.options, Options)
-    address = order.options.address or os.environ.get("RAY_ADDRESS") or None
-    wanted = _wanted(order.resources)
-    at_once = f"at most {order.jobs} at once" if order.jobs else "as many at once as there is room for"
+    assert isinstance(request.options, Options)
+    address = request.options.address or os.environ.get("RAY_ADDRESS") or None
+    wanted = _wanted(request.resources)
+    at_once = f"at most {request.jobs} at once" if request.jobs else "as many at once as there is room for"
     head = f"On {_where(address)}, {at_once}, each with {_spelled(wanted)}:"
     said = ["No connection was made; a launch checks first whether the cluster has room for such a run."]
-    document = {"address": address, "resources": wanted, "jobs": order.jobs, "runs": [list(names) for names in runs]}
+    document = {"address": address, "resources": wanted, "jobs": request.jobs, "runs": [list(names) for names in runs]}
     return Described("\n".join([head, *(", ".join(names) for names in runs)]), {**document, "notes": said}, said)
 
 
@@ -88,10 +88,10 @@ def _where(address: str | None) -> str:
     return f"the Ray cluster at {address}"
 
 
-def open_launcher(order: LaunchRequest) -> RayLauncher:
-    assert isinstance(order.options, Options)
-    _connect(order.options.address)
-    return RayLauncher(order)
+def open_launcher(request: LaunchRequest) -> RayLauncher:
+    assert isinstance(request.options, Options)
+    _connect(request.options.address)
+    return RayLauncher(request)
 
 
 def _connect(address: str | None) -> None:
@@ -345,8 +345,8 @@ class _Seat:
 class RayLauncher:
     """Keeps an actor per slot, and makes a new one where Ray has lost one."""
 
-    def __init__(self, order: LaunchRequest) -> None:
-        self._order = order
+    def __init__(self, request: LaunchRequest) -> None:
+        self._order = request
         self._seats: list[_Seat] = []
         self._waiting: deque[Requests] = deque()
         self._stops: dict[str, bool] = {}
@@ -495,10 +495,10 @@ class RayLauncher:
         _leaving.close()
 
 
-def _environment(order: LaunchRequest) -> dict[str, str]:
+def _environment(request: LaunchRequest) -> dict[str, str]:
     """What runs must see on every machine as they would here; what reaches the store only where it is a URL."""
     ours = {name: value for name, value in os.environ.items() if name.startswith("FAIRTRIAL_")}
-    reaching = (*order.environment, *(REACHES_STORES if is_url(order.store) else ()))
+    reaching = (*request.environment, *(REACHES_STORES if is_url(request.store) else ()))
     return {**ours, **{name: os.environ[name] for name in reaching if name in os.environ}}
 
 

@@ -69,7 +69,7 @@ class Queue(Protocol):
     @property
     def ask_s(self) -> float: ...
 
-    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
+    def hand_over(self, remote_jobs: Sequence[str]) -> list[str] | None:
         """Start a job for each of these errands; returns what the engine calls them. None: it cannot be asked now."""
         ...
 
@@ -124,12 +124,12 @@ class RemoteJobLauncher:
         found = self._found_errands()
         states = self._states_now([job for _, job, _ in found if job])
         adopted = []
-        for errand, job, requests in found:
+        for remote_job, job, requests in found:
             state = states.get(job, UNKNOWN) if job else UNKNOWN
             if state.stage is JobStage.GONE:
-                self._clear(errand, job)
-            elif errand.files.stop not in self._names and (cells := self._open_cells(errand, requests, keys)):
-                self._watch(_Task(errand, cells, requests, job, state))
+                self._clear(remote_job, job)
+            elif remote_job.files.stop not in self._names and (cells := self._open_cells(remote_job, requests, keys)):
+                self._watch(_Task(remote_job, cells, requests, job, state))
                 adopted.append(list(cells))
         return adopted
 
@@ -149,17 +149,17 @@ class RemoteJobLauncher:
     def _found_errands(self) -> list[tuple[RemoteJob, str | None, Mapping[str, Any]]]:
         found: list[tuple[RemoteJob, str | None, Mapping[str, Any]]] = []
         for name in sorted({whose for note in self._names if (whose := RemoteJobFiles.errand_of(note))}):
-            errand = RemoteJob(self._notes, name)
-            task = errand.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
+            remote_job = RemoteJob(self._notes, name)
+            task = remote_job.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
             on_its_way = task["job"] is None and time.time() - task["at"] < ON_ITS_WAY_S
             if task["engine"] == self._queue.word and name not in self._tasks and not on_its_way:
-                found.append((errand, task["job"], task["requests"]))
+                found.append((remote_job, task["job"], task["requests"]))
         return found
 
-    def _open_cells(self, errand: RemoteJob, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
+    def _open_cells(self, remote_job: RemoteJob, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
         cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
-        start = errand.latest_start or ""
-        return {key: cell for key, cell in cells.items() if errand.files.answer(cell, start) not in self._names}
+        start = remote_job.latest_start or ""
+        return {key: cell for key, cell in cells.items() if remote_job.files.answer(cell, start) not in self._names}
 
     def _watch(self, task: _Task) -> None:
         self._tasks[task.errand.name] = task
@@ -167,8 +167,8 @@ class RemoteJobLauncher:
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """What was submitted since the last poll is handed over together at the next."""
-        errand = RemoteJob(self._notes, uuid.uuid4().hex[:16])
-        task = _Task(errand, {key: cell for cell, key in enumerate(requests)}, dict(requests))
+        remote_job = RemoteJob(self._notes, uuid.uuid4().hex[:16])
+        task = _Task(remote_job, {key: cell for cell, key in enumerate(requests)}, dict(requests))
         self._waiting.append(task)
         self._watch(task)
 
@@ -279,8 +279,8 @@ class RemoteJobLauncher:
         self._tasks.pop(task.errand.name, None)
         self._clear(task.errand, task.job)
 
-    def _clear(self, errand: RemoteJob, job: str | None) -> None:
-        errand.remove()
+    def _clear(self, remote_job: RemoteJob, job: str | None) -> None:
+        remote_job.remove()
         if job:
             self._queue.clear(job)
 
@@ -328,6 +328,6 @@ class RemoteJobLauncher:
         """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
         deadline = time.monotonic() + SETTLE_S
         said_all = [task.errand for task in self._tasks.values() if not task.left]
-        answered = {errand.files.done(errand.latest_start or "") for errand in said_all}
+        answered = {remote_job.files.done(remote_job.latest_start or "") for remote_job in said_all}
         while answered - self._notes.names() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -63,11 +63,11 @@ class LivenessTracker:
     heard: float = 0.0
     progressed: float = 0.0
 
-    def take(self, sign: Heartbeat | None, now: float) -> None:
-        if sign is not None and sign != self.sign:
-            if self.sign is None or sign.step != self.sign.step:
+    def take(self, heartbeat: Heartbeat | None, now: float) -> None:
+        if heartbeat is not None and heartbeat != self.sign:
+            if self.sign is None or heartbeat.step != self.sign.step:
                 self.progressed = now
-            self.sign, self.heard = sign, now
+            self.sign, self.heard = heartbeat, now
 
 
 @dataclass
@@ -76,14 +76,14 @@ class ScheduledRun:
 
     key: str
     request: Mapping[str, Any]
-    place: RunState = RunState.QUEUED
+    state: RunState = RunState.QUEUED
     tries: int = 0
     started: float | None = None
     ended: float | None = None
     stopping: str | None = None
     stop_at: float | None = None
     outcome: Outcome | None = None
-    hearing: LivenessTracker = field(default_factory=LivenessTracker)
+    liveness: LivenessTracker = field(default_factory=LivenessTracker)
     listened: float = 0.0
     silenced: str | None = None
     losses: int = 0
@@ -96,32 +96,32 @@ class Schedule:
 
     tasks: Sequence[Sequence[ScheduledRun]]
     launcher: Launcher
-    look: Callable[[str], Outcome | None]
-    settle: Callable[[str, Status, str], None]
+    status: Callable[[str], Outcome | None]
+    mark_ended: Callable[[str, Status, str], None]
     timeout: float | None = None
     retries: int = 0
-    listen: Callable[[str], Heartbeat | None] = lambda _: None
-    holder: Callable[[str], int | None] = lambda _: None
+    heartbeat: Callable[[str], Heartbeat | None] = lambda _: None
+    claim_token: Callable[[str], int | None] = lambda _: None
     lost_after: float = LOST_AFTER_S
     hung_after: float | None = None
     changed: Callable[[Sequence[ScheduledRun]], None] = lambda _: None
     clock: Callable[[], float] = time.monotonic
     interrupted: bool = False
     tell: Callable[[str], None] = lambda _: None
-    tickets: Sequence[ScheduledRun] = ()
+    runs: Sequence[ScheduledRun] = ()
     _queue: deque[Sequence[ScheduledRun]] = field(default_factory=deque)
     _started: list[Sequence[ScheduledRun]] = field(default_factory=list)
     _by_key: dict[str, ScheduledRun] = field(default_factory=dict)
 
     def run(self) -> None:
         """Until every ticket has ended. Ctrl-C stops the running cells after they have saved."""
-        self.tickets = self.tickets or [ticket for task in self.tasks for ticket in task]
+        self.runs = self.runs or [run for task in self.tasks for run in task]
         self._queue = deque(self.tasks)
-        self._by_key = {ticket.key: ticket for ticket in self.tickets}
+        self._by_key = {run.key: run for run in self.runs}
         self._adopt()
         with _counting_interrupts() as asked:
             heard = 0
-            while any(ticket.place is not RunState.ENDED for ticket in self.tickets):
+            while any(run.state is not RunState.ENDED for run in self.runs):
                 if len(asked) > heard:
                     heard = len(asked)
                     self._interrupt()
@@ -130,17 +130,17 @@ class Schedule:
     def _adopt(self) -> None:
         """Cells that an earlier launcher left running are watched, not started again."""
         adopted = {key for task in self.launcher.adopt(list(self._by_key)) for key in task}
-        for ticket in self.tickets:
-            if ticket.key in adopted:
-                self._set_running(ticket)
-        waiting = ([ticket for ticket in task if ticket.key not in adopted] for task in self._queue)
+        for run in self.runs:
+            if run.key in adopted:
+                self._set_running(run)
+        waiting = ([run for run in task if run.key not in adopted] for task in self._queue)
         self._queue = deque(task for task in waiting if task)
 
-    def _set_running(self, ticket: ScheduledRun) -> None:
+    def _set_running(self, run: ScheduledRun) -> None:
         now = self.clock()
-        ticket.place, ticket.started, ticket.tries = RunState.RUNNING, now, ticket.tries + 1
-        ticket.stopping = ticket.stop_at = ticket.silenced = None
-        ticket.hearing = LivenessTracker(heard=now, progressed=now)
+        run.state, run.started, run.tries = RunState.RUNNING, now, run.tries + 1
+        run.stopping = run.stop_at = run.silenced = None
+        run.liveness = LivenessTracker(heard=now, progressed=now)
 
     def _tick(self) -> None:
         self._fill_slots()
@@ -149,141 +149,141 @@ class Schedule:
         self._watch_time()
         self._watch_life()
         self._watch_elsewhere()
-        self.changed(self.tickets)
+        self.changed(self.runs)
 
     def _running(self) -> list[ScheduledRun]:
-        return [ticket for ticket in self.tickets if ticket.place is RunState.RUNNING]
+        return [run for run in self.runs if run.state is RunState.RUNNING]
 
     def _fill_slots(self) -> None:
-        self._started = [task for task in self._started if any(ticket.place is RunState.RUNNING for ticket in task)]
+        self._started = [task for task in self._started if any(run.state is RunState.RUNNING for run in task)]
         while len(self._started) < self.launcher.slots and self._queue and not self.interrupted:
             task = self._queue.popleft()
-            for ticket in task:
-                self._set_running(ticket)
-            self.launcher.submit({ticket.key: ticket.request for ticket in task})
+            for run in task:
+                self._set_running(run)
+            self.launcher.submit({run.key: run.request for run in task})
             self._started.append(task)
 
     def _take_back(self, end: Exit) -> None:
-        ticket = self._by_key[end.key]
-        lost = end.lost or (ticket.silenced if end.outcome is None else None)
-        if lost is not None and not ticket.stopping:
-            self._lose(ticket, lost)
+        run = self._by_key[end.key]
+        lost = end.lost or (run.silenced if end.outcome is None else None)
+        if lost is not None and not run.stopping:
+            self._lose(run, lost)
             return
         if end.code == EXIT_CLAIMED and not self.interrupted:
             now = self.clock()
-            ticket.place, ticket.started, ticket.tries = RunState.ELSEWHERE, now, ticket.tries - 1
-            if not ticket.hearing.sign:
-                ticket.hearing = LivenessTracker(heard=now)
+            run.state, run.started, run.tries = RunState.ELSEWHERE, now, run.tries - 1
+            if not run.liveness.sign:
+                run.liveness = LivenessTracker(heard=now)
             return
         said = "another process has it" if end.code == EXIT_CLAIMED else _how_it_ended(end.code)
         outcome = end.outcome or Outcome(Status.INTERRUPTED, said)
-        if ticket.stopping and outcome.status is Status.INTERRUPTED:
-            outcome = Outcome(Status.INTERRUPTED, ticket.stopping)
-        if outcome.status is Status.INTERRUPTED and (end.outcome is None or ticket.stopping):
-            self.settle(ticket.key, outcome.status, outcome.reason or "")
-        elif outcome.status is Status.FAILED and (found := self.look(ticket.key)) and found.status is not Status.FAILED:
-            self.settle(ticket.key, outcome.status, outcome.reason or "")  # its engine says so, not the run itself
-        self._end_or_retry(ticket, outcome)
+        if run.stopping and outcome.status is Status.INTERRUPTED:
+            outcome = Outcome(Status.INTERRUPTED, run.stopping)
+        if outcome.status is Status.INTERRUPTED and (end.outcome is None or run.stopping):
+            self.mark_ended(run.key, outcome.status, outcome.reason or "")
+        elif outcome.status is Status.FAILED and (found := self.status(run.key)) and found.status is not Status.FAILED:
+            self.mark_ended(run.key, outcome.status, outcome.reason or "")  # its engine says so, not the run itself
+        self._end_or_retry(run, outcome)
 
-    def _lose(self, ticket: ScheduledRun, why: str) -> None:
+    def _lose(self, run: ScheduledRun, why: str) -> None:
         """Its place is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
-        if (found := self.look(ticket.key)) and found.status not in (Status.RUNNING, Status.INTERRUPTED):
-            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), found  # it was only not heard
+        if (outcome := self.status(run.key)) and outcome.status not in (Status.RUNNING, Status.INTERRUPTED):
+            run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome  # it was only not heard
             return
-        saved = ticket.hearing.sign.saved if ticket.hearing.sign else 0
-        ticket.losses = 1 if saved > ticket.furthest else ticket.losses + 1
-        ticket.furthest = max(saved, ticket.furthest)
-        self.settle(ticket.key, Status.INTERRUPTED, why)
-        too_often = ticket.losses > max(LOSSES, self.retries)
+        saved = run.liveness.sign.saved if run.liveness.sign else 0
+        run.losses = 1 if saved > run.furthest else run.losses + 1
+        run.furthest = max(saved, run.furthest)
+        self.mark_ended(run.key, Status.INTERRUPTED, why)
+        too_often = run.losses > max(LOSSES, self.retries)
         if self.interrupted or too_often:
-            told = f"{why}; lost {ticket.losses} times without getting further" if too_often else why
-            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), Outcome(Status.INTERRUPTED, told)
+            message = f"{why}; lost {run.losses} times without getting further" if too_often else why
+            run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), Outcome(Status.INTERRUPTED, message)
             return
-        self.tell(f"{ticket.key}: {why}; it goes on elsewhere.")
-        ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
-        ticket.tries -= 1
-        self._queue_again(ticket)
+        self.tell(f"{run.key}: {why}; it goes on elsewhere.")
+        run.request = {**run.request, "over": self._silent_holder(run)}
+        run.tries -= 1
+        self._queue_again(run)
 
-    def _silent_holder(self, ticket: ScheduledRun) -> int | None:
+    def _silent_holder(self, run: ScheduledRun) -> int | None:
         """The token of the claim that fell silent; another may have been made since, by one who lives."""
-        sign = ticket.hearing.sign
-        return sign.token if sign and sign.token is not None else self.holder(ticket.key)
+        heartbeat = run.liveness.sign
+        return heartbeat.token if heartbeat and heartbeat.token is not None else self.claim_token(run.key)
 
-    def _end_or_retry(self, ticket: ScheduledRun, outcome: Outcome) -> None:
-        again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and ticket.tries <= self.retries
+    def _end_or_retry(self, run: ScheduledRun, outcome: Outcome) -> None:
+        again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and run.tries <= self.retries
         if again and not self.interrupted:
-            self._queue_again(ticket)
+            self._queue_again(run)
         else:
-            ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, self.clock(), outcome
+            run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome
 
     def _watch_time(self) -> None:
         now = self.clock()
-        for ticket in self._running():
-            if not ticket.stopping and not self.launcher.has_started(ticket.key):
-                ticket.started = now  # waiting for a process is not running
-            if ticket.stop_at is not None and now > ticket.stop_at:
-                self.launcher.stop(ticket.key, kill=True)
-            elif self.timeout and not ticket.stopping and now - (ticket.started or now) > self.timeout:
-                self._stop(ticket, f"timed out after {self.timeout:g} s")
+        for run in self._running():
+            if not run.stopping and not self.launcher.has_started(run.key):
+                run.started = now  # waiting for a process is not running
+            if run.stop_at is not None and now > run.stop_at:
+                self.launcher.stop(run.key, kill=True)
+            elif self.timeout and not run.stopping and now - (run.started or now) > self.timeout:
+                self._stop(run, f"timed out after {self.timeout:g} s")
 
     def _watch_life(self) -> None:
         now = self.clock()
-        for ticket in self._running():
-            if not self.launcher.has_started(ticket.key):
-                ticket.hearing.heard = ticket.hearing.progressed = now
-            elif now - ticket.listened > LISTEN_S:
-                ticket.listened = now
-                ticket.hearing.take(self.listen(ticket.key), now)
-                self._judge_life(ticket, now)
+        for run in self._running():
+            if not self.launcher.has_started(run.key):
+                run.liveness.heard = run.liveness.progressed = now
+            elif now - run.listened > LISTEN_S:
+                run.listened = now
+                run.liveness.take(self.heartbeat(run.key), now)
+                self._judge_life(run, now)
 
-    def _judge_life(self, ticket: ScheduledRun, now: float) -> None:
-        silent, idle = now - ticket.hearing.heard, now - ticket.hearing.progressed
+    def _judge_life(self, run: ScheduledRun, now: float) -> None:
+        silent, idle = now - run.liveness.heard, now - run.liveness.progressed
         if silent > self.lost_after + GRACE_S:
-            self.launcher.forget(ticket.key)
-            self._lose(ticket, f"no sign of life for {silent:.0f} s")
-        elif silent > self.lost_after and not ticket.silenced:
-            ticket.silenced = f"no sign of life for {silent:.0f} s"
-            self.launcher.stop(ticket.key, kill=True)  # it comes back as killed, or is given up after a while
-        elif self.hung_after and idle > self.hung_after and not ticket.stopping:
-            self._stop(ticket, f"no progress for {self.hung_after:g} s")
+            self.launcher.forget(run.key)
+            self._lose(run, f"no sign of life for {silent:.0f} s")
+        elif silent > self.lost_after and not run.silenced:
+            run.silenced = f"no sign of life for {silent:.0f} s"
+            self.launcher.stop(run.key, kill=True)  # it comes back as killed, or is given up after a while
+        elif self.hung_after and idle > self.hung_after and not run.stopping:
+            self._stop(run, f"no progress for {self.hung_after:g} s")
 
     def _watch_elsewhere(self) -> None:
         """A cell that another launcher has is waited for, and taken over if it is gone or gives no sign of life."""
         now = self.clock()
-        for ticket in self.tickets:
-            if ticket.place is not RunState.ELSEWHERE or now - (ticket.started or now) < RETRY_CLAIM_S:
+        for run in self.runs:
+            if run.state is not RunState.ELSEWHERE or now - (run.started or now) < RETRY_CLAIM_S:
                 continue
-            found = self.look(ticket.key)
-            ticket.started = now
-            ticket.hearing.take(self.listen(ticket.key), now)
-            if found is None or found.status is Status.INTERRUPTED:
-                self._queue_again(ticket)
-            elif found.status is not Status.RUNNING:
-                ticket.place, ticket.ended, ticket.outcome = RunState.ENDED, now, found
-            elif now - ticket.hearing.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
-                ticket.request = {**ticket.request, "over": self._silent_holder(ticket)}
-                self._queue_again(ticket)
+            outcome = self.status(run.key)
+            run.started = now
+            run.liveness.take(self.heartbeat(run.key), now)
+            if outcome is None or outcome.status is Status.INTERRUPTED:
+                self._queue_again(run)
+            elif outcome.status is not Status.RUNNING:
+                run.state, run.ended, run.outcome = RunState.ENDED, now, outcome
+            elif now - run.liveness.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
+                run.request = {**run.request, "over": self._silent_holder(run)}
+                self._queue_again(run)
 
-    def _queue_again(self, ticket: ScheduledRun) -> None:
-        ticket.place = RunState.QUEUED
-        self._queue.append([ticket])
+    def _queue_again(self, run: ScheduledRun) -> None:
+        run.state = RunState.QUEUED
+        self._queue.append([run])
 
-    def _stop(self, ticket: ScheduledRun, reason: str) -> None:
-        ticket.stopping, ticket.stop_at = reason, self.clock() + GRACE_S
-        self.launcher.stop(ticket.key, kill=False)
+    def _stop(self, run: ScheduledRun, reason: str) -> None:
+        run.stopping, run.stop_at = reason, self.clock() + GRACE_S
+        self.launcher.stop(run.key, kill=False)
 
     def _interrupt(self) -> None:
         """The first Ctrl-C lets running cells save; the second does not wait for them."""
         again, self.interrupted = self.interrupted, True
         self.tell("Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them.")
         self._queue.clear()
-        for ticket in self.tickets:
-            if ticket.place is RunState.RUNNING and again:
-                self.launcher.stop(ticket.key, kill=True)
-            elif ticket.place is RunState.RUNNING:
-                self._stop(ticket, "stopped by Ctrl-C")
-            elif ticket.place is not RunState.ENDED:
-                ticket.place = RunState.ENDED
+        for run in self.runs:
+            if run.state is RunState.RUNNING and again:
+                self.launcher.stop(run.key, kill=True)
+            elif run.state is RunState.RUNNING:
+                self._stop(run, "stopped by Ctrl-C")
+            elif run.state is not RunState.ENDED:
+                run.state = RunState.ENDED
 
 
 @contextlib.contextmanager

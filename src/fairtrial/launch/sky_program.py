@@ -55,13 +55,13 @@ class Sky:
 
     @classmethod
     def require(cls) -> Sky:
-        found = cls.find()
-        if found is None:
+        sky = cls.find()
+        if sky is None:
             raise UserError(
                 "--on skypilot needs the program sky, which is not on $PATH",
                 hint=f"Install it as a tool of its own, with the clouds you use: {INSTALL}",
             )
-        return found
+        return sky
 
     # What it says at once.
 

@@ -49,8 +49,8 @@ class SkyQueue:
     word = "skypilot"
     ask_s = ASK_S
 
-    def __init__(self, sky: Sky, order: LaunchRequest, project: ShippedFolder, notes: Mailbox) -> None:
-        self._sky, self._order, self._project, self._notes = sky, order, project, notes
+    def __init__(self, sky: Sky, request: LaunchRequest, project: ShippedFolder, notes: Mailbox) -> None:
+        self._sky, self._order, self._project, self._notes = sky, request, project, notes
         self._folder = Path(tempfile.mkdtemp(prefix="fairtrial-sky-"))
         self._jobs: dict[str, _Job] = {}
         self._to_launch: list[_Job] = []
@@ -60,20 +60,21 @@ class SkyQueue:
         self._cancelling: dict[str, Call] = {}
         self._words: dict[str, str] = {}
 
-    def hand_over(self, errands: Sequence[str]) -> list[str]:
+    def hand_over(self, remote_jobs: Sequence[str]) -> list[str]:
         """Names are ours, so that a job can be found by whoever comes after a launcher that was killed."""
         labels = {}
-        for group in divide(len(errands), self._order):
-            members = [errands[number] for number in group]
+        for group in divide(len(remote_jobs), self._order):
+            members = [remote_jobs[number] for number in group]
             job = self._prepare(members)
-            labels.update({errand: f"{job.name}/{number}" for number, errand in enumerate(members)})
-            job.open.update(labels[errand] for errand in members)
+            labels.update({remote_job: f"{job.name}/{number}" for number, remote_job in enumerate(members)})
+            job.open.update(labels[remote_job] for remote_job in members)
         self._launch_some()
-        return [labels[errand] for errand in errands]
+        return [labels[remote_job] for remote_job in remote_jobs]
 
-    def _prepare(self, errands: Sequence[str]) -> _Job:
+    def _prepare(self, remote_jobs: Sequence[str]) -> _Job:
         runs = {
-            errand: list((RemoteJob(self._notes, errand).task or {"requests": {}})["requests"]) for errand in errands
+            remote_job: list((RemoteJob(self._notes, remote_job).task or {"requests": {}})["requests"])
+            for remote_job in remote_jobs
         }
         job = _Job(task_name(self._order.study, uuid.uuid4().hex[:8]), set())
         task = make_task(self._order, self._project, job.name, runs, notes_place(self._order))
@@ -205,10 +206,10 @@ class SkyQueue:
 class SkyLauncher(RemoteJobLauncher):
     """Errands on machines that SkyPilot may replace while they are at work."""
 
-    def __init__(self, queue: SkyQueue, notes: Mailbox, order: LaunchRequest, project: ShippedFolder) -> None:
-        super().__init__(queue, notes, order.cells)
+    def __init__(self, queue: SkyQueue, notes: Mailbox, request: LaunchRequest, project: ShippedFolder) -> None:
+        super().__init__(queue, notes, request.cells)
         self._sky = queue
-        self._order, self._project = order, project
+        self._order, self._project = request, project
         self._starts: dict[str, tuple[int, float]] = {}
         self._checked: dict[str, float] = {}
 
@@ -240,9 +241,9 @@ def _stage(row: Mapping[str, Any]) -> JobState:
         return JobState(JobStage.QUEUED)
     if status in _ALIVE:
         return JobState(JobStage.RUNNING)
-    told = f": {row['failure_reason']}" if row.get("failure_reason") else ""
+    message = f": {row['failure_reason']}" if row.get("failure_reason") else ""
     return JobState(
-        JobStage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{told}",
+        JobStage.GONE, code={"SUCCEEDED": 0, "FAILED": 1}.get(status), why=f"its job is {status} in SkyPilot{message}",
         failed=status in _SAME_ANYWHERE, hint=f"See what it printed: sky jobs logs {row['job_id']}",
     )  # fmt: skip
 

@@ -53,13 +53,13 @@ class ShippedFolder:
 
 def _repository(start: Path) -> Path | None:
     try:
-        found = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", str(start), "rev-parse", "--show-toplevel"],  # noqa: S607
             capture_output=True, text=True, check=False,
         )  # fmt: skip
     except FileNotFoundError:
         return None
-    return Path(found.stdout.strip()).resolve() if found.returncode == 0 else None
+    return Path(completed.stdout.strip()).resolve() if completed.returncode == 0 else None
 
 
 def translated(request: Mapping[str, Any], store: str, project: ShippedFolder) -> dict[str, Any]:

@@ -67,20 +67,20 @@ PASSED_ON = (
 )  # fmt: skip
 
 
-def options_of(order: LaunchRequest) -> Options:
-    assert isinstance(order.options, Options)
-    return order.options
+def options_of(request: LaunchRequest) -> Options:
+    assert isinstance(request.options, Options)
+    return request.options
 
 
-def secrets_of(order: LaunchRequest) -> list[str]:
+def secrets_of(request: LaunchRequest) -> list[str]:
     """Variables whose values go along: those that a person named, and those that {env:NAME} refers to."""
-    return list(dict.fromkeys([*options_of(order).secrets, *order.environment]))
+    return list(dict.fromkeys([*options_of(request).secrets, *request.environment]))
 
 
-def divide(count: int, order: LaunchRequest) -> list[list[int]]:
+def divide(count: int, request: LaunchRequest) -> list[list[int]]:
     """Which errands share a machine: as many as asked for, else so many that `--jobs` runs are made at once."""
-    options = options_of(order)
-    machines = max(1, math.ceil((order.jobs or AT_ONCE) / options.at_once))
+    options = options_of(request)
+    machines = max(1, math.ceil((request.jobs or AT_ONCE) / options.at_once))
     size = options.group or max(options.at_once, math.ceil(count / machines))
     return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
 
@@ -92,51 +92,51 @@ def task_name(study: str, mark: str) -> str:
 
 
 def make_task(
-    order: LaunchRequest, project: ShippedFolder, name: str, errands: Mapping[str, Sequence[str]], notes: str
+    request: LaunchRequest, project: ShippedFolder, name: str, remote_jobs: Mapping[str, Sequence[str]], notes: str
 ) -> dict[str, Any]:
     """The task file of a group of errands, each with the runs it makes. `notes` is where they leave their answers."""
-    options = options_of(order)
-    task: dict[str, Any] = {"name": name, "resources": _resources(order), "workdir": str(project.root)}
+    options = options_of(request)
+    task: dict[str, Any] = {"name": name, "resources": _resources(request), "workdir": str(project.root)}
     if mounts := {} if options.python or options.install else source_mounts():
         task["file_mounts"] = mounts
     task["envs"] = {"OMP_NUM_THREADS": "1"}  # small models run several times slower when their threads fight
-    if secrets := secrets_of(order):
+    if secrets := secrets_of(request):
         task["secrets"] = dict.fromkeys(secrets)  # SkyPilot takes the values from `--secret NAME`
-    if setup := _setup(order):
+    if setup := _setup(request):
         task["setup"] = setup
-    return {**task, "run": _run(order, project, errands, notes)}
+    return {**task, "run": _run(request, project, remote_jobs, notes)}
 
 
-def _resources(order: LaunchRequest) -> dict[str, Any]:
-    options, needs = options_of(order), order.resources
+def _resources(request: LaunchRequest) -> dict[str, Any]:
+    options, needs = options_of(request), request.resources
     found = {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
     if needs.cpus:
         found["cpus"] = f"{needs.cpus * options.at_once}+"
     if needs.memory_gb:
         found["memory"] = f"{math.ceil(needs.memory_gb * options.at_once)}+"
-    if cards := _accelerators(order):
+    if cards := _accelerators(request):
         found["accelerators"] = cards
     return {**found, "use_spot": True} if options.spot else found
 
 
-def _gpus_per_run(order: LaunchRequest) -> int:
+def _gpus_per_run(request: LaunchRequest) -> int:
     """As asked for; else one of the kind that was named, none beyond those of a chosen machine, or the default."""
-    if order.resources.gpus is not None:
-        return order.resources.gpus
-    options = options_of(order)
+    if request.resources.gpus is not None:
+        return request.resources.gpus
+    options = options_of(request)
     if options.accelerators is not None:
         return 1
     if options.instance_type is not None:
         return 0
-    return DEFAULT_GPUS if order.usable_gpus is None else order.usable_gpus
+    return DEFAULT_GPUS if request.usable_gpus is None else request.usable_gpus
 
 
-def about_cards(order: LaunchRequest) -> str | None:
+def about_cards(request: LaunchRequest) -> str | None:
     """What was decided about cards because nobody did; None where somebody has."""
-    options, gpus = options_of(order), order.resources.gpus
+    options, gpus = options_of(request), request.resources.gpus
     if options.accelerators is not None or options.instance_type is not None or gpus == 0:
         return None
-    count = _gpus_per_run(order)
+    count = _gpus_per_run(request)
     if not count:
         return "Cards: none by default, since these runs compute on the CPU. --gpus N asks for some."
     change = "--with accelerators=NAME chooses another kind"
@@ -145,10 +145,10 @@ def about_cards(order: LaunchRequest) -> str | None:
     return f"Cards: {count} {DEFAULT_CARD} for each run{' by default' if gpus is None else ''}; {change}."
 
 
-def _accelerators(order: LaunchRequest) -> str | None:
-    options, gpus = options_of(order), order.resources.gpus
+def _accelerators(request: LaunchRequest) -> str | None:
+    options, gpus = options_of(request), request.resources.gpus
     if options.accelerators is None:
-        cards = _gpus_per_run(order) * options.at_once
+        cards = _gpus_per_run(request) * options.at_once
         return f"{DEFAULT_CARD}:{cards}" if cards else None
     if gpus == 0:
         raise UserError(
@@ -167,25 +167,25 @@ def _accelerators(order: LaunchRequest) -> str | None:
 # What is installed there.
 
 
-def extras_of(order: LaunchRequest) -> list[str]:
+def extras_of(request: LaunchRequest) -> list[str]:
     """What the recipes, the store and the cards need."""
-    found = {*options_of(order).extras, *(recipe.extra for recipe in _recipes(order) if recipe.extra)}
-    found |= {extra for scheme, extra in STORE_EXTRAS.items() if order.store.startswith(f"{scheme}://")}
-    return sorted(found | ({"gpu"} if _accelerators(order) else set()))
+    found = {*options_of(request).extras, *(recipe.extra for recipe in _recipes(request) if recipe.extra)}
+    found |= {extra for scheme, extra in STORE_EXTRAS.items() if request.store.startswith(f"{scheme}://")}
+    return sorted(found | ({"gpu"} if _accelerators(request) else set()))
 
 
-def _recipes(order: LaunchRequest) -> list[LoadedRecipe]:
-    words = [word for word in order.preload if word.endswith(".py") or "." not in word]
+def _recipes(request: LaunchRequest) -> list[LoadedRecipe]:
+    words = [word for word in request.preload if word.endswith(".py") or "." not in word]
     return [load_recipe(word) for word in words]
 
 
-def _setup(order: LaunchRequest) -> str:
+def _setup(request: LaunchRequest) -> str:
     """An environment of its own for Fairtrial. One that the machine's image has already is left as it is."""
-    options = options_of(order)
+    options = options_of(request)
     own = [options.setup] if options.setup else []
     if options.python:
         return "\n".join(own)
-    wanted = [options.install or this_fairtrial(extras_of(order)), *packages_of(_recipes(order))]
+    wanted = [options.install or this_fairtrial(extras_of(request)), *packages_of(_recipes(request))]
     lines = [
         "set -e",
         f"if test -x {PYTHON}; then true",
@@ -200,28 +200,28 @@ def _setup(order: LaunchRequest) -> str:
 # What is done there.
 
 
-def _run(order: LaunchRequest, project: ShippedFolder, errands: Mapping[str, Sequence[str]], notes: str) -> str:
+def _run(request: LaunchRequest, project: ShippedFolder, remote_jobs: Mapping[str, Sequence[str]], notes: str) -> str:
     """Lanes that work side by side, each through its errands; one that fails does not keep the others from running."""
-    options = options_of(order)
+    options = options_of(request)
     python = options.python or PYTHON
     start = project.start.relative_to(project.root)
     lines = [] if start == Path() else [f"cd {shlex.quote(str(start))}"]
     lines.append("failed=0")
-    lanes = [list(errands)[lane :: options.at_once] for lane in range(min(options.at_once, len(errands)))]
+    lanes = [list(remote_jobs)[lane :: options.at_once] for lane in range(min(options.at_once, len(remote_jobs)))]
     for lane, names in enumerate(lanes):
-        command = f"{_cards(order, lane)}setsid --wait {python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
-        work = [f"{command} {shlex.quote(name)} || failed=1  # {_told(errands[name])}" for name in names]
+        command = f"{_cards(request, lane)}setsid --wait {python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
+        work = [f"{command} {shlex.quote(name)} || failed=1  # {_told(remote_jobs[name])}" for name in names]
         lines += work if len(lanes) == 1 else ["(", *(f"  {line}" for line in [*work, "exit $failed"]), ") &"]
     if len(lanes) > 1:
         lines.append("for lane in $(jobs -p); do wait $lane || failed=1; done")
     return "\n".join([*lines, "exit $failed"]) + "\n"
 
 
-def _cards(order: LaunchRequest, lane: int) -> str:
+def _cards(request: LaunchRequest, lane: int) -> str:
     """Which cards a lane sees, where several share a machine."""
-    if options_of(order).at_once == 1 or not _accelerators(order):
+    if options_of(request).at_once == 1 or not _accelerators(request):
         return ""
-    each = _gpus_per_run(order)
+    each = _gpus_per_run(request)
     return f"{VISIBLE_DEVICES}={','.join(str(lane * each + card) for card in range(each))} "
 
 
@@ -239,16 +239,16 @@ def _quoted(word: str) -> str:
 # What is done here.
 
 
-def notes_place(order: LaunchRequest) -> str:
+def notes_place(request: LaunchRequest) -> str:
     """Where launcher and errands leave notes for each other: beside the study's runs, wherever those are."""
-    if "://" not in order.store:
-        return order.home
-    return "/".join([order.store.rstrip("/"), *Path(order.home).parts[-2:]])
+    if "://" not in request.store:
+        return request.home
+    return "/".join([request.store.rstrip("/"), *Path(request.home).parts[-2:]])
 
 
-def launch_words(order: LaunchRequest, file: str) -> list[str]:
+def launch_words(request: LaunchRequest, file: str) -> list[str]:
     """Values of secrets are taken from the environment by SkyPilot: no file and no command line holds them."""
-    secrets = [word for name in secrets_of(order) for word in ("--secret", name)]
+    secrets = [word for name in secrets_of(request) for word in ("--secret", name)]
     return ["jobs", "launch", "--yes", "--detach-run", *secrets, file]
 
 

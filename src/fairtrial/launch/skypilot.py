@@ -39,22 +39,22 @@ __all__ = ["EXTRA", "REQUIRES", "SUMMARY", "Options", "check", "describe", "open
 # Before anything is written.
 
 
-def check(order: LaunchRequest) -> None:
+def check(request: LaunchRequest) -> None:
     sky = Sky.require()
-    if not _is_shared(order.store):
+    if not _is_shared(request.store):
         raise UserError(
-            _no_way_to(order.store), hint="Keep it where they can: --store s3://bucket/folder, or gs://bucket/folder"
+            _no_way_to(request.store), hint="Keep it where they can: --store s3://bucket/folder, or gs://bucket/folder"
         )
-    options = options_of(order)
-    unset = [name for name in secrets_of(order) if name not in os.environ]
+    options = options_of(request)
+    unset = [name for name in secrets_of(request) if name not in os.environ]
     if unset:
         raise UserError(f"secrets: ${', $'.join(unset)} is not set here", hint="Export it, or leave it out.")
-    [*_, task] = tasks_for(order, [["run"]])
-    if cards := about_cards(order):
-        order.tell(cards)
+    [*_, task] = tasks_for(request, [["run"]])
+    if cards := about_cards(request):
+        request.tell(cards)
     judged = require_accepted(sky.judge([task]))
     for text in judged.not_checked:
-        order.tell(f"Not checked: {text}.")
+        request.tell(f"Not checked: {text}.")
     _require_access(sky, options.cloud)
 
 
@@ -80,8 +80,8 @@ def require_accepted(judged: Judgement) -> Judgement:
 
 
 def _require_access(sky: Sky, cloud: str | None) -> None:
-    found = sky.clouds(cloud)
-    if not found:
+    clouds = sky.clouds(cloud)
+    if not clouds:
         shown = f"sky check {cloud}" if cloud else "sky check"
         raise UserError(
             f"SkyPilot has no access to {cloud or 'any cloud'}: there are no valid credentials",
@@ -89,36 +89,38 @@ def _require_access(sky: Sky, cloud: str | None) -> None:
         )
 
 
-def tasks_for(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
+def tasks_for(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> list[dict[str, Any]]:
     """The tasks that these runs would be made by, one errand for each list of them."""
-    project = _project(order)
-    for word in order.preload:
+    project = _project(request)
+    for word in request.preload:
         if word.endswith(".py"):
             project.relative(word)
     tasks = []
-    for number, group in enumerate(divide(len(runs), order), start=1):
-        errands = {f"errand-{member + 1}": runs[member] for member in group}
-        tasks.append(make_task(order, project, task_name(order.study, str(number)), errands, notes_place(order)))
+    for number, group in enumerate(divide(len(runs), request), start=1):
+        remote_jobs = {f"errand-{member + 1}": runs[member] for member in group}
+        tasks.append(
+            make_task(request, project, task_name(request.study, str(number)), remote_jobs, notes_place(request))
+        )
     return tasks
 
 
-def _project(order: LaunchRequest) -> ShippedFolder:
-    return ShippedFolder.around(Path.cwd(), options_of(order).project)
+def _project(request: LaunchRequest) -> ShippedFolder:
+    return ShippedFolder.around(Path.cwd(), options_of(request).project)
 
 
-def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
+def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """The task files and commands of a launch. Names that are only made when it happens are stood in for."""
-    tasks = tasks_for(order, runs)
+    tasks = tasks_for(request, runs)
     files = [f"{task['name']}.yaml" for task in tasks]
-    commands = [shlex.join(["sky", *launch_words(order, file)]) for file in files]
+    commands = [shlex.join(["sky", *launch_words(request, file)]) for file in files]
     sky = Sky.find()
     judged = require_accepted(sky.judge(tasks)) if sky else None
     said = [f"The program sky is not on $PATH, so SkyPilot has not seen {_counted(tasks)}."]
     if judged:
         said = [f"SkyPilot {judged.version} accepts {_counted(tasks)}."] if judged.version else []
         said += [f"Not checked: {text}." for text in judged.not_checked]
-    said += [cards] if (cards := about_cards(order)) else []
-    said += [] if _is_shared(order.store) else [f"A launch needs another --store: {_no_way_to(order.store)}."]
+    said += [cards] if (cards := about_cards(request)) else []
+    said += [] if _is_shared(request.store) else [f"A launch needs another --store: {_no_way_to(request.store)}."]
     texts = [as_yaml(task) for task in tasks]
     shown = [f"# {file}\n{text}" for file, text in zip(files, texts, strict=True)]
     document = {
@@ -132,7 +134,7 @@ def _counted(tasks: Sequence[Mapping[str, Any]]) -> str:
     return f"the {len(tasks)} task files" if len(tasks) != 1 else "the task file"
 
 
-def open_launcher(order: LaunchRequest) -> SkyLauncher:
-    notes = open_mailbox(notes_place(order))
-    project = _project(order)
-    return SkyLauncher(SkyQueue(Sky.require(), order, project, notes), notes, order, project)
+def open_launcher(request: LaunchRequest) -> SkyLauncher:
+    notes = open_mailbox(notes_place(request))
+    project = _project(request)
+    return SkyLauncher(SkyQueue(Sky.require(), request, project, notes), notes, request, project)

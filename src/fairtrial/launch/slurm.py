@@ -61,21 +61,21 @@ class Options(EngineOptions):
     ask: float = Field(2.0, gt=0, description="Seconds between two questions to Slurm.")
 
 
-def check(order: LaunchRequest) -> None:
+def check(request: LaunchRequest) -> None:
     """Whether Slurm is there and would take such a job, asked of Slurm itself."""
-    options = _options(order)
+    options = _options(request)
     missing = [program for program in ("sbatch", "squeue", "srun", "scancel", "sinfo") if not shutil.which(program)]
     if missing:
         raise UserError(f"--on slurm: {missing[0]} is not on the PATH", hint="Launch from a login node of the cluster.")
-    if "://" in order.home:
-        raise UserError(f"--on slurm: {order.store} is no folder", hint="Use a store on the cluster's file system.")
+    if "://" in request.home:
+        raise UserError(f"--on slurm: {request.store} is no folder", hint="Use a store on the cluster's file system.")
     partitions = _call("sinfo", "--noheader", "--format=%R")
     if partitions.returncode:
         raise UserError(f"--on slurm: Slurm does not answer: {_said(partitions)}", hint="Try: sinfo")
     for partition in (options.partition or "").split(","):
         if partition and partition not in (known := partitions.stdout.split()):
             raise UserError("--on slurm: " + unknown("partition", partition, known), hint="See: sinfo")
-    flags = [f"--{name.replace('_', '-')}={value}" for name, value in _parameters(order).items()]
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in _parameters(request).items()]
     would_take = _call("sbatch", "--test-only", *flags, "--wrap=:")
     if would_take.returncode:
         raise UserError(
@@ -84,9 +84,9 @@ def check(order: LaunchRequest) -> None:
         )
 
 
-def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
+def describe(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
     """What `sbatch` would be told, array by array. Slurm itself is not asked: it need not be here."""
-    submission = SlurmQueue(order).submission()
+    submission = SlurmQueue(request).submission()
     arrays = [runs[first : first + LARGEST_ARRAY] for first in range(0, len(runs), LARGEST_ARRAY)]
     commands = [shlex.join(_sbatch_words(submission, len(array))) for array in arrays]
     lines = []
@@ -94,7 +94,7 @@ def describe(order: LaunchRequest, runs: Sequence[Sequence[str]]) -> Described:
         lines += [command, *(f"# {number}: {', '.join(names)}" for number, names in enumerate(array))]
     lines += [f"# before each run: {line}" for line in submission["setup"] or ()]
     said = ["Slurm was not asked whether it would take such jobs; a launch asks first."]
-    said += [f"A launch needs another --store: {order.store} is no folder."] if is_url(order.store) else []
+    said += [f"A launch needs another --store: {request.store} is no folder."] if is_url(request.store) else []
     handed = [{"command": each, "runs": list(map(list, array))} for each, array in zip(commands, arrays, strict=True)]
     return Described("\n".join(lines), {"submissions": handed, "setup": submission["setup"], "notes": said}, said)
 
@@ -109,21 +109,21 @@ def _sbatch_words(submission: Mapping[str, Any], count: int) -> list[str]:
     return ["sbatch", *(f"--{name}" if value is True else f"--{name}={value}" for name, value in given.items())]
 
 
-def open_launcher(order: LaunchRequest) -> RemoteJobLauncher:
-    return RemoteJobLauncher(SlurmQueue(order), FolderMailbox(Path(order.home)), slots=max(1, order.cells))
+def open_launcher(request: LaunchRequest) -> RemoteJobLauncher:
+    return RemoteJobLauncher(SlurmQueue(request), FolderMailbox(Path(request.home)), slots=max(1, request.cells))
 
 
-def _options(order: LaunchRequest) -> Options:
-    assert isinstance(order.options, Options)
-    return order.options
+def _options(request: LaunchRequest) -> Options:
+    assert isinstance(request.options, Options)
+    return request.options
 
 
-def _parameters(order: LaunchRequest) -> dict[str, Any]:
+def _parameters(request: LaunchRequest) -> dict[str, Any]:
     """What a job asks Slurm for, by the names that sbatch has for it."""
     own = ("partition", "account", "qos", "time", "constraint", "nodelist", "exclude", "reservation", "gres", "comment")
-    needs = order.resources
+    needs = request.resources
     wanted = {
-        **{name: getattr(order.options, name) for name in own},
+        **{name: getattr(request.options, name) for name in own},
         "cpus_per_task": needs.cpus or 1,
         "gpus_per_node": needs.gpus,
         "mem": f"{math.ceil(needs.memory_gb * 1e9 / 2**20)}M" if needs.memory_gb else None,
@@ -136,14 +136,14 @@ class SlurmQueue:
 
     word = "slurm"
 
-    def __init__(self, order: LaunchRequest) -> None:
-        self._order = order
-        self._options = _options(order)
-        self._folder = Path(order.home) / SUBMITTED
+    def __init__(self, request: LaunchRequest) -> None:
+        self._order = request
+        self._options = _options(request)
+        self._folder = Path(request.home) / SUBMITTED
         self._hurried: dict[str, float] = {}
         self.ask_s = self._options.ask
 
-    def hand_over(self, errands: Sequence[str]) -> list[str] | None:
+    def hand_over(self, remote_jobs: Sequence[str]) -> list[str] | None:
         from submitit import SlurmExecutor
         from submitit.core.utils import FailedJobError, FailedSubmissionError
 
@@ -151,8 +151,8 @@ class SlurmQueue:
         executor.update_parameters(**self.submission())
         jobs = []
         try:
-            for first in range(0, len(errands), LARGEST_ARRAY):
-                names = errands[first : first + LARGEST_ARRAY]
+            for first in range(0, len(remote_jobs), LARGEST_ARRAY):
+                names = remote_jobs[first : first + LARGEST_ARRAY]
                 jobs += executor.map_array(become_errand, [self._order.home] * len(names), names)
         except (FailedJobError, FailedSubmissionError) as error:
             if not jobs and "Unable to contact" in str(error):
@@ -196,8 +196,8 @@ class SlurmQueue:
         )
         if known.returncode and "Invalid job id" not in known.stderr:
             return None
-        found = self._read(known.stdout, jobs)
-        return {**self._accounted(set(jobs) - set(found)), **found}
+        job_states = self._read(known.stdout, jobs)
+        return {**self._accounted(set(jobs) - set(job_states)), **job_states}
 
     def _read(self, table: str, jobs: Collection[str]) -> dict[str, JobState]:
         rows = [dict(zip(_FIELDS, map(str.strip, line.split("|")), strict=False)) for line in table.splitlines()]

@@ -139,8 +139,8 @@ def _check_axes(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[G
         problems.append("nothing to sweep")
     lengths = {axis.name: len(axis.values) for axis in axes}
     if zipped and len(set(lengths.values())) > 1:
-        told = ", ".join(f"{name} has {count}" for name, count in lengths.items())
-        problems.append(f"values that go side by side must be equally many: {told}")
+        message = ", ".join(f"{name} has {count}" for name, count in lengths.items())
+        problems.append(f"values that go side by side must be equally many: {message}")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:], hint=f"Like --param temperature={FORMS}.")
     if not zipped:

@@ -30,11 +30,11 @@ def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = l
         os.close(reader)
         _be_the_first_to_go()
         try:
-            told = work()
+            message = work()
         except BaseException as error:  # noqa: BLE001 — whatever happens here ends here
-            told = f"{type(error).__name__}: {error}"
+            message = f"{type(error).__name__}: {error}"
         with contextlib.suppress(OSError):
-            os.write(writer, json.dumps(told).encode()[:60_000])
+            os.write(writer, json.dumps(message).encode()[:60_000])
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:

@@ -175,11 +175,11 @@ def _batches(steps: Sequence[StepTimes]) -> float | None:
 
 def event_seconds(rounds: int = 2000) -> float:
     """What the timer takes for one event, on this machine and now; a phase has two, the end of a step is a third."""
-    watch = LoopEvents([PhaseTimer()])
-    watch.tell("training_started", 1, rounds)
+    events = LoopEvents([PhaseTimer()])
+    events.tell("training_started", 1, rounds)
     start = time.perf_counter()
     for number in range(rounds):
-        with watch.phase("forward"):
+        with events.phase("forward"):
             pass
-        watch.tell("step_ended", number)
+        events.tell("step_ended", number)
     return (time.perf_counter() - start) / (3 * rounds)

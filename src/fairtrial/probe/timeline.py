@@ -125,15 +125,15 @@ def total(intervals: Iterable[Interval]) -> float:
 
 def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
     """Seconds in which both were busy: the intersection of two sets of intervals."""
-    found, other = 0.0, 0
+    overlap_s, other = 0.0, 0
     for begun, ended in first:
         while other < len(second) and second[other][1] <= begun:
             other += 1
         ahead = other
         while ahead < len(second) and second[ahead][0] < ended:
-            found += min(ended, second[ahead][1]) - max(begun, second[ahead][0])
+            overlap_s += min(ended, second[ahead][1]) - max(begun, second[ahead][0])
             ahead += 1
-    return found
+    return overlap_s
 
 
 def chrome_trace(lanes: Sequence[Lane], facts: Mapping[str, Any]) -> dict[str, Any]:

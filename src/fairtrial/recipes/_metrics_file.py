@@ -92,7 +92,7 @@ class MetricsFile:
         if path.exists():  # what another run or a person left there must not be taken for this run's
             path.rename(path.with_name(f"{path.name}.before-{time.time_ns()}"))
 
-    def copy_new(self, journal: RunLogger, *, ended: bool = False) -> None:
+    def copy_new(self, logger: RunLogger, *, ended: bool = False) -> None:
         """Log what is new in the file. With `ended` everything that is left, and note what is wrong with it."""
         try:
             state = self._state()
@@ -100,11 +100,11 @@ class MetricsFile:
                 return
             settled, self._last = state == self._last, state
             if not self._changed and not (ended and self.problems):
-                self._changed = not self._append(journal, state, ended=ended)
+                self._changed = not self._append(logger, state, ended=ended)
             if self._changed or (ended and self.problems):
                 if ended:
-                    self._read_at_end(journal)
-                elif settled and self._read_again(journal):
+                    self._read_at_end(logger)
+                elif settled and self._read_again(logger):
                     self._changed = False
                 self._judged = state if settled else None
         except OSError as error:
@@ -124,17 +124,17 @@ class MetricsFile:
 
     def _state(self) -> _State | None:
         try:
-            found = self.path.stat()
+            file_status = self.path.stat()
         except FileNotFoundError:
             return None
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(file_status.st_mode):
             self.problems = [f"{self.path} is a pipe, device or folder, not a file of metrics"]
             return None
-        return _State(found.st_ino, found.st_size, found.st_mtime_ns)
+        return _State(file_status.st_ino, file_status.st_size, file_status.st_mtime_ns)
 
     # A file that grew
 
-    def _append(self, journal: RunLogger, state: _State, *, ended: bool) -> bool:
+    def _append(self, logger: RunLogger, state: _State, *, ended: bool) -> bool:
         """Log the rows that were appended; False where what was read before is not there as it was."""
         place = self._place
         if place.inode not in (None, state.inode) or state.size < place.offset:
@@ -153,7 +153,7 @@ class MetricsFile:
                 place.remember(file, rows)
             self.problems += rows.problems
             for row in new:
-                self._log(journal, row)
+                self._log(logger, row)
                 place.rows.append(_hash(row, None))
         if ended and place.offset < state.size and not self.problems:
             self._note(f"row {len(place.rows) + 1} of {self.path} is longer than {LONGEST_LINE_BYTES >> 20} MB")
@@ -172,7 +172,7 @@ class MetricsFile:
 
     # A file that was written again
 
-    def _read_again(self, journal: RunLogger) -> bool:
+    def _read_again(self, logger: RunLogger) -> bool:
         """Find the rows that were logged before in a file that came to rest, and log the others; False if not found.
 
         A program may be in the middle of writing it: then a row is missing or another one, and nothing is logged.
@@ -199,10 +199,10 @@ class MetricsFile:
         self._place = place
         self.problems = []
         for row in new:
-            self._log(journal, row)
+            self._log(logger, row)
         return True
 
-    def _read_at_end(self, journal: RunLogger) -> None:
+    def _read_at_end(self, logger: RunLogger) -> None:
         """The file as its program left it counts: rows that are not those logged before are logged over them."""
         before = self._place
         known = None if before.names is None else {_logged_name(name) for name in before.names}
@@ -215,9 +215,9 @@ class MetricsFile:
         self.problems = []
         for number, row in enumerate(self._all_rows(self.problems)):
             if from_start or number >= same:
-                self._log(journal, row)
+                self._log(logger, row)
             elif known is not None and (more := {k: v for k, v in row.values.items() if k not in known}):
-                self._log(journal, _Row(row.step, more, row.problem))
+                self._log(logger, _Row(row.step, more, row.problem))
             elif row.problem:
                 self._note(row.problem)
 
@@ -234,12 +234,12 @@ class MetricsFile:
             raise OSError(0, "it is not a file")
         return os.fdopen(descriptor, "rb")
 
-    def _log(self, journal: RunLogger, row: _Row) -> None:
+    def _log(self, logger: RunLogger, row: _Row) -> None:
         if row.problem is not None:
             self._note(row.problem)
         else:
             try:
-                journal.log(row.step, row.values)
+                logger.log(row.step, row.values)
             except UserError as error:
                 if type(error) is not UserError:  # such as a full disk: not the fault of this row
                     raise
@@ -258,8 +258,8 @@ class MetricsFile:
         column = self._step_name(found)
         given = None if column is None else found[column]
         if given is None or is_missing(given):
-            told = f"{where} has no '{self.step_column}'; it has: {', '.join(map(str, found))[:200]}"
-            return _Row(0, {}, told)
+            message = f"{where} has no '{self.step_column}'; it has: {', '.join(map(str, found))[:200]}"
+            return _Row(0, {}, message)
         step = None if isinstance(given, bool) else number_in(given)
         if step is None or not math.isfinite(step) or not step.is_integer() or abs(step) >= 2**63:
             return _Row(0, {}, f"{where} has the step {str(given)[:40]}; steps are whole numbers")
@@ -323,14 +323,14 @@ class _Reading:
     def _json_row(self, line: bytes) -> _Row:
         where = f"row {self._number} of {self.of.path}"
         try:
-            found = parse_json_line(line.decode(errors="replace").encode(), where=where)
+            json_line = parse_json_line(line.decode(errors="replace").encode(), where=where)
         except UserError as error:
             shown = line[:60].decode(errors="replace")
             is_json = "valid JSON" not in error.message
             return _Row(0, {}, error.message if is_json else f"{where} is not JSON: {shown!r}")
-        if not isinstance(found, dict):
+        if not isinstance(json_line, dict):
             return _Row(0, {}, f"{where} is not a JSON object: {line[:60].decode(errors='replace')!r}")
-        return self.of.row(found, self._number)
+        return self.of.row(json_line, self._number)
 
     def _csv_rows(self, most: int | None) -> Iterator[_Row]:
         lines = (line.decode(errors="replace") for line in self._lines(most))
@@ -361,8 +361,8 @@ class _Reading:
         names = self.names or []
         if len(cells) > len(names) and any(cells[len(names) :]):
             self.is_ragged = True
-            told = f"row {self._number} of {self.of.path} has {len(cells)} cells, its header has {len(names)}"
-            return _Row(0, {}, told)
+            message = f"row {self._number} of {self.of.path} has {len(cells)} cells, its header has {len(names)}"
+            return _Row(0, {}, message)
         self.is_ragged |= len(cells) != len(names)
         twice = {name for name, *_ in repeated(names)}
         return self.of.row(

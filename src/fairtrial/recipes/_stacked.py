@@ -71,21 +71,26 @@ class StackedRun:
     """One run as a `Trainable`. It owns a row of its stack: parameters and the optimizer's two averages."""
 
     def __init__(
-        self, model: str, module: torch.nn.Module, options: SupervisedOptions, setting: RunContext, lesson: LossTerms
+        self,
+        model: str,
+        module: torch.nn.Module,
+        options: SupervisedOptions,
+        context: RunContext,
+        loss_terms: LossTerms,
     ) -> None:
-        assert setting.data is not None
-        self.model, self.options, self.lesson = model, options, lesson
+        assert context.data is not None
+        self.model, self.options, self.lesson = model, options, loss_terms
         self.device = torch.device(options.device)
-        self.splits = {split: load_split(setting.data, split, options.device) for split in ("train", "eval", "report")}
-        self.batches = Batches(setting.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
-        parameters = {**_parameters("", module), **_parameters(f"{PROJECTIONS}.", lesson.projections)}
+        self.splits = {split: load_split(context.data, split, options.device) for split in ("train", "eval", "report")}
+        self.batches = Batches(context.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
+        parameters = {**_parameters("", module), **_parameters(f"{PROJECTIONS}.", loss_terms.projections)}
         self.layout = Layout({name: tuple(value.shape) for name, value in parameters.items()})
         self.values = self.layout.pack(parameters).to(self.device)
         self.averages, self.squares = torch.zeros_like(self.values), torch.zeros_like(self.values)
         self.stack = RunStack([self], StackEngine)
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
-        return self.stack.step({0: step}, watch)[0]
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, Any]:
+        return self.stack.step({0: step}, events)[0]
 
     def evaluate(self, split: Split) -> Mapping[str, Tensor]:
         x, y = self.splits[split]
@@ -182,16 +187,16 @@ class StackEngine:
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
         self._losses: list[float] | None = None
 
-    def step(self, steps: Sequence[int], watch: LoopEvents) -> list[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], events: LoopEvents) -> list[Mapping[str, Any]]:
         self._losses = None
-        with watch.phase("data"):
+        with events.phase("data"):
             chosen = numpy.stack([run.batches.at(step) for run, step in zip(self.runs, steps, strict=True)])
             x, asked = self._fetch(chosen)
-        with watch.phase("forward"):
+        with events.phase("forward"):
             self._forward(x, steps)
-        with watch.phase("backward"):
+        with events.phase("backward"):
             self._backward(asked)
-        with watch.phase("optimizer"):
+        with events.phase("optimizer"):
             self._update(steps)
         return [{"loss": LazyLoss(self, row)} for row in range(len(self.runs))]
 
@@ -273,13 +278,13 @@ class StackEngine:
         losses = [-weight * total for weight, total in zip(
             weights.labels.flatten().tolist(), _sums(log_softmax(self.logits, 2).gather(2, correct)), strict=True
         )]  # fmt: skip
-        told = self._look_up(self.teacher_table) if self.teacher_table is not None else None
-        if weights.soft is not None and told is not None:
-            wanted = told * weights.coolness
+        tensor = self._look_up(self.teacher_table) if self.teacher_table is not None else None
+        if weights.soft is not None and tensor is not None:
+            wanted = tensor * weights.coolness
             gap = torch.softmax(wanted, 2) * (log_softmax(wanted, 2) - log_softmax(self.logits * weights.coolness, 2))
             _add(losses, weights.soft / weights.coolness, gap)
-        if weights.regression is not None and told is not None:
-            _add(losses, weights.regression / 2, (self.logits - told).square())
+        if weights.regression is not None and tensor is not None:
+            _add(losses, weights.regression / 2, (self.logits - tensor).square())
         for gap, weight in self._gaps.values():
             _add(losses, weight / gap[0].numel(), gap.square())
         return losses
@@ -310,13 +315,17 @@ class _Weights:
     def __init__(self, lessons: Sequence[LossTerms], batch: int, device: torch.device) -> None:
         self._lessons, self._device = lessons, device
         self._matching: dict[tuple[int, ...], Tensor] = {}
-        self.labels = self._each([lesson.labels / batch for lesson in lessons])
-        self.coolness = self._each([1 / lesson.temperature for lesson in lessons])
+        self.labels = self._each([loss_terms.labels / batch for loss_terms in lessons])
+        self.coolness = self._each([1 / loss_terms.temperature for loss_terms in lessons])
         self.soft = self.regression = None
         if lessons[0].soft is not None:
-            self.soft = self._each([(lesson.soft or 0.0) * lesson.temperature / batch for lesson in lessons])
+            self.soft = self._each(
+                [(loss_terms.soft or 0.0) * loss_terms.temperature / batch for loss_terms in lessons]
+            )
         if lessons[0].regression is not None:
-            self.regression = self._each([(lesson.regression or 0.0) * 2 / (batch * CLASSES) for lesson in lessons])
+            self.regression = self._each(
+                [(loss_terms.regression or 0.0) * 2 / (batch * CLASSES) for loss_terms in lessons]
+            )
 
     def _each(self, numbers: Sequence[float]) -> Tensor:
         return torch.tensor(numbers, device=self._device).view(-1, 1, 1)
@@ -327,6 +336,6 @@ class _Weights:
         if key not in self._matching:
             pairs = zip(self._lessons, stages, strict=True)
             self._matching[key] = self._each(
-                [(lesson.matching or 0.0) if own == stage else 0.0 for lesson, own in pairs]
+                [(loss_terms.matching or 0.0) if own == stage else 0.0 for loss_terms, own in pairs]
             )
         return self._matching[key]

@@ -15,7 +15,7 @@ class StepEngine(Protocol):
 
     runs: list[Any]
 
-    def step(self, steps: Sequence[int], watch: LoopEvents) -> Sequence[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], events: LoopEvents) -> Sequence[Mapping[str, Any]]:
         """One step of each, at its own number; what it gave."""
         ...
 
@@ -31,11 +31,11 @@ class RunStack(Generic[Member, OwnEngine]):
         self._make = make
         self.engine = make(self.runs)
 
-    def step(self, due: Mapping[int, int], watch: LoopEvents) -> dict[int, Mapping[str, Any]]:
+    def step(self, due: Mapping[int, int], events: LoopEvents) -> dict[int, Mapping[str, Any]]:
         runs = [self.runs[member] for member in due]
         if runs != self.engine.runs:
             self.engine = self._make(runs)
-        return dict(zip(due, self.engine.step(list(due.values()), watch), strict=True))
+        return dict(zip(due, self.engine.step(list(due.values()), events), strict=True))
 
 
 def members_of(trainables: Sequence[Trainable], kind: type[Member]) -> list[Member]:

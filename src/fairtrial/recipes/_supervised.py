@@ -140,15 +140,15 @@ def _load_array(data: Dataset, name: str, device: str) -> Tensor:
 class Supervised:
     """Trains a module on labelled examples; subclasses change the loss."""
 
-    def __init__(self, module: torch.nn.Module, options: SupervisedOptions, setting: RunContext) -> None:
+    def __init__(self, module: torch.nn.Module, options: SupervisedOptions, context: RunContext) -> None:
         import torch
 
-        assert setting.data is not None
+        assert context.data is not None
         self.options = options
         self.device = torch.device(options.device)
         self.module = module.to(self.device)
-        self.splits = {split: load_split(setting.data, split, options.device) for split in ("train", "eval", "report")}
-        self.batches = Batches(setting.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
+        self.splits = {split: load_split(context.data, split, options.device) for split in ("train", "eval", "report")}
+        self.batches = Batches(context.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
         self.parameters = list(self.trained_parameters())
         self.averages, self.squares = ([torch.zeros_like(p) for p in self.parameters] for _ in range(2))
 
@@ -161,34 +161,34 @@ class Supervised:
         x, y = self.splits["train"]
         return cross_entropy(self.module(x[chosen]), y[chosen])
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Tensor]:
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, Tensor]:
         import torch
 
         count = self.options.accumulate
         losses: list[Tensor] = []
         total: Sequence[Tensor] = ()
         for number in range((step - 1) * count + 1, step * count + 1):
-            chosen = self._fetch(number, watch)
-            with watch.phase("forward"):
+            chosen = self._fetch(number, events)
+            with events.phase("forward"):
                 loss = self.loss(chosen, step)
-            with watch.phase("backward"):
-                found = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
-                total = [a + b for a, b in zip(total, found, strict=True)] if total else found
+            with events.phase("backward"):
+                tensors = torch.autograd.grad(loss, self.parameters, materialize_grads=True)
+                total = [a + b for a, b in zip(total, tensors, strict=True)] if total else tensors
             losses.append(loss.detach())
-        with watch.phase("optimizer"):
+        with events.phase("optimizer"):
             rate, decay = learning_rate(self.options, step), self.options.weight_decay
             mean = total if count == 1 else [each / count for each in total]
             update(self.parameters, mean, self.averages, self.squares, step=step, rate=rate, decay=decay)
         return {"loss": losses[0] if count == 1 else torch.stack(losses).mean()}
 
-    def _fetch(self, number: int, watch: LoopEvents) -> Tensor:
+    def _fetch(self, number: int, events: LoopEvents) -> Tensor:
         import torch
 
-        with watch.phase("data"):
+        with events.phase("data"):
             chosen = torch.from_numpy(self.batches.at(number))
         if self.device.type == "cpu":
             return chosen
-        with watch.phase("transfer"):
+        with events.phase("transfer"):
             return chosen.to(self.device)
 
     def batch_gradients(self, draw: numpy.random.Generator) -> tuple[Sequence[Tensor], int]:

@@ -59,13 +59,13 @@ def stack_key(options: Options) -> str | None:
     return shapes_of(options, options.model, options.width)
 
 
-def build(options: Options, setting: RunContext) -> Trainable:
-    module = make_module(options.model, options.width, setting)
+def build(options: Options, context: RunContext) -> Trainable:
+    module = make_module(options.model, options.width, context)
     if is_stacked(options, options.model):
         from fairtrial.recipes._stacked import LossTerms, StackedRun
 
-        return StackedRun(options.model, module, options, setting, LossTerms())
-    return Supervised(module, options, setting)
+        return StackedRun(options.model, module, options, context, LossTerms())
+    return Supervised(module, options, context)
 
 
 stack = stack_runs
@@ -74,8 +74,8 @@ evaluates = evaluated_quantities
 step_size = examples_of_step
 
 
-def make_module(model: str, width: int, setting: RunContext):  # type: ignore[no-untyped-def]
+def make_module(model: str, width: int, context: RunContext):  # type: ignore[no-untyped-def]
     """A model that fits the data set of this run."""
-    assert setting.data is not None
-    inputs = setting.data.array("train_x").shape[1]
-    return build_model(model, width, inputs=inputs, classes=CLASSES, streams=setting.streams)
+    assert context.data is not None
+    inputs = context.data.array("train_x").shape[1]
+    return build_model(model, width, inputs=inputs, classes=CLASSES, streams=context.streams)

@@ -110,13 +110,13 @@ class Options(BaseOptions):
 
 def placeholders(text: str) -> list[str]:
     """The names in braces, but for {env:NAME}. `{{` and `}}` stand for the braces themselves."""
-    found = [
+    matches = [
         match for match in _BRACES.finditer(text) if match[0] not in ("{{", "}}") and not REFERENCE.match(match[0])
     ]
-    wrong = next((match[0] for match in found if not (match[1] or "").isidentifier()), None)
+    wrong = next((match[0] for match in matches if not (match[1] or "").isidentifier()), None)
     if wrong:
         raise ValueError(f"argument {text!r}: {wrong!r} is no placeholder; write {{{{ and }}}} for plain braces")
-    return [match[1] for match in found]
+    return [match[1] for match in matches]
 
 
 _BRACES = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
@@ -143,19 +143,19 @@ def with_secrets(options: Options, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **reveal(options.values, here=here), **variables}
 
 
-def execute(options: Options, setting: RunContext, journal: RunLogger) -> None:
+def execute(options: Options, context: RunContext, logger: RunLogger) -> None:
     folder = Path(options.cwd or Path.cwd())
     if not folder.is_dir():
         raise UserError(f"no folder {folder}", hint="Check --cwd.")
-    given = {"seed": setting.streams.root, "run_dir": str(setting.run.root), "variant": setting.variant}
+    given = {"seed": context.streams.root, "run_dir": str(context.run.root), "variant": context.variant}
     values = {**options.values, **given}
     program = Program(
         [fill(part, with_secrets(options, values)) for part in options.argv],
         [fill(part, values) for part in options.argv],
     )
-    _run_with_metrics(program, folder, options, values, setting, journal)
-    if not any("seed" in placeholders(part) for part in options.argv) and not _read_seed(setting.run.events):
-        setting.cautions.append(SEED_NOT_PASSED.fill())
+    _run_with_metrics(program, folder, options, values, context, logger)
+    if not any("seed" in placeholders(part) for part in options.argv) and not _read_seed(context.run.events):
+        context.cautions.append(SEED_NOT_PASSED.fill())
 
 
 def _read_seed(events: Path) -> bool:
@@ -165,22 +165,22 @@ def _read_seed(events: Path) -> bool:
 
 
 def _run_with_metrics(
-    program: Program, folder: Path, options: Options, values: Mapping[str, Any], setting: RunContext, journal: RunLogger
+    program: Program, folder: Path, options: Options, values: Mapping[str, Any], context: RunContext, logger: RunLogger
 ) -> None:
     """Run the program and follow the file of metrics that it writes, if it does."""
     if options.metrics is None:
-        _run(program, folder, None, setting, journal)
+        _run(program, folder, None, context, logger)
         return
     path = folder / fill(options.metrics, values)
     if {"seed", "run_dir"} & set(placeholders(options.metrics)):
-        _run(program, folder, MetricsFile(path, options.step_column), setting, journal)
+        _run(program, folder, MetricsFile(path, options.step_column), context, logger)
         return
-    setting.cautions.append(SHARED_FILE.fill(file=options.metrics))
-    with _turn(path, setting.should_stop):
-        journal.begin_training()
-        _run(program, folder, MetricsFile(path, options.step_column), setting, journal)
+    context.cautions.append(SHARED_FILE.fill(file=options.metrics))
+    with _turn(path, context.should_stop):
+        logger.begin_training()
+        _run(program, folder, MetricsFile(path, options.step_column), context, logger)
         if path.exists():
-            shutil.move(path, setting.run.root / f"program-{path.name}")
+            shutil.move(path, context.run.root / f"program-{path.name}")
 
 
 @dataclass(frozen=True)
@@ -191,14 +191,14 @@ class Program:
     shown: list[str]
 
 
-def _run(program: Program, folder: Path, metrics: MetricsFile | None, setting: RunContext, journal: RunLogger) -> None:
-    process = _start(program, folder, setting)
-    journal.event("program_started", argv=program.shown, pid=process.pid)
+def _run(program: Program, folder: Path, metrics: MetricsFile | None, context: RunContext, logger: RunLogger) -> None:
+    process = _start(program, folder, context)
+    logger.event("program_started", argv=program.shown, pid=process.pid)
     try:
-        _follow(process, metrics, setting.should_stop, journal)
+        _follow(process, metrics, context.should_stop, logger)
     finally:
         _end(process)
-        journal.event("program_ended", status=process.returncode)
+        logger.event("program_ended", status=process.returncode)
     if process.returncode in (-signal.SIGKILL, -signal.SIGTERM):
         raise Interrupted(f"{program.shown[0]} was ended by {signal.Signals(-process.returncode).name}")
     if process.returncode != 0:
@@ -235,11 +235,11 @@ class ProgramFailed(UserError):
         super().__init__(f"{program} {how}", hint="The end of log.txt shows what it printed.")
 
 
-def _start(program: Program, folder: Path, setting: RunContext) -> subprocess.Popen[bytes]:
-    claim = {} if setting.token is None else {TOKEN_VARIABLE: str(setting.token)}
-    environment = {**os.environ, JOIN_VARIABLE: str(setting.run.root), **claim}
+def _start(program: Program, folder: Path, context: RunContext) -> subprocess.Popen[bytes]:
+    claim = {} if context.token is None else {TOKEN_VARIABLE: str(context.token)}
+    environment = {**os.environ, JOIN_VARIABLE: str(context.run.root), **claim}
     try:
-        with os.fdopen(open_to_append(setting.run.log), "ab") as log:
+        with os.fdopen(open_to_append(context.run.log), "ab") as log:
             return subprocess.Popen(
                 program.argv,
                 cwd=folder,
@@ -266,16 +266,16 @@ def _follow(
     process: subprocess.Popen[bytes],
     metrics: MetricsFile | None,
     should_stop: Callable[[], bool],
-    journal: RunLogger,
+    logger: RunLogger,
 ) -> None:
     while process.poll() is None:
         if should_stop():
             raise Interrupted("the program was asked to stop")
         if metrics:
-            metrics.copy_new(journal)
+            metrics.copy_new(logger)
         time.sleep(POLL_S)
     if metrics:
-        metrics.copy_new(journal, ended=True)
+        metrics.copy_new(logger, ended=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

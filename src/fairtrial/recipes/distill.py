@@ -187,24 +187,24 @@ evaluates = evaluated_quantities
 step_size = examples_of_step
 
 
-def build(options: Options, setting: RunContext) -> Trainable:
-    student = make_module(options.student, options.student_width, setting)
-    setting.cautions.extend(_inert(options, active_terms(options)))
-    teaching = _teach(student, options, setting) if active_terms(options) else None
+def build(options: Options, context: RunContext) -> Trainable:
+    student = make_module(options.student, options.student_width, context)
+    context.cautions.extend(_inert(options, active_terms(options)))
+    teaching = _teach(student, options, context) if active_terms(options) else None
     if is_stacked(options, options.student):
         from fairtrial.recipes._stacked import LossTerms, StackedRun
 
-        lesson = teaching.lesson(options) if teaching else LossTerms()
-        return StackedRun(options.student, student, options, setting, lesson)
-    return Student(student, options, setting, teaching) if teaching else Supervised(student, options, setting)
+        loss_terms = teaching.lesson(options) if teaching else LossTerms()
+        return StackedRun(options.student, student, options, context, loss_terms)
+    return Student(student, options, context, teaching) if teaching else Supervised(student, options, context)
 
 
-def _teach(student: torch.nn.Module, options: Options, setting: RunContext) -> Teaching:
-    teacher = Teacher(options, setting)
-    setting.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
+def _teach(student: torch.nn.Module, options: Options, context: RunContext) -> Teaching:
+    teacher = Teacher(options, context)
+    context.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
     if options.labels:
-        setting.cautions.append(FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels))
-    return Teaching(student, options, setting, teacher)
+        context.cautions.append(FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels))
+    return Teaching(student, options, context, teacher)
 
 
 def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
@@ -224,15 +224,15 @@ def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
 class Teacher:
     """A finished teacher and its outputs over the training set, computed once per store and memory-mapped."""
 
-    def __init__(self, options: Options, setting: RunContext) -> None:
-        self.run: RunPaths = setting.needs["teacher"]
+    def __init__(self, options: Options, context: RunContext) -> None:
+        self.run: RunPaths = context.needs["teacher"]
         weights, self.sha256 = load_weights(self.run.last, "the teacher's")
-        assert setting.data is not None
-        self.examples = len(setting.data.array("train_y"))
-        setting.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
-        key = {"teacher": self.sha256, "data": setting.data.sha256, "version": 1}
-        self._entry: CacheEntry = setting.cache.entry(
-            "teacher-outputs", key, lambda folder: _compute_outputs(folder, weights, options, setting)
+        assert context.data is not None
+        self.examples = len(context.data.array("train_y"))
+        context.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
+        key = {"teacher": self.sha256, "data": context.data.sha256, "version": 1}
+        self._entry: CacheEntry = context.cache.entry(
+            "teacher-outputs", key, lambda folder: _compute_outputs(folder, weights, options, context)
         )
         self.layers = int(self._entry.manifest["layers"])
 
@@ -250,16 +250,16 @@ def _load_output(path: Path) -> Tensor:
 
 
 def _compute_outputs(
-    folder: Path, weights: Mapping[str, Tensor], options: Options, setting: RunContext
+    folder: Path, weights: Mapping[str, Tensor], options: Options, context: RunContext
 ) -> dict[str, Any]:
     """Logits, and per hidden layer the channels (averaged over positions) and the spatial map."""
     import torch
 
-    assert setting.data is not None
-    teacher = make_module(options.teacher, options.teacher_width, setting)
+    assert context.data is not None
+    teacher = make_module(options.teacher, options.teacher_width, context)
     teacher.load_state_dict(dict(weights))
     with torch.no_grad():
-        logits, layers = teacher.trace(torch.from_numpy(setting.data.array("train_x").copy()))
+        logits, layers = teacher.trace(torch.from_numpy(context.data.array("train_x").copy()))
         arrays = {"logits": logits.numpy()}
         for number, layer in enumerate(layers):
             arrays[f"channels-{number}"] = pool_positions(layer).numpy()
@@ -283,15 +283,15 @@ def spatial_map(layer: Tensor) -> Tensor:
 class Teaching:
     """What a student is given: the teacher's outputs that its terms need, and layers paired with the teacher's."""
 
-    def __init__(self, module: torch.nn.Module, options: Options, setting: RunContext, teacher: Teacher) -> None:
+    def __init__(self, module: torch.nn.Module, options: Options, context: RunContext, teacher: Teacher) -> None:
         import torch
 
         from fairtrial.recipes.models import initialize
 
-        assert setting.data is not None
+        assert context.data is not None
         self.terms = active_terms(options)
         with torch.no_grad():
-            sample = module.trace(torch.from_numpy(setting.data.array("train_x")[:2].copy()))[1]  # type: ignore[operator]
+            sample = module.trace(torch.from_numpy(context.data.array("train_x")[:2].copy()))[1]  # type: ignore[operator]
         count = len(sample)
         self.pairs = [(k, round((k + 1) * teacher.layers / count) - 1) for k in range(count)]
         self.outputs: dict[str, Tensor] = {}
@@ -305,7 +305,7 @@ class Teaching:
                 target = teacher.output(f"channels-{other}")
                 self.outputs[f"channels-{own}"] = target
                 self.projections.append(torch.nn.Linear(pool_positions(sample[own]).shape[1], target.shape[1]))
-        initialize(torch.nn.ModuleDict({"projections": self.projections}), setting.streams)
+        initialize(torch.nn.ModuleDict({"projections": self.projections}), context.streams)
         self.outputs = {name: value.to(options.device) for name, value in self.outputs.items()}
 
     def lesson(self, options: Options) -> LossTerms:
@@ -328,11 +328,11 @@ class Teaching:
 class Student(Supervised):
     """A student whose loss has terms of the teacher's."""
 
-    def __init__(self, module: torch.nn.Module, options: Options, setting: RunContext, teaching: Teaching) -> None:
+    def __init__(self, module: torch.nn.Module, options: Options, context: RunContext, teaching: Teaching) -> None:
         self.distilling = options
         self.terms, self.pairs, self.outputs = teaching.terms, teaching.pairs, teaching.outputs
         self.projections = teaching.projections.to(options.device)
-        super().__init__(module, options, setting)
+        super().__init__(module, options, context)
 
     def trained_parameters(self) -> Iterable[torch.nn.Parameter]:
         yield from self.module.parameters()

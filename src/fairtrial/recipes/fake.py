@@ -76,29 +76,29 @@ class Fake:
         weight = options.correlation
         self.offset = options.noise * (math.sqrt(weight) * shared + math.sqrt(1 - weight) * own)
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, float]:
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, float]:
         options = self.options
         if step == options.fail_at:
             raise RuntimeError(f"asked to fail at step {step}")
         for number in range((step - 1) * options.accumulate + 1, step * options.accumulate + 1):
-            self._pass_batch(number, watch)
-        with watch.phase("optimizer"):
+            self._pass_batch(number, events)
+        with events.phase("optimizer"):
             _spend(options.optimizer_time)
             self.progress += 1 / options.steps
         if options.diverge_at and step >= options.diverge_at:
             return {"loss": math.nan}
         return {"loss": math.exp(-3 * self.progress) + self._jitter("order", step)}
 
-    def _pass_batch(self, number: int, watch: LoopEvents) -> None:
+    def _pass_batch(self, number: int, events: LoopEvents) -> None:
         options = self.options
         stalls = bool(options.stall_every) and number % options.stall_every == 0
-        with watch.phase("data"):
-            _spend(self.loader.wait(watch.clock(), options.data_time) + options.stall_time * stalls)
-        with watch.phase("transfer"):
+        with events.phase("data"):
+            _spend(self.loader.wait(events.clock(), options.data_time) + options.stall_time * stalls)
+        with events.phase("transfer"):
             _spend(options.transfer_time)
-        with watch.phase("forward"):
+        with events.phase("forward"):
             _spend(options.step_time + options.example_time * options.batch_size)
-        with watch.phase("backward"):
+        with events.phase("backward"):
             _spend(options.backward_time)
 
     @property
@@ -133,8 +133,8 @@ class Together:
     def __init__(self, members: Sequence[Fake]) -> None:
         self._members = members
 
-    def step(self, due: Mapping[int, int], watch: LoopEvents) -> Mapping[int, Mapping[str, float]]:
-        return {member: self._members[member].step(step, watch) for member, step in due.items()}
+    def step(self, due: Mapping[int, int], events: LoopEvents) -> Mapping[int, Mapping[str, float]]:
+        return {member: self._members[member].step(step, events) for member, step in due.items()}
 
 
 stack = Together
@@ -175,5 +175,5 @@ def fresh_report(options: Options, number: int) -> dict[str, Any]:  # noqa: ARG0
     return {}
 
 
-def build(options: Options, setting: RunContext) -> Fake:
-    return Fake(options, setting.streams)
+def build(options: Options, context: RunContext) -> Fake:
+    return Fake(options, context.streams)

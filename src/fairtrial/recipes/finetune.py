@@ -101,11 +101,11 @@ def warm() -> None:
 
 def data(options: Options, cache: Cache) -> Dataset:
     """What a run learns from. The weights of a directory are part of it: with other weights it is another run."""
-    found = load_data(options.data, cache, options.report_set)
+    dataset = load_data(options.data, cache, options.report_set)
     if options.model == BUILT_IN:
-        return found
-    both = hashlib.sha256(f"{found.sha256} {hash_files(Path(options.model))}".encode())
-    return Dataset(f"{found.name} and {Path(options.model).name}", both.hexdigest(), found.folder)
+        return dataset
+    both = hashlib.sha256(f"{dataset.sha256} {hash_files(Path(options.model))}".encode())
+    return Dataset(f"{dataset.name} and {Path(options.model).name}", both.hexdigest(), dataset.folder)
 
 
 fresh_report = fresh_report_set
@@ -125,24 +125,24 @@ def needs(options: Options) -> dict[str, Need]:
     return {"base": Need("classify", chosen, options.pretrain_seed, label="base")}
 
 
-def build(options: Options, setting: RunContext) -> Trainable:
-    setting.cautions.extend(_inert(options))
-    module, adapted = _built_in(options, setting) if options.model == BUILT_IN else _from_directory(options, setting)
+def build(options: Options, context: RunContext) -> Trainable:
+    context.cautions.extend(_inert(options))
+    module, adapted = _built_in(options, context) if options.model == BUILT_IN else _from_directory(options, context)
     if options.method == "lora":
-        _add_adapters(module, adapted, options, setting)
+        _add_adapters(module, adapted, options, context)
     if module is not adapted:
-        _freeze_what_cannot_learn(module, setting)
-    return FineTuned(module, options, setting)
+        _freeze_what_cannot_learn(module, context)
+    return FineTuned(module, options, context)
 
 
-def _freeze_what_cannot_learn(module: torch.nn.Module, setting: RunContext) -> None:
+def _freeze_what_cannot_learn(module: torch.nn.Module, context: RunContext) -> None:
     """Somebody else's model has weights that signals never reach, such as an embedding of words: they do not train."""
     import torch
 
-    assert setting.data is not None
+    assert context.data is not None
     parameters = [each for each in module.parameters() if each.requires_grad]
     try:
-        loss = module(torch.from_numpy(setting.data.array("train_x")[:2].copy())).square().mean()
+        loss = module(torch.from_numpy(context.data.array("train_x")[:2].copy())).square().mean()
         gradients: Sequence[torch.Tensor | None] = torch.autograd.grad(loss, parameters, allow_unused=True)
     except (AttributeError, RuntimeError, TypeError, ValueError, IndexError) as error:
         raise UserError(f"the model cannot read signals: {error}".splitlines()[0], hint=READS) from None
@@ -162,28 +162,28 @@ def _inert(options: Options) -> list[dict[str, str]]:
     return [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
 
 
-def _built_in(options: Options, setting: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
-    base = setting.needs["base"]
+def _built_in(options: Options, context: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
+    base = context.needs["base"]
     weights, sha256 = load_weights(base.last, "the base model's")
-    setting.lineage["base"] = {"run": base.root.name, "weights_sha256": sha256}
-    setting.cautions.append(ONE_BASE.fill(base=base.root.name))
-    module: torch.nn.Module = make_module(BUILT_IN, options.width, setting)
+    context.lineage["base"] = {"run": base.root.name, "weights_sha256": sha256}
+    context.cautions.append(ONE_BASE.fill(base=base.root.name))
+    module: torch.nn.Module = make_module(BUILT_IN, options.width, context)
     module.load_state_dict(weights)
     return module, module
 
 
-def _from_directory(options: Options, setting: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
+def _from_directory(options: Options, context: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
     """A transformer from a directory, between a new embedding and a new output layer."""
     from fairtrial.recipes.models.patched import Patched
 
     folder = Path(options.model)
-    setting.lineage["base"] = {"directory": folder.name, "weights_sha256": hash_files(folder)}
-    backbone = _load_backbone(folder, setting)
+    context.lineage["base"] = {"directory": folder.name, "weights_sha256": hash_files(folder)}
+    backbone = _load_backbone(folder, context)
     try:
         module = Patched(backbone, PATCH, CLASSES)
     except (AttributeError, TypeError) as error:
         raise UserError(f"the model in {folder} cannot read signals: {error}", hint=READS) from None
-    initialize(module.ends, setting.streams)
+    initialize(module.ends, context.streams)
     return module, backbone
 
 
@@ -192,14 +192,14 @@ UNUSED = "pooler"
 """A layer that many directories lack and that is not used here."""
 
 
-def _load_backbone(folder: Path, setting: RunContext) -> torch.nn.Module:
+def _load_backbone(folder: Path, context: RunContext) -> torch.nn.Module:
     from transformers import AutoModel
 
-    found: torch.nn.Module = load_directory(folder, AutoModel, setting.streams.seed("init", UNUSED), unused=UNUSED)
-    return found
+    backbone: torch.nn.Module = load_directory(folder, AutoModel, context.streams.seed("init", UNUSED), unused=UNUSED)
+    return backbone
 
 
-def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, setting: RunContext) -> None:
+def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Options, context: RunContext) -> None:
     """Freeze everything, add the low-rank pairs, and let them and the ends of the model learn."""
     import torch
     from peft import LoraConfig, inject_adapter_in_model
@@ -211,7 +211,7 @@ def _add_adapters(module: torch.nn.Module, adapted: torch.nn.Module, options: Op
         target_modules=ADAPTED if adapted is module else "all-linear",
     )  # fmt: skip
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(setting.streams.seed("init", "lora"))
+        torch.manual_seed(context.streams.seed("init", "lora"))
         inject_adapter_in_model(config, adapted)
     ends = module.output if adapted is module else module.ends
     for parameter in ends.parameters():  # type: ignore[union-attr]

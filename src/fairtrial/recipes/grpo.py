@@ -143,11 +143,11 @@ def step_size(options: PlayOptions) -> StepSize:
     return StepSize(options.groups * options.samples, "samples", f"{options.groups} groups × {options.samples} samples")
 
 
-def build(options: PlayOptions, setting: RunContext) -> Trainable:
+def build(options: PlayOptions, context: RunContext) -> Trainable:
     from fairtrial.recipes.lm.run import GrpoRun
 
-    setting.cautions.extend(cautions_of(options))
-    return GrpoRun(options, setting)
+    context.cautions.extend(cautions_of(options))
+    return GrpoRun(options, context)
 
 
 def cautions_of(options: PlayOptions) -> list[dict[str, str]]:

@@ -188,10 +188,10 @@ def references(options: Options) -> References | None:
     return references_for(options.env)
 
 
-def build(options: Options, setting: RunContext) -> Trainable:
+def build(options: Options, context: RunContext) -> Trainable:
     from fairtrial.recipes.rl.building import build_run
 
-    return build_run(options, setting)
+    return build_run(options, context)
 
 
 def stack(trainables: Sequence[Trainable]) -> Stack:

@@ -60,9 +60,9 @@ class StoreCache:
         """`check` judges an entry of an earlier version, whose manifest does not list its files."""
         folder = self.root / kind / content_hash(dict(key))[:20]
         with contextlib.suppress(DamagedEntry):
-            found = _read(folder)
-            if found is not None and FILES in found.manifest:
-                return found
+            cache_entry = _read(folder)
+            if cache_entry is not None and FILES in cache_entry.manifest:
+                return cache_entry
         with self._held(folder):
             try:
                 return _settled(folder, check) or self._make(folder, key, make)
@@ -111,12 +111,12 @@ def _to_stderr(line: str) -> None:
 
 def _settled(folder: Path, check: CheckEntry) -> CacheEntry | None:
     """The entry, brought up to date where an earlier version made it; None where there is none."""
-    found = _read(folder)
-    if found is None or FILES in found.manifest:
-        return found
-    if not check(folder, found.manifest):
+    cache_entry = _read(folder)
+    if cache_entry is None or FILES in cache_entry.manifest:
+        return cache_entry
+    if not check(folder, cache_entry.manifest):
         raise DamagedEntry(f"{folder} was made by an earlier version, and its content cannot be confirmed")
-    manifest = _sealed({**found.manifest, FILES: _listed(folder)})
+    manifest = _sealed({**cache_entry.manifest, FILES: _listed(folder)})
     with contextlib.suppress(StoreError, OSError):  # a store that cannot be written can still be read
         _write_manifest(folder, manifest)
     return CacheEntry(folder, manifest)
@@ -139,9 +139,9 @@ def damaged_entries(root: Path) -> Iterator[CacheDamage]:
             yield CacheDamage(folder, "it was set aside because it was damaged; nothing uses it any more", remade=False)
             continue
         try:
-            found = _manifest(folder)
-            if found is not None and FILES in found:
-                _compare(folder, found, forget=True)
+            manifest = _manifest(folder)
+            if manifest is not None and FILES in manifest:
+                _compare(folder, manifest, forget=True)
         except DamagedEntry as error:
             yield CacheDamage(folder, error.message)
 
@@ -203,13 +203,18 @@ _hashes: dict[tuple[str, int, int, int, int, int], str] = {}
 
 
 def _facts(path: Path, *, forget: bool) -> dict[str, Any]:
-    found = path.stat()
+    file_status = path.stat()
     key = (
-        os.fspath(path), found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns,
-    )  # fmt: skip
+        os.fspath(path),
+        file_status.st_dev,
+        file_status.st_ino,
+        file_status.st_size,
+        file_status.st_mtime_ns,
+        file_status.st_ctime_ns,
+    )
     if forget or key not in _hashes:
         _hashes[key] = file_hash(path)
-    return {"size": found.st_size, "sha256": _hashes[key]}
+    return {"size": file_status.st_size, "sha256": _hashes[key]}
 
 
 def _sync_all(folder: Path) -> None:

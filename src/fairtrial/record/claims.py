@@ -52,17 +52,17 @@ class Fence:
     def __init__(self, lock: Path, held: int | None = None) -> None:
         """`held` is the lock file as it was opened; without it, the one that is there now is meant."""
         self._lock = os.fspath(lock)
-        found = os.stat(self._lock if held is None else held)  # noqa: PTH116 — a path object costs a third more
-        self._device, self._file = found.st_dev, found.st_ino
+        file_status = os.stat(self._lock if held is None else held)  # noqa: PTH116 — a path object costs a third more
+        self._device, self._file = file_status.st_dev, file_status.st_ino
 
     def check(self) -> None:
         if self.also is not None:
             self.also()
         try:
-            found = os.stat(self._lock)  # noqa: PTH116
+            file_status = os.stat(self._lock)  # noqa: PTH116
         except FileNotFoundError:
             raise RunGone(f"the directory of this run is gone: {os.path.dirname(self._lock)}") from None  # noqa: PTH120
-        if found.st_ino != self._file or found.st_dev != self._device:
+        if file_status.st_ino != self._file or file_status.st_dev != self._device:
             raise ClaimLost("this run was given to another process, which goes on with it")
 
 
@@ -72,10 +72,10 @@ class Claim:
     `over` is the token of a claim that is known to be lost; only that one is taken over.
     """
 
-    def __init__(self, paths: RunPaths, *, over: int | None = None) -> None:
+    def __init__(self, paths: RunPaths, *, takeover_token: int | None = None) -> None:
         self.paths = paths
         self.afterwards: Callable[[], None] = lambda: None
-        taken = None if over is None else _take_over(paths, over)
+        taken = None if takeover_token is None else _take_over(paths, takeover_token)
         descriptor, self.token = taken or _take(paths)
         self._descriptor: int | None = descriptor
         _held.add(self)

@@ -161,8 +161,8 @@ def _of_run(paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
     try:
         metadata = load_metadata(paths)
     except FairtrialError as error:
-        told = "; ".join((error.message, *error.problems))
-        yield _restorable(paths, DamagedRun(told), misplaced)
+        message = "; ".join((error.message, *error.problems))
+        yield _restorable(paths, DamagedRun(message), misplaced)
         metadata = None
     if metadata is not None:
         yield from _of_series(paths, metadata)
@@ -344,7 +344,7 @@ def _duplicate(source: Path, target: Path) -> None:
 
 def _of_notes(paths: RunPaths) -> Iterator[Damage]:
     """Small files that are written anew when they are needed."""
-    for path in (paths.delivered, paths.pulse):
+    for path in (paths.delivered, paths.heartbeat):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             try:
                 whole = type(orjson.loads(read_regular(path))) is dict
@@ -411,8 +411,8 @@ def _of_store(store: Store) -> Iterator[Damage]:
     for path in sorted(store.paths.series_caches.glob("*.arrow")):
         if not is_whole_copy(path):
             yield _of_cache(path, f"{path} is damaged, or of another version", remade=True)
-    for found in damaged_entries(store.paths.cache):
-        yield _of_cache(found.path, found.reason, remade=found.remade)
+    for cache_damage in damaged_entries(store.paths.cache):
+        yield _of_cache(cache_damage.path, cache_damage.reason, remade=cache_damage.remade)
     for name in profile_names(store.paths):
         for path in profile_snapshots(store.paths, name):
             try:
@@ -426,5 +426,5 @@ def _of_store(store: Store) -> Iterator[Damage]:
 
 
 def _of_cache(path: Path, reason: str, *, remade: bool) -> Damage:
-    told = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
-    return Damage(path, reason, repair=told, mend=partial(_take, path))
+    message = "take it away; it is made again when it is needed" if remade else "take it away; nothing uses it"
+    return Damage(path, reason, repair=message, mend=partial(_take, path))

@@ -49,12 +49,12 @@ def _untracked(folder: Path) -> bytes:
     """New files by name and content; large ones, which are data rather than code, by name and size."""
     top = Path((git_output(folder, "rev-parse", "--show-toplevel") or str(folder)).strip())
     names = (git_output(top, "ls-files", "-z", "--others", "--exclude-standard", "--", *CODE) or "").split("\0")
-    told = []
+    contents = []
     for path in (top / name for name in names if name):
         with contextlib.suppress(OSError):  # gone again, or not ours to read
             size = path.stat().st_size
-            told += [f"{path.relative_to(top)} {size}".encode(), read_regular(path) if size < 1 << 20 else b""]
-    return b"\n".join(told)
+            contents += [f"{path.relative_to(top)} {size}".encode(), read_regular(path) if size < 1 << 20 else b""]
+    return b"\n".join(contents)
 
 
 def changed_files(folder: Path, before: str, after: str) -> list[str] | None:

@@ -20,8 +20,8 @@ HINT = "Choose a folder on a local disk with --store or $FAIRTRIAL_STORE."
 
 def check_file_system(root: Path) -> None:
     """Try everything once per process and folder: it takes less than a millisecond. Nothing of it stays."""
-    found = root.stat()
-    if (found.st_dev, found.st_ino) in _asked:
+    file_status = root.stat()
+    if (file_status.st_dev, file_status.st_ino) in _asked:
         return
     probe = root / f".probe-{os.getpid()}-{os.urandom(4).hex()}"
     with store_errors(root):
@@ -32,7 +32,7 @@ def check_file_system(root: Path) -> None:
             _try_locking(root, probe)
         finally:
             shutil.rmtree(probe, ignore_errors=True)
-    _asked.add((found.st_dev, found.st_ino))
+    _asked.add((file_status.st_dev, file_status.st_ino))
 
 
 def _refused(root: Path, why: str) -> StoreError:

@@ -60,7 +60,7 @@ class RunHeartbeat:
         beat = RecordedHeartbeat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
         try:
             self.claim.fence.check()
-            replace_bytes(self.claim.paths.pulse, orjson.dumps(asdict(beat)), sync=SyncLevel.NOTHING)
+            replace_bytes(self.claim.paths.heartbeat, orjson.dumps(asdict(beat)), sync=SyncLevel.NOTHING)
         except ClaimLost:
             self.lost = True  # the loop finds out at its next step, also one that logs nothing
         except (FairtrialError, OSError):
@@ -108,8 +108,8 @@ def read_heartbeat(paths: RunPaths) -> RecordedHeartbeat | None:
     """The last sign of life of a run, or None where it has given none."""
     from fairtrial.record.shared_schema import BeatModel
 
-    where = paths.pulse.name
+    where = paths.heartbeat.name
     with contextlib.suppress(OSError, UntrustedDocument):
-        told = checked(BeatModel, parse_json_fast(read_regular(paths.pulse), where=where), where=where)
-        return RecordedHeartbeat(**told.model_dump())
+        beat = checked(BeatModel, parse_json_fast(read_regular(paths.heartbeat), where=where), where=where)
+        return RecordedHeartbeat(**beat.model_dump())
     return None

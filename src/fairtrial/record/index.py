@@ -94,13 +94,13 @@ def all_rows(store: Store, study: str | None = None) -> list[Row]:
     for name, entry in store.directories(study):
         key = (name, entry.name)
         try:
-            found = os.stat(f"{entry.path}/metadata.json")  # noqa: PTH116 — a path object per run would cost more
+            file_status = os.stat(f"{entry.path}/metadata.json")  # noqa: PTH116 — a path object per run would cost more
         except (FileNotFoundError, NotADirectoryError):
             continue
-        stamp = found.st_ctime_ns
+        stamp = file_status.st_ctime_ns
         row = known.get(key) if stamps.get(key) == stamp else None
         if row is None or row["status"] in _NEVER_TRUSTED:
-            row = _make_row(name, entry, found)
+            row = _make_row(name, entry, file_status)
             changed = True
         if row is not None:
             rows[key], now[key] = row, stamp
@@ -109,10 +109,10 @@ def all_rows(store: Store, study: str | None = None) -> list[Row]:
     return list(rows.values())
 
 
-def _make_row(study: str, entry: os.DirEntry[str], found: os.stat_result) -> Row | None:
+def _make_row(study: str, entry: os.DirEntry[str], file_status: os.stat_result) -> Row | None:
     where = f"{entry.path}/metadata.json"
     try:
-        metadata = parse_metadata(_content(where, found), where)
+        metadata = parse_metadata(_content(where, file_status), where)
         if why := why_misplaced(metadata, study, entry.name):
             raise DamagedRun(f"{where} {why}")
         status = metadata["status"]
@@ -166,9 +166,9 @@ def _damaged(study: str, entry: os.DirEntry[str], reason: str) -> Row:
     return {**dict.fromkeys((*_PLAIN, *_SHARED)), **known, **empty}
 
 
-def _content(where: str, found: os.stat_result) -> bytes:
+def _content(where: str, file_status: os.stat_result) -> bytes:
     """An ordinary file of usual size is read at once; a pipe or a huge file is refused by `read_file`."""
-    if not stat.S_ISREG(found.st_mode) or found.st_size > USUAL_BYTES:
+    if not stat.S_ISREG(file_status.st_mode) or file_status.st_size > USUAL_BYTES:
         return read_file(Path(where))
     with open_regular(where) as file:
         return file.read()

@@ -161,10 +161,10 @@ def first_asked(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Asked | Non
     ]
     if not views:
         return None
-    found, *later = views
+    asked, *later = views
     for view in later:
-        found = found if view.differs_from(found) else found.completed_by(view)
-    return found
+        asked = asked if view.differs_from(asked) else asked.completed_by(view)
+    return asked
 
 
 def record_interim_look(store: Store, study: str, *, metric: str, seeds: Seeds) -> bool:

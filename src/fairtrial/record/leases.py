@@ -77,12 +77,12 @@ def parse_link(content: bytes, token: int) -> Link:
     from fairtrial.record.shared_schema import LinkModel
 
     where = f"claim {token}"
-    told = checked(LinkModel, parse_json(content, where=where), where=where)
-    if told.token != token:
-        raise UntrustedDocument(f"{where} says that it is claim {told.token}", hint=DAMAGED)
-    if told.kind != "claim" and not 0 < told.of < token:
-        raise UntrustedDocument(f"{where} is the end of claim {told.of}, which does not come before it", hint=DAMAGED)
-    return Link(**told.model_dump())
+    link = checked(LinkModel, parse_json(content, where=where), where=where)
+    if link.token != token:
+        raise UntrustedDocument(f"{where} says that it is claim {link.token}", hint=DAMAGED)
+    if link.kind != "claim" and not 0 < link.of < token:
+        raise UntrustedDocument(f"{where} is the end of claim {link.of}, which does not come before it", hint=DAMAGED)
+    return Link(**link.model_dump())
 
 
 def read_link(remote: Remote, names: SharedPaths, objects: Objects, token: int) -> Link:

@@ -291,8 +291,8 @@ def _refuse_other_shapes(metadata: Mapping[str, Any], where: str) -> None:
     if type(metadata["status"]) is str and metadata["status"] not in STATUSES:
         problems.insert(0, f"its status is {metadata['status']!r}")
     if problems:
-        told = [f"{where} does not describe a run: {each}" for each in problems[:5]]
-        raise DamagedRun(told[0], problems=told[1:], hint=HINT)
+        messages = [f"{where} does not describe a run: {each}" for each in problems[:5]]
+        raise DamagedRun(messages[0], problems=messages[1:], hint=HINT)
 
 
 def why_misplaced(metadata: Mapping[str, Any], study: str, run: str) -> str | None:

@@ -148,14 +148,14 @@ class GrowingHash:
 
     def go_to(self, wanted: Sequence[int]) -> dict[int, Extent]:
         """The extents at these offsets, as far as the file reaches, in one pass; the hash then stands at the last."""
-        found = {}
+        extents = {}
         for offset in sorted(set(wanted)):
             for _, block in line_blocks(self.path, self._bytes, offset):
                 self._add(block)
             if self._bytes != offset:  # the file ends before it, or no line does there
                 break
-            found[offset] = Extent(self._lines, self._bytes, self._hash.hexdigest())
-        return found
+            extents[offset] = Extent(self._lines, self._bytes, self._hash.hexdigest())
+        return extents
 
     def _add(self, block: bytes) -> None:
         self._hash.update(block)

@@ -151,22 +151,22 @@ def look(
             claims[names] = token
     links = remote.read_many(names.claim(token) for names, token in claims.items())
     clock = functools.cache(remote.now)
-    found = []
+    stands = []
     for names, paths in wanted.items():
         if names in unfinished and names not in claims:
             continue
         with refusals.of(names.root):
             mine = own[names.root]
-            told = links.get(names.claim(claims[names])) if names in claims else None
-            top = parse_link(told, claims[names]) if told is not None else None
+            content = links.get(names.claim(claims[names])) if names in claims else None
+            top = parse_link(content, claims[names]) if content is not None else None
             before = read_tracking(paths)
             known = before or Tracking()
             if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
                 known = note_pulse(names, mine, top, known, clock)
             else:
                 known = replace(known, pulse="", lease_s=0.0)
-            found.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))
-    return found
+            stands.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))
+    return stands
 
 
 def _is_plain(names: SharedPaths, objects: Objects) -> bool:
@@ -211,17 +211,17 @@ def bring(
             with refusals.of(stand.names.root):
                 pulls.append(Pull(stand, checkpoints))
     contents = remote.read_many(name for pull in pulls for name in pull.small())
-    found = Brought(sum(map(len, contents.values())), [stand for stand in live if stand.manifest is None])
+    brought = Brought(sum(map(len, contents.values())), [stand for stand in live if stand.manifest is None])
     for pull in pulls:
         if not contents.keys() >= set(pull.small()):
-            found.moved.append(pull.stand)
+            brought.moved.append(pull.stand)
             continue
         with refusals.of(pull.names.root), contextlib.nullcontext() if held else _untouched(pull.stand) as mine:
             try:
-                found.size += pull.apply(remote, contents, whole=held) if held or mine else 0
+                brought.size += pull.apply(remote, contents, whole=held) if held or mine else 0
             except FileNotFoundError:
-                found.moved.append(pull.stand)
-    return found
+                brought.moved.append(pull.stand)
+    return brought
 
 
 def _read_manifests(remote: Remote, stands: Collection[Stand], refusals: Refusals) -> list[Stand]:
@@ -338,7 +338,7 @@ class Pull:
         """Of each file that grows: where to go on, and what may have to be added. Of another claim it begins anew."""
         if self.stand.manifest is None:
             return {}
-        found = {}
+        growths = {}
         token = self.stand.manifest.token
         for name, length in self.stand.manifest.appended.items():
             path = self._places[name]
@@ -352,8 +352,8 @@ class Pull:
             needed = [at for at in offsets if first <= at < length] if have < length else []
             segments = [self.names.segment(token, name, at) for at in needed]
             refuse_large(self.names, self.stand.objects, segments, LARGEST_SEGMENT)
-            found[name] = Growth(have, length, [(at, self.names.segment(token, name, at)) for at in needed])
-        return found
+            growths[name] = Growth(have, length, [(at, self.names.segment(token, name, at)) for at in needed])
+        return growths
 
     def small(self) -> list[str]:
         """Objects that are read together with those of other runs."""

@@ -49,12 +49,12 @@ class Delivered:
 def read_delivered(paths: RunPaths) -> Delivered:
     """How far the lines were brought. If the note is damaged, all are sent again: better twice than never."""
     try:
-        found = Delivered(**orjson.loads(read_regular(paths.delivered)))
+        delivered = Delivered(**orjson.loads(read_regular(paths.delivered)))
         size = paths.events.stat().st_size
     except (OSError, orjson.JSONDecodeError, TypeError):
         return Delivered()
-    numbers = found.offset, found.lines, found.rejected
-    return found if all(type(each) is int and 0 <= each <= size for each in numbers) else Delivered()
+    numbers = delivered.offset, delivered.lines, delivered.rejected
+    return delivered if all(type(each) is int and 0 <= each <= size for each in numbers) else Delivered()
 
 
 @dataclass(frozen=True)

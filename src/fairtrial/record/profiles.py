@@ -63,20 +63,20 @@ def find_profile(store: StorePaths, word: str) -> Path:
 
 def read_profile(path: Path, schema: int) -> dict[str, Any]:
     try:
-        found = parse_json_fast(read_file(path), where=f"{path} is not a snapshot of a profile: it")
+        profile = parse_json_fast(read_file(path), where=f"{path} is not a snapshot of a profile: it")
     except FileNotFoundError:
         raise UserError(f"cannot read {path}: no such file") from None
-    if not isinstance(found, dict) or found.get("kind") != "profile":
+    if not isinstance(profile, dict) or profile.get("kind") != "profile":
         raise UserError(f"{path} is not a snapshot of a profile")
-    missing = [key for key in ("mode", "work", "configuration", "hardware", "lanes", "bubbles") if key not in found]
+    missing = [key for key in ("mode", "work", "configuration", "hardware", "lanes", "bubbles") if key not in profile]
     if missing:
         raise UserError(f"{path} is not a whole snapshot: it lacks {missing[0]}")
-    if found.get("schema") != schema:
-        raise UserError(f"{path} has schema {found.get('schema')}, and this program knows {schema}")
+    if profile.get("schema") != schema:
+        raise UserError(f"{path} has schema {profile.get('schema')}, and this program knows {schema}")
     from fairtrial.record.profile_schema import Snapshot
 
-    checked(Snapshot, found, where=f"{path} is not a whole snapshot")
-    return found
+    checked(Snapshot, profile, where=f"{path} is not a whole snapshot")
+    return profile
 
 
 def profile_names(store: StorePaths) -> dict[str, list[int]]:

@@ -542,8 +542,8 @@ def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[s
     best = {key: previous[key] if same else None for key in BEST_KEYS}
     if not same and previous["best_metric_name"] is not None:
         before, now = (f"{each['best_metric_name']} ({each['best_metric_mode']})" for each in (previous, metadata))
-        told = OTHER_BEST_METRIC.fill(before=before, now=now)
-        metadata = {**metadata, "cautions": [*metadata["cautions"], told]}
+        messages = OTHER_BEST_METRIC.fill(before=before, now=now)
+        metadata = {**metadata, "cautions": [*metadata["cautions"], messages]}
     before = previous["timings"]
     timings = {**metadata["timings"], "created": before["created"], "stacked": before.get("stacked", 1)}
     begun_by = previous["environment"].get("command_line")

@@ -193,9 +193,9 @@ class Remote:
                 "same run",
                 hint="Update the server, or choose another --store.",
             )
-        found = self.identity()
-        assert found is not None
-        return found
+        begin = self.identity()
+        assert begin is not None
+        return begin
 
     @contextlib.contextmanager
     def _errors(self, *, missing_is_fine: bool = False) -> Iterator[None]:
@@ -206,10 +206,10 @@ class Remote:
         except Exception as error:
             if isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket" and missing_is_fine:
                 raise
-            told = _told(error, self)
-            if told is None:
+            store_error = _told(error, self)
+            if store_error is None:
                 raise
-            raise told from error
+            raise store_error from error
 
 
 def open_remote(url: str) -> Remote:

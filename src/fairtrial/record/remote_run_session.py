@@ -40,7 +40,7 @@ class RemoteRunSession:
             return
         from fairtrial.record.sharing import leave
 
-        told = leave(self._store, self._shipment)
+        message = leave(self._store, self._shipment)
         self._shipment = None
-        if told:
-            sys.stderr.write(f"{told}\n")
+        if message:
+            sys.stderr.write(f"{message}\n")

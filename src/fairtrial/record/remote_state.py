@@ -56,10 +56,10 @@ def read_tracking(paths: RunPaths) -> Tracking | None:
     from fairtrial.record.shared_schema import TrackingModel  # brings pydantic, which most who list runs do without
 
     try:
-        told = checked(TrackingModel, parse_json_fast(content, where=TRACKING), where=TRACKING)
+        tracking = checked(TrackingModel, parse_json_fast(content, where=TRACKING), where=TRACKING)
     except UntrustedDocument:
         return None
-    return Tracking(**told.model_dump())
+    return Tracking(**tracking.model_dump())
 
 
 def write_tracking(paths: RunPaths, tracking: Tracking) -> None:

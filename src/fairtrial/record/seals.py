@@ -22,14 +22,14 @@ Seals = dict[str, dict[str, Any]]
 
 def seals_of(paths: RunPaths) -> Seals:
     """The seals of the files as they are now, by their names."""
-    found: Seals = {}
+    seals: Seals = {}
     for path in (paths.events,):  # metadata have the extent of the lines of metrics, which have their own checks
         try:
             size, checksum = _checksum(path)
         except OSError:  # this run has no such file
             continue
-        found[path.name] = {"bytes": size, "crc32": f"{checksum:08x}"}
-    return found
+        seals[path.name] = {"bytes": size, "crc32": f"{checksum:08x}"}
+    return seals
 
 
 def why_broken(path: Path, metadata: Mapping[str, Any], *, most: int | None = None) -> str | None:

@@ -285,9 +285,9 @@ def verify_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) ->
     return None
 
 
-def _problem_of_hashes(paths: RunPaths, recorded: _Recorded, found: _FromLines) -> str | None:
+def _problem_of_hashes(paths: RunPaths, recorded: _Recorded, from_lines: _FromLines) -> str | None:
     """Whether every metric still reads as it did when the run ended."""
-    then, now = recorded.hashes or {}, found.hashes()
+    then, now = recorded.hashes or {}, from_lines.hashes()
     changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if not changed:
         return None

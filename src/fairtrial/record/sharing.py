@@ -94,12 +94,12 @@ def read_mirror(paths: StorePaths) -> Mirror | None:
 
     where = str(paths.mirror)
     try:
-        told = checked(MirrorModel, parse_json(read_regular(paths.mirror), where=where), where=where)
+        mirror = checked(MirrorModel, parse_json(read_regular(paths.mirror), where=where), where=where)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except UntrustedDocument:
         raise StoreError(f"{paths.mirror} is damaged", hint="Remove it; the mirror is then matched anew.") from None
-    return Mirror(told.url, told.id, told.store)
+    return Mirror(mirror.url, mirror.id, mirror.store)
 
 
 def reach(store: Store, *, writing: bool = False) -> tuple[Remote, Mirror]:
@@ -176,7 +176,7 @@ def pull(
     A run that does not have the form of a run is named with the reason, and the others are brought all the same.
     """
     remote, _ = reach(store)
-    found = Synced()
+    synced = Synced()
     for study in studies or [""]:
         objects = remote.list(study)
         refusals = Refusals()
@@ -195,13 +195,13 @@ def pull(
             if len(waiting) > AT_ONCE:
                 tell(f"Bringing runs {start + 1} to {start + len(some)} of {len(waiting)} …")
             received = _bring_all(remote, some, checkpoints, refusals)
-            found += Synced(sum(stand.names.root not in refusals.why for stand in some), received)
+            synced += Synced(sum(stand.names.root not in refusals.why for stand in some), received)
         for each in sorted({name.partition("/")[0] for name in objects if "/" in name}):
             with refusals.of(f"the plan of {each if why_unsafe(each) is None else repr(each)}"):
                 _bring_plan(store, remote, each, objects)
-        found += Synced(refused=tuple(sorted(refusals.why.items())))
-    _tell_refused(remote, found.refused)
-    return found
+        synced += Synced(refused=tuple(sorted(refusals.why.items())))
+    _tell_refused(remote, synced.refused)
+    return synced
 
 
 _told: set[tuple[str, str, str]] = set()
@@ -561,9 +561,9 @@ def _check_plan(plan: Any, study: str) -> dict[str, Any]:
     """A plan as it is, once all that others rely on has the right type."""
     from fairtrial.record.shared_schema import SharedPlanModel
 
-    told = checked(SharedPlanModel, plan, where="it")
-    if told.study not in (None, study):
-        raise UntrustedDocument(f"it is the plan of {told.study!r}", hint=DAMAGED)
+    shared_plan = checked(SharedPlanModel, plan, where="it")
+    if shared_plan.study not in (None, study):
+        raise UntrustedDocument(f"it is the plan of {shared_plan.study!r}", hint=DAMAGED)
     return dict(plan)
 
 

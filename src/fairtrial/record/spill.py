@@ -175,7 +175,7 @@ class Spill:
 
     def _pieces(self, code: int) -> list[_Piece]:
         """In the order in which they were written."""
-        found = []
+        pieces = []
         for part, limit in zip(self._parts, self._limits(), strict=True):
             start, end = part.place(code)
             if start == end:
@@ -189,8 +189,8 @@ class Spill:
                 if not count:
                     continue
                 last = steps[count - 1]
-            found.append(_Piece(steps_at, values_at, count, self._numbers("q", steps_at, 1)[0], last))
-        return found
+            pieces.append(_Piece(steps_at, values_at, count, self._numbers("q", steps_at, 1)[0], last))
+        return pieces
 
     def _limits(self) -> list[int | None]:
         """For each part the lowest step that it was taken back to since it was written."""
@@ -234,11 +234,11 @@ class Spill:
 
     def _numbers(self, kind: Any, at: int, count: int) -> array[Any]:
         assert self._file is not None
-        found: array[Any] = array(kind)
-        found.frombytes(os.pread(self._file.fileno(), NUMBER_BYTES * count, at))
-        if len(found) != count:
+        numbers: array[Any] = array(kind)
+        numbers.frombytes(os.pread(self._file.fileno(), NUMBER_BYTES * count, at))
+        if len(numbers) != count:
             raise OSError("a temporary file was cut off")
-        return found
+        return numbers
 
 
 def _temporary_file(folder: Path | None) -> IO[bytes]:

@@ -148,29 +148,29 @@ class Store:
 
     def find(self, reference: str) -> Run:
         """The one run that a person means by an id, `study/id` or a path. It may be damaged."""
-        found = self.match([reference])
-        if len(found) > 1:
-            names = ", ".join(run.name for run in found[:5])
-            raise UserError(f"'{reference}' names {len(found)} runs: {names} …", hint="Name one as STUDY/RUN.")
-        return found[0]
+        runs = self.match([reference])
+        if len(runs) > 1:
+            names = ", ".join(run.name for run in runs[:5])
+            raise UserError(f"'{reference}' names {len(runs)} runs: {names} …", hint="Name one as STUDY/RUN.")
+        return runs[0]
 
     def match(self, references: Iterable[str]) -> list[Run]:
         """All runs that ids, paths or globs name, each once. A reference that names nothing is an error.
 
         A damaged run is one of them, with that status and the reason.
         """
-        found = self.match_paths(references)
-        return [run for paths in found if (run := load_run_or_damage(paths, in_store=self.holds(paths)))]
+        run_paths = self.match_paths(references)
+        return [run for paths in run_paths if (run := load_run_or_damage(paths, in_store=self.holds(paths)))]
 
     def match_paths(self, references: Iterable[str]) -> list[RunPaths]:
         """The directories of those runs, readable or not."""
-        found: dict[Path, RunPaths] = {}
+        run_paths: dict[Path, RunPaths] = {}
         for reference in references:
             matches = list(self._match(reference))
             if not matches:
                 raise UserError(f"no run named '{reference}' in {self.address}", hint=self._hint(reference))
-            found.update({paths.root: paths for paths in matches})
-        return list(found.values())
+            run_paths.update({paths.root: paths for paths in matches})
+        return list(run_paths.values())
 
     def refuse_foreign(self, paths: RunPaths) -> None:
         """Only a run of this store may be removed: a directory in one of its studies whose content is that of a run."""

@@ -133,8 +133,10 @@ def refuse_changed_variants(specs: Iterable[RunSpec], changed: Iterable[Row]) ->
     problems: dict[tuple[str, str], str] = {}
     for row in changed:
         spec = wanted[row["study"], row["variant"]]
-        told = f"variant '{spec.variant}' of study '{spec.study}' exists with other options: {differences(spec, row)}"
-        problems.setdefault((spec.study, spec.variant), told)
+        message = (
+            f"variant '{spec.variant}' of study '{spec.study}' exists with other options: {differences(spec, row)}"
+        )
+        problems.setdefault((spec.study, spec.variant), message)
     if problems:
         first, *rest = (problems[key] for key in wanted if key in problems)
         hint = "Use another variant or study name, or --replace to archive the old runs."

@@ -55,7 +55,7 @@ class _Kept:
 def read_study(store: Store, study: str) -> list[Recorded]:
     """Every run of a study, by name. One whose files are not what was recorded has the status `damaged`."""
     kept, steps, values = _load(store.paths.series_cache(study))
-    found: dict[str, Recorded] = {}
+    recorded_runs: dict[str, Recorded] = {}
     stamps: dict[str, Stamp] = {}
     for _, entry in store.directories(study):
         stamp = _stamp(entry)
@@ -63,14 +63,14 @@ def read_study(store: Store, study: str) -> list[Recorded]:
         if hit is not None and hit.stamp == stamp:
             series = {name: (steps[a:b], values[a:b]) for name, (a, b) in hit.places.items()}
             run = Run(Path(entry.path), hit.metadata, Status(hit.metadata["status"]))
-            found[entry.name], stamps[entry.name] = Recorded(run, series), stamp
+            recorded_runs[entry.name], stamps[entry.name] = Recorded(run, series), stamp
         elif recorded := record_of(RunPaths(Path(entry.path))):
-            found[entry.name] = recorded
+            recorded_runs[entry.name] = recorded
             if recorded.run.metadata["status"] not in (Status.RUNNING, Status.DAMAGED):
                 stamps[entry.name] = stamp
     if stamps.keys() != kept.keys() or any(kept[name].stamp != stamp for name, stamp in stamps.items()):
-        _save(store.paths.series_cache(study), found, stamps)
-    return [found[name] for name in sorted(found)]
+        _save(store.paths.series_cache(study), recorded_runs, stamps)
+    return [recorded_runs[name] for name in sorted(recorded_runs)]
 
 
 def record_of(paths: RunPaths, *, in_store: bool = True) -> Recorded | None:
@@ -119,17 +119,17 @@ def _checksum(content: bytes, steps: Any, values: Any) -> bytes:
     return b"%08x" % zlib.crc32(content, checksum(steps, values))
 
 
-def _save(path: Path, found: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
+def _save(path: Path, recorded_runs: Mapping[str, Recorded], stamps: Mapping[str, Stamp]) -> None:
     """Best effort: a store that cannot be written can still be read."""
     runs, steps, values, at = [], [], [], 0
     for name, stamp in stamps.items():
         places = {}
-        for metric, (s, v) in found[name].series.items():
+        for metric, (s, v) in recorded_runs[name].series.items():
             places[metric] = (at, at + len(s))
             at += len(s)
             steps.append(np.asarray(s, np.int64))
             values.append(np.asarray(v, np.float64))
-        runs.append((name, stamp, found[name].run.metadata, places))
+        runs.append((name, stamp, recorded_runs[name].run.metadata, places))
     if not at or at > MOST_POINTS:
         return
     numbers = np.concatenate(steps), np.concatenate(values)

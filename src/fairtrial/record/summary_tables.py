@@ -53,13 +53,13 @@ class SummaryTable:
         """The numbers of the chosen variants, or every problem with their cells."""
         problems: list[str] = []
         rows = [row for row in self.rows if row.variant in chosen]
-        found = [row.read(self.options, problems) for row in rows]
+        printed_arms = [row.read(self.options, problems) for row in rows]
         if problems:
             more = len(problems) - MOST_PROBLEMS
-            told = problems[:MOST_PROBLEMS] + ([f"{more} more cells cannot be used"] if more > 0 else [])
-            raise UserError(told[0], problems=told[1:], hint=_hint(rows, self.options))
+            messages = problems[:MOST_PROBLEMS] + ([f"{more} more cells cannot be used"] if more > 0 else [])
+            raise UserError(messages[0], problems=messages[1:], hint=_hint(rows, self.options))
         self._refuse_idle_options(rows)
-        return [arm for arm in found if arm is not None]
+        return [arm for arm in printed_arms if arm is not None]
 
     def _refuse_idle_options(self, rows: Sequence[SummaryRow]) -> None:
         """An option that no cell needs would be believed to have had an effect."""
@@ -368,8 +368,8 @@ def _rows(table: Table, columns: Mapping[str, str]) -> Iterator[SummaryRow]:
         if absent is not None:
             raise UserError(f"{file.label} has no column '{absent}', which the other files have")
         for line, cells in file.rows([*(file.columns[role] or "" for role in roles), *columns.values()]):
-            told = dict(zip(roles, cells, strict=False))
-            ids = {role: _id(file, role, cell, line) for role, cell in told.items()}
+            document = dict(zip(roles, cells, strict=False))
+            ids = {role: _id(file, role, cell, line) for role, cell in document.items()}
             statistics = dict(zip(columns, cells[len(roles) :], strict=True))
             if not all(is_missing(cell) for cell in statistics.values()):
                 yield SummaryRow(

@@ -124,8 +124,8 @@ def _recognized(role: str, names: Sequence[str], where: str, problems: list[str]
 
 
 def _two_candidates(role: str, names: Sequence[str], where: str) -> str:
-    told = " and ".join(f"'{name}'" for name in names[:3])
-    return f"{where}: both {told} may hold the {role}; choose one with --{role}-column"
+    message = " and ".join(f"'{name}'" for name in names[:3])
+    return f"{where}: both {message} may hold the {role}; choose one with --{role}-column"
 
 
 @dataclass
@@ -203,8 +203,8 @@ def _csv_rows(content: bytes, delimiter: str, label: str, *, header: bool = Fals
                     width = len(cells)
                     continue
                 if len(cells) > width and any(cells[width:]):
-                    told = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
-                    raise UserError(told, hint="Put cells that hold the separator in double quotes.")
+                    message = f"{label}, line {line} has {len(cells)} cells, its header has {width}"
+                    raise UserError(message, hint="Put cells that hold the separator in double quotes.")
                 yield line, cells
         except csv.Error as error:
             raise UserError(f"{label} is not a CSV file: {error}", hint="Check the double quotes.") from None
@@ -218,8 +218,8 @@ def _json_rows(content: bytes, label: str, *, checked: bool = True) -> Iterator[
         end = len(content) if end < 0 else end
         number += 1
         if end - start > LONGEST_LINE_BYTES:
-            told = f"{label}, line {number} is longer than {LONGEST_LINE_BYTES >> 20} MB"
-            raise UserError(told, hint="A file of JSON lines has one small object per line.")
+            message = f"{label}, line {number} is longer than {LONGEST_LINE_BYTES >> 20} MB"
+            raise UserError(message, hint="A file of JSON lines has one small object per line.")
         line = content[start:end].strip()
         start = end + 1
         if line:
@@ -306,7 +306,7 @@ class Table:
 
     def why_none(self) -> str | None:
         """Where no column holds numbers: what the first one that could be meant holds instead."""
-        return next((told for scan in self.scans for told in scan.examples.values()), None)
+        return next((message for scan in self.scans for message in scan.examples.values()), None)
 
     def text_columns(self) -> list[str]:
         """Columns without numbers that have no role: what may tell variants or runs apart."""
@@ -356,8 +356,8 @@ class Table:
         first: dict[str, str] = {}
         for variant in sorted(variants):
             if first.setdefault(seed_text(variant), variant) != variant:
-                told = f"{self.label} spells one variant as '{first[seed_text(variant)]}' and as '{variant}'"
-                raise UserError(told, hint="Write it in one way.")
+                message = f"{self.label} spells one variant as '{first[seed_text(variant)]}' and as '{variant}'"
+                raise UserError(message, hint="Write it in one way.")
         if len(variants) > MOST_VARIANTS:
             raise UserError(
                 f"{self.label} has {len(variants):,} variants, at most {MOST_VARIANTS} can be compared",
@@ -463,8 +463,8 @@ class _Reader:
         column = self.file.columns["step"] or ""
         step = self._number(cell, column, line)
         if not math.isfinite(step) and (is_missing(cell) or number_in(cell) is not None):
-            told = f"{self.file.place(line)}: {column} is empty or not finite; every value needs its step"
-            self.problems.add(told)
+            message = f"{self.file.place(line)}: {column} is empty or not finite; every value needs its step"
+            self.problems.add(message)
         return step
 
     def _number(self, cell: Any, column: str, line: int) -> float:
@@ -642,8 +642,8 @@ def _refuse_binary(path: Path, content: bytes) -> None:
         content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        told = f"{path} is not text in UTF-8: byte 0x{content[error.start]:02x} in line {line}"
-        raise UserError(told, hint="Save it as UTF-8.") from None
+        message = f"{path} is not text in UTF-8: byte 0x{content[error.start]:02x} in line {line}"
+        raise UserError(message, hint="Save it as UTF-8.") from None
 
 
 def _refuse_too_long(path: Path, content: bytes) -> None:
@@ -673,8 +673,8 @@ def _header(path: Path, content: bytes, delimiter: str) -> list[Any]:
 
 def _array(path: Path, content: bytes) -> list[dict[str, Any]]:
     if len(content) > MOST_ARRAY_BYTES:
-        told = f"{path.name} is a JSON array of more than {MOST_ARRAY_BYTES >> 20} MB"
-        raise UserError(told, hint="Write an object per line (.jsonl) instead.")
+        message = f"{path.name} is a JSON array of more than {MOST_ARRAY_BYTES >> 20} MB"
+        raise UserError(message, hint="Write an object per line (.jsonl) instead.")
     if content.count(b",") > MOST_CELLS or content.count(b"{") > MOST_LINES:
         raise UserError(f"{path.name} has more than {MOST_LINES:,} rows or {MOST_CELLS:,} cells")
     rows = parse_json(content, where=path.name, hint=None, error=UserError)
@@ -695,32 +695,32 @@ def _json_names(path: Path, content: bytes, listed: Sequence[Mapping[str, Any]] 
                 raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} different keys")
     spaced = [name for name in names if name != name.strip() and name.strip() in names]
     if spaced:
-        told = f"{path.name} has the keys '{spaced[0].strip()}' and '{spaced[0]}', which differ only by spaces"
-        raise UserError(told, hint="Rename one: nothing says which of them counts.")
+        message = f"{path.name} has the keys '{spaced[0].strip()}' and '{spaced[0]}', which differ only by spaces"
+        raise UserError(message, hint="Rename one: nothing says which of them counts.")
     return list(names)
 
 
 def _scan(file: TableFile) -> _Scan:
     """The first pass: which columns hold numbers, which metrics are named."""
-    found = _Scan()
+    scan = _Scan()
     columns = file.columns
     if columns["metric"] is not None and columns["value"] is not None:
         for line, [name] in file.rows([columns["metric"]]):
-            found.rows += 1
+            scan.rows += 1
             if isinstance(name, list | dict):
                 raise UserError(f"{file.place(line)}: {columns['metric']} {refuse_shape(name)}")
             if not is_missing(name):
-                found.metrics[str(name).strip()] = None
+                scan.metrics[str(name).strip()] = None
     else:
         taken = {name for role, name in columns.items() if name and role != "value"}
         names = [name for name in file.names if name not in taken and not is_index(name)]
-        _scan_numbers(file, names, found)
-    if not found.rows:
+        _scan_numbers(file, names, scan)
+    if not scan.rows:
         raise UserError(f"{file.path} has no rows", hint="It needs a header and a line per value.")
-    return found
+    return scan
 
 
-def _scan_numbers(file: TableFile, names: list[str], found: _Scan) -> None:
+def _scan_numbers(file: TableFile, names: list[str], scan: _Scan) -> None:
     open_names = list(range(len(names)))
     counting = [place for place, name in enumerate(names) if name.lower() in ("index", "level_0")]
     counts = set(counting)
@@ -728,17 +728,17 @@ def _scan_numbers(file: TableFile, names: list[str], found: _Scan) -> None:
         remaining = []
         for place in open_names:
             if number_in(cells[place]) is not None:
-                found.numeric[names[place]] = False
+                scan.numeric[names[place]] = False
             else:
                 remaining.append(place)
-                if names[place] not in found.examples and not is_missing(cells[place]):
-                    found.examples[names[place]] = f"{file.place(line)}: {names[place]} {why_no_number(cells[place])}"
+                if names[place] not in scan.examples and not is_missing(cells[place]):
+                    scan.examples[names[place]] = f"{file.place(line)}: {names[place]} {why_no_number(cells[place])}"
         open_names = remaining
         for place in counting:
-            if place in counts and number_in(cells[place]) != found.rows:
+            if place in counts and number_in(cells[place]) != scan.rows:
                 counts.discard(place)
-        found.rows += 1
+        scan.rows += 1
     for place in counts:
-        found.numeric[names[place]] = True
-    found.numeric = {name: found.numeric[name] for name in names if name in found.numeric}
-    found.examples = {name: told for name, told in found.examples.items() if name not in found.numeric}
+        scan.numeric[names[place]] = True
+    scan.numeric = {name: scan.numeric[name] for name in names if name in scan.numeric}
+    scan.examples = {name: message for name, message in scan.examples.items() if name not in scan.numeric}

@@ -86,15 +86,17 @@ class RunManifest:
         from fairtrial.record.shared_schema import ManifestModel
 
         where = "manifest.json"
-        told = checked(ManifestModel, parse_json(content, where=where), where=where)
-        if told.token != token:
+        manifest = checked(ManifestModel, parse_json(content, where=where), where=where)
+        if manifest.token != token:
             raise UntrustedDocument(
-                f"{where} of claim {token} says that it belongs to claim {told.token}", hint=DAMAGED
+                f"{where} of claim {token} says that it belongs to claim {manifest.token}", hint=DAMAGED
             )
-        files = {name: facts.model_dump() for name, facts in told.files.items()}
+        files = {name: facts.model_dump() for name, facts in manifest.files.items()}
         if later := [name for name, facts in files.items() if facts["token"] > token]:
             raise UntrustedDocument(f"{where}: {later[0]!r} belongs to a claim that came later", hint=DAMAGED)
-        return cls(told.token, told.metadata, {str(name): length for name, length in told.appended.items()}, files)
+        return cls(
+            manifest.token, manifest.metadata, {str(name): length for name, length in manifest.appended.items()}, files
+        )
 
     @classmethod
     def read(cls, remote: Remote, names: SharedPaths, objects: Mapping[str, ObjectEntry], token: int) -> RunManifest:

@@ -118,7 +118,7 @@ def opened(path: Path) -> Iterator[zipfile.ZipFile]:
 def refuse_unsafe(archive: zipfile.ZipFile, path: Path) -> None:
     """Nothing is unpacked of a zip that could write elsewhere than into its folder, or fill the disk."""
     entries = archive.infolist()
-    problems = [f"{path}: {told}" for info in entries if (told := _why_unsafe(info))]
+    problems = [f"{path}: {message}" for info in entries if (message := _why_unsafe(info))]
     problems += [f"{path}: {name!r} is in it twice" for name in collisions(info.filename for info in entries)]
     problems += _why_too_large(entries, path)
     if problems:

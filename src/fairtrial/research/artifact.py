@@ -90,12 +90,12 @@ class Author(_Words):
     def _is_an_orcid(cls, given: str | None) -> str | None:
         if given is None:
             return None
-        found = _ORCID.fullmatch(given)
-        if not found or not _checks_out(found[1]):
+        match = _ORCID.fullmatch(given)
+        if not match or not _checks_out(match[1]):
             raise ValueError(
                 f"{given!r} is no ORCID iD: its last digit does not fit the others, or it has another form"
             )
-        return found[1]
+        return match[1]
 
     @field_validator("email")
     @classmethod
@@ -155,18 +155,18 @@ class ArtifactFile(_Words, title="Artifact"):
     def _is_known(cls, given: str | None) -> str | None:
         if given is None or given in LICENSES or re.fullmatch(rf"{ANOTHER_LICENSE}[A-Za-z0-9.-]+", given):
             return given
-        told = unknown("license", given, LICENSES)
-        raise ValueError(f"{told}; any other is written {ANOTHER_LICENSE}NAME")
+        message = unknown("license", given, LICENSES)
+        raise ValueError(f"{message}; any other is written {ANOTHER_LICENSE}NAME")
 
     @field_validator("doi")
     @classmethod
     def _is_a_doi(cls, given: str | None) -> str | None:
         if given is None:
             return None
-        found = _DOI.fullmatch(given)
-        if not found:
+        match = _DOI.fullmatch(given)
+        if not match:
             raise ValueError(f"{given!r} is no DOI; it looks like 10.5281/zenodo.1234")
-        return found[1]
+        return match[1]
 
     @field_validator("url")
     @classmethod

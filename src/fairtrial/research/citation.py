@@ -108,12 +108,12 @@ def apa(artifact: ArtifactFile) -> str:
     names = [_apa_author(author) for author in artifact.known_authors]
     work = f"{artifact.title} (Version {artifact.version}) [{_APA_KIND[artifact.type]}]."
     if len(names) > 20:
-        told = ", ".join(names[:19]) + ", … " + names[-1]
+        message = ", ".join(names[:19]) + ", … " + names[-1]
     else:
-        told = ", & ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
+        message = ", & ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
     year = artifact.date.year if artifact.date else "n.d."
     place = f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.url
-    full = told if told.endswith(".") else f"{told}."
+    full = message if message.endswith(".") else f"{message}."
     sentence = f"{full} ({year}). {work}" if names else f"{work} ({year})."
     return f"{sentence} {place}\n" if place else f"{sentence}\n"
 

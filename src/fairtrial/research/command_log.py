@@ -51,9 +51,9 @@ def _folder(root: Path) -> str:
 
 def _study(result: Mapping[str, Any] | None) -> str | None:
     """The study that a result is about: by its name, or by that of its run."""
-    told = result or {}
-    run = told.get("run")
-    named = told.get("study") or told.get("source") or (run.partition("/")[0] if isinstance(run, str) else None)
+    document = result or {}
+    run = document.get("run")
+    named = document.get("study") or document.get("source") or (run.partition("/")[0] if isinstance(run, str) else None)
     return named if isinstance(named, str) else None
 
 
@@ -87,14 +87,14 @@ def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
 
 def read_journal(path: Path) -> list[dict[str, Any]]:
     """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
-    found: list[dict[str, Any]] = []
+    journal: list[dict[str, Any]] = []
     with contextlib.suppress(FileNotFoundError):
         for line in read_file(path, most=LARGEST).split(b"\n"):
             with contextlib.suppress(UntrustedDocument):
                 entry: Any = parse_json_fast(line, where=path.name) if line else None
                 if _is_whole(entry):
-                    found.append(entry)
-    return found
+                    journal.append(entry)
+    return journal
 
 
 def _is_whole(entry: Any) -> bool:

@@ -74,7 +74,7 @@ def crate_document(
 
 def _root(artifact: ArtifactFile, published: str, parts: Sequence[str]) -> Entity:
     people = [{"@id": _person_id(author)} for author in artifact.known_authors]
-    told: Entity = {
+    document: Entity = {
         "@id": "./", "@type": "Dataset", "name": artifact.title,
         "description": artifact.description or f"{_TYPES[artifact.type]}: {artifact.title}",
         "identifier": f"https://doi.org/{artifact.doi}" if artifact.doi else artifact.id,
@@ -84,7 +84,7 @@ def _root(artifact: ArtifactFile, published: str, parts: Sequence[str]) -> Entit
         "keywords": ", ".join(artifact.keywords) or None, "url": artifact.url,
         "hasPart": [{"@id": _id(name)} for name in parts],
     }  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in document.items() if value is not None}
 
 
 def _id(name: str) -> str:
@@ -96,12 +96,12 @@ def _person_id(author: Author) -> str:
 
 
 def _person(author: Author) -> Entity:
-    told: Entity = {
+    document: Entity = {
         "@id": _person_id(author), "@type": "Person" if author.given else "Organization", "name": author.name,
         "givenName": author.given, "familyName": author.family if author.given else None, "email": author.email,
         "affiliation": {"@id": _organization_id(author.affiliation)} if author.affiliation else None,
     }  # fmt: skip
-    return {key: value for key, value in told.items() if value is not None}
+    return {key: value for key, value in document.items() if value is not None}
 
 
 def _organization_id(name: str) -> str:
@@ -115,12 +115,12 @@ def _organizations(authors: Sequence[Author]) -> list[Entity]:
 
 def _license(artifact: ArtifactFile) -> Entity:
     if artifact.license is None:  # RO-Crate requires an entity here, so it says that there is none
-        told = "No license was chosen, so others have no permission to reuse this."
-        return {"@id": "#no-license", "@type": "CreativeWork", "name": "No license", "description": told}
+        message = "No license was chosen, so others have no permission to reuse this."
+        return {"@id": "#no-license", "@type": "CreativeWork", "name": "No license", "description": message}
     own = artifact.license.startswith(ANOTHER_LICENSE)
     place = f"#{artifact.license}" if own else f"https://spdx.org/licenses/{artifact.license}"
-    told = "A license of its own." if own else f"SPDX license {artifact.license}."
-    return {"@id": place, "@type": "CreativeWork", "name": artifact.license, "description": told}
+    message = "A license of its own." if own else f"SPDX license {artifact.license}."
+    return {"@id": place, "@type": "CreativeWork", "name": artifact.license, "description": message}
 
 
 def _study(
@@ -135,7 +135,7 @@ def _study(
             by_run.setdefault(first if slash else "", []).append(name)
     own = by_run.get("", [])
     top = {name: f"{folder}{name}/" for name in sorted(run.run for run in runs)}
-    told: Entity = {
+    document: Entity = {
         "@id": _id(folder), "@type": "Dataset", "name": f"Study {study}",
         "description": f"The plan of the study and its {len(runs)} runs, with every value that they logged.",
         "hasPart": [{"@id": _id(name)} for name in [*own, *top.values()]],
@@ -145,7 +145,7 @@ def _study(
         "instrument": {"@id": HOME}, "result": {"@id": _id(folder)},
         "startTime": _moment(min(run.begun for run in runs)), "endTime": _moment(_latest(runs)),
     }  # fmt: skip
-    entities = [told, action]
+    entities = [document, action]
     for run in runs:
         place = top[run.run]
         inside = by_run.get(run.run, [])

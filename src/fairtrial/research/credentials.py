@@ -38,8 +38,8 @@ def refuse_credentials(
     files = {name for name in allowed if not name.startswith(KIND)}
     for name in sorted(files - set(sources)):
         raise UserError(f"--allow: {unknown('file of the bundle', name, sources)}")
-    found = find_credentials(sources)
-    refused = [each for each in found if each.file not in files and each.kind not in kinds]
+    credentials = find_credentials(sources)
+    refused = [each for each in credentials if each.file not in files and each.kind not in kinds]
     if refused:
         problems = [f"this looks like a credential: {each}" for each in refused[:MOST_LISTED]]
         if len(refused) > MOST_LISTED:
@@ -50,14 +50,19 @@ def refuse_credentials(
             hint=f"Take it out and revoke it, or pack it with --allow {refused[0].file} or --allow "
             f"{KIND}{refused[0].kind}. Nothing was written.",
         )
-    if found:
-        tell(f"Packed by --allow: {counted(len(found), 'text')} that look like credentials, such as {found[0]}.")
+    if credentials:
+        tell(
+            f"Packed by --allow: {counted(len(credentials), 'text')} that look like credentials, such "
+            f"as {credentials[0]}."
+        )
 
 
 def find_credentials(sources: Mapping[str, Path]) -> list[Credential]:
     """Everything in these files that looks like a credential, file by file. Files of any size are read in blocks."""
-    found = []
+    credentials = []
     for name, path in sorted(sources.items()):
         with open_regular(path) as file:
-            found += [Credential(name, line, each.kind, masked(each.kind, secret)) for line, each, secret in scan(file)]
-    return found
+            credentials += [
+                Credential(name, line, each.kind, masked(each.kind, secret)) for line, each, secret in scan(file)
+            ]
+    return credentials

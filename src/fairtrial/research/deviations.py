@@ -72,19 +72,19 @@ class LocalEvidence:
     changed_files: Callable[[str, str], list[str] | None] = lambda _before, _after: None
 
 
-def find_deviations(registration: Registration, done: StudyRecord) -> list[Deviation]:
+def find_deviations(registration: Registration, study_record: StudyRecord) -> list[Deviation]:
     """What the runs of a study were not, that they were registered to be."""
     study = registration.plan["study"]
     arms = study["arms"]
     seeds = set(registration.seeds)
-    planned = [run for run in done.runs if run.variant in arms and run.seed in seeds]
-    found = [
-        *_amended(done.amended_by),
+    planned = [run for run in study_record.runs if run.variant in arms and run.seed in seeds]
+    deviations = [
+        *_amended(study_record.amended_by),
         *_late(registration),
-        *_arms(arms, done.runs),
-        *_seeds(registration, done.runs),
+        *_arms(arms, study_record.runs),
+        *_seeds(registration, study_record.runs),
         *_left_out(planned),
-        *_listed_runs("repeated runs", "made again beside the run that counts, and not used", done.repeated),
+        *_listed_runs("repeated runs", "made again beside the run that counts, and not used", study_record.repeated),
         *_options(arms, planned),
         *_data(arms, planned),
         *_recipe_file(study["recipe_sha256"], planned),
@@ -92,30 +92,32 @@ def find_deviations(registration: Registration, done: StudyRecord) -> list[Devia
         *_early(registration, planned),
     ]
     if registration.plan["stopping_rule"] == FIXED:
-        found += _stopped_to_look(registration, planned, done.looks)
-    return found
+        deviations += _stopped_to_look(registration, planned, study_record.looks)
+    return deviations
 
 
-def find_beside(registration: Registration, runs: Sequence[RecordedRun], beside: LocalEvidence) -> list[Deviation]:
+def find_beside(
+    registration: Registration, runs: Sequence[RecordedRun], local_evidence: LocalEvidence
+) -> list[Deviation]:
     """Deviations that the runs alone do not show."""
     arms, seeds = registration.plan["study"]["arms"], set(registration.seeds)
     planned = [run for run in runs if run.variant in arms and run.seed in seeds]
     return [
-        *_listed_runs("replaced runs", "made, archived and made anew or not at all", beside.replaced),
-        *_listed_runs("removed runs", "deleted, and made anew or not at all", beside.removed),
-        *_commits(registration.plan["code"]["git_commit"], planned, beside.changed_files),
+        *_listed_runs("replaced runs", "made, archived and made anew or not at all", local_evidence.replaced),
+        *_listed_runs("removed runs", "deleted, and made anew or not at all", local_evidence.removed),
+        *_commits(registration.plan["code"]["git_commit"], planned, local_evidence.changed_files),
     ]
 
 
 def unchecked(registration: Registration) -> list[str]:
     """What was registered and no program can hold against what was done."""
-    told = []
+    messages = []
     rule = registration.plan["stopping_rule"]
     if rule != FIXED:
-        told.append(f"The stopping rule is in words, for people to check: {rule}")
+        messages.append(f"The stopping rule is in words, for people to check: {rule}")
     if registration.plan["code"]["git_commit"] is None:
-        told.append("No commit was registered, so whether the code changed is not known.")
-    return told
+        messages.append("No commit was registered, so whether the code changed is not known.")
+    return messages
 
 
 def _amended(by: str | None) -> Iterator[Deviation]:
@@ -127,8 +129,8 @@ def _late(registration: Registration) -> Iterator[Deviation]:
     if registration.late:
         runs = tuple(str(run["run"]) for run in registration.late)
         first = min(float(run["began"]) for run in registration.late)
-        told = f"{counted(len(runs), 'run')} began before it, the first {shown_moment(first)}"
-        yield Deviation("late registration", f"it was registered late: {told}", runs)
+        message = f"{counted(len(runs), 'run')} began before it, the first {shown_moment(first)}"
+        yield Deviation("late registration", f"it was registered late: {message}", runs)
 
 
 def _arms(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
@@ -146,22 +148,22 @@ def _seeds(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[
     registered = set(seeds)
     extra = [run for run in runs if run.variant in arms and run.seed not in registered]
     if extra:
-        told = _listed(sorted({run.seed for run in extra}))
-        yield Deviation("extra seeds", f"not registered, and not used: {told}", _names(extra))
+        message = _listed(sorted({run.seed for run in extra}))
+        yield Deviation("extra seeds", f"not registered, and not used: {message}", _names(extra))
     there = {(run.variant, run.seed) for run in runs}
     present = {run.variant for run in runs}
     for arm in arms:
         missing = [seed for seed in seeds if (arm, seed) not in there]
         if missing and arm in present:
-            told = f"{len(missing)} of {len(seeds)} registered seeds of {arm} were not run: {_listed(missing)}"
-            yield Deviation("missing seeds", told)
+            message = f"{len(missing)} of {len(seeds)} registered seeds of {arm} were not run: {_listed(missing)}"
+            yield Deviation("missing seeds", message)
 
 
 def _left_out(runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     out = [run for run in runs if run.left_out]
     if out:
-        told = "; ".join(f"{run.run} ({run.left_out})" for run in out[:SHOWN]) + (" …" if len(out) > SHOWN else "")
-        yield Deviation("excluded runs", f"registered runs without a number in the analysis: {told}", _names(out))
+        message = "; ".join(f"{run.run} ({run.left_out})" for run in out[:SHOWN]) + (" …" if len(out) > SHOWN else "")
+        yield Deviation("excluded runs", f"registered runs without a number in the analysis: {message}", _names(out))
 
 
 def _listed_runs(kind: str, what: str, runs: Sequence[str]) -> Iterator[Deviation]:
@@ -178,8 +180,8 @@ def _options(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[D
                 before, now = planned["identity"].get(name), run.identity.get(name)
                 if before != now and not _is_scrubbed(before, now):
                     changes.setdefault(f"{name} {before} → {now}", []).append(run)
-        for told, changed in changes.items():
-            yield Deviation("changed options", f"{arm}: {told} ({_of(changed, own)})", _names(changed))
+        for message, changed in changes.items():
+            yield Deviation("changed options", f"{arm}: {message} ({_of(changed, own)})", _names(changed))
 
 
 def _is_scrubbed(before: Any, now: Any) -> bool:
@@ -199,39 +201,39 @@ def _data(arms: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Devi
         sha256 = (planned["data"] or {}).get("sha256")
         other = [run for run in own if run.data != sha256]
         if other:
-            told = f"{arm}: content {_short(sha256)} → {_short(other[0].data)} ({_of(other, own)})"
-            yield Deviation("changed data", told, _names(other))
+            message = f"{arm}: content {_short(sha256)} → {_short(other[0].data)} ({_of(other, own)})"
+            yield Deviation("changed data", message, _names(other))
 
 
 def _recipe_file(sha256: str | None, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     """The file of a recipe may lie outside of what git knows."""
     for now, made in _grouped(runs, lambda run: run.recipe_file).items():
         if now != sha256:
-            told = f"the file of the recipe {_short(sha256)} → {_short(now)} ({_of(made, runs)})"
-            yield Deviation("changed code", told, _names(made))
+            message = f"the file of the recipe {_short(sha256)} → {_short(now)} ({_of(made, runs)})"
+            yield Deviation("changed code", message, _names(made))
 
 
 def _commits(
     before: str | None, runs: Sequence[RecordedRun], changed_files: Callable[[str, str], list[str] | None]
 ) -> Iterator[Deviation]:
     for commit, made in _grouped(runs, lambda run: run.commit).items():
-        told = _commit_words(before, commit, changed_files)
-        if told:
-            yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
+        message = _commit_words(before, commit, changed_files)
+        if message:
+            yield Deviation("changed code", f"{message} ({_of(made, runs)})", _names(made))
 
 
 def _code(code: Mapping[str, Any], runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     in_git = [run for run in runs if run.commit is not None and code["git_commit"] is not None]
     for changes, made in _grouped(in_git, lambda run: run.changes).items():
         if changes != code["git_dirty_hash"]:
-            told = f"uncommitted changes {_short(code['git_dirty_hash'])} → {_short(changes)}"
-            yield Deviation("changed code", f"{told} ({_of(made, runs)})", _names(made))
+            message = f"uncommitted changes {_short(code['git_dirty_hash'])} → {_short(changes)}"
+            yield Deviation("changed code", f"{message} ({_of(made, runs)})", _names(made))
     for package, version in sorted(code["versions"].items()):
         other = [run for run in runs if run.versions.get(package, version) != version]
         if other:
             now = _listed(sorted({str(run.versions[package] or "absent") for run in other}))
-            told = f"{package} {version or 'absent'} → {now} ({_of(other, runs)})"
-            yield Deviation("changed versions", told, _names(other))
+            message = f"{package} {version or 'absent'} → {now} ({_of(other, runs)})"
+            yield Deviation("changed versions", message, _names(other))
 
 
 def _commit_words(
@@ -239,19 +241,21 @@ def _commit_words(
 ) -> str | None:
     if before == now or before is None:
         return None
-    told = f"commit {_short(before)} → {_short(now)}"
+    message = f"commit {_short(before)} → {_short(now)}"
     files = changed_files(before, now) if now else None
     if files is None:
-        return f"{told}; what changed between them is not known here"
-    return f"{told}; {counted(len(files), 'file')} changed: {_listed(files)}" if files else None
+        return f"{message}; what changed between them is not known here"
+    return f"{message}; {counted(len(files), 'file')} changed: {_listed(files)}" if files else None
 
 
 def _early(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[Deviation]:
     at, listed = float(registration.plan["time"]), registration.late_names
     early = sorted((run for run in runs if run.began < at and run.run not in listed), key=lambda run: run.began)
     if early:
-        told = f"{counted(len(early), 'run')} began before the registration ({shown_moment(at)}), by the author's clock"
-        yield Deviation("begun before registration", told, _names(early))
+        message = (
+            f"{counted(len(early), 'run')} began before the registration ({shown_moment(at)}), by the author's clock"
+        )
+        yield Deviation("begun before registration", message, _names(early))
 
 
 def _stopped_to_look(
@@ -269,15 +273,15 @@ def _stopped_to_look(
         }  # fmt: skip
         fewest = min(map(len, there.values()), default=len(wanted))
         if fewest < len(wanted):
-            told = f"the arms were compared {shown_moment(at)} with {fewest} of {len(wanted)} seeds"
-            yield Deviation("stopping rule", told)
+            message = f"the arms were compared {shown_moment(at)} with {fewest} of {len(wanted)} seeds"
+            yield Deviation("stopping rule", message)
 
 
 def _grouped(runs: Sequence[RecordedRun], key: Callable[[RecordedRun], Any]) -> dict[Any, list[RecordedRun]]:
-    found: dict[Any, list[RecordedRun]] = {}
+    recorded_runs: dict[Any, list[RecordedRun]] = {}
     for run in runs:
-        found.setdefault(key(run), []).append(run)
-    return found
+        recorded_runs.setdefault(key(run), []).append(run)
+    return recorded_runs
 
 
 def _names(runs: Iterable[RecordedRun]) -> tuple[str, ...]:

@@ -109,12 +109,12 @@ def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
     except UntrustedDocument as error:
         return None, [f"is not the manifest of a bundle: {error.message}"]
     files = {name: (each.bytes, each.sha256) for name, each in read.files.items()}
-    found = BundleManifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
+    bundle_manifest = BundleManifest(files, read.excluded, read.scrubbed, read.made_with, read.about, read.signer)
     try:
-        fits = read.sha256 == found.sha256 and found.render() == content
+        fits = read.sha256 == bundle_manifest.sha256 and bundle_manifest.render() == content
     except (TypeError, ValueError):  # a number beyond all numbers, half a character: nobody wrote that
         fits = False
-    return found, [] if fits else ["was changed: it does not fit its own hash"]
+    return bundle_manifest, [] if fits else ["was changed: it does not fit its own hash"]
 
 
 def compare_files(said: Mapping[str, tuple[int, str]], found: Mapping[str, tuple[int, str]]) -> list[str]:

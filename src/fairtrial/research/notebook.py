@@ -83,8 +83,8 @@ def _literal(claimed: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _cell(kind: str, text: str, at: int) -> dict[str, Any]:
-    told: dict[str, Any] = {
+    document: dict[str, Any] = {
         "cell_type": kind, "id": hashlib.sha256(f"{at} {text}".encode()).hexdigest()[:12], "metadata": {},
         "source": text.rstrip("\n").splitlines(keepends=True),
     }  # fmt: skip
-    return {**told, "execution_count": None, "outputs": []} if kind == "code" else told
+    return {**document, "execution_count": None, "outputs": []} if kind == "code" else document

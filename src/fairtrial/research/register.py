@@ -28,12 +28,20 @@ class Registered:
     anchor: Mapping[str, str] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.registration
+        registration = self.registration
         return {
-            "registration": found.sha256, "path": str(found.path), "basis": found.plan["basis"],
-            "study": found.study, "seeds": found.seeds, "derived": found.derives_seeds, "late": found.late,
-            "amends": found.plan["amends"], "entry": self.entry, "signer": self.signer, "anchor": self.anchor,
-        }  # fmt: skip
+            "registration": registration.sha256,
+            "path": str(registration.path),
+            "basis": registration.plan["basis"],
+            "study": registration.study,
+            "seeds": registration.seeds,
+            "derived": registration.derives_seeds,
+            "late": registration.late,
+            "amends": registration.plan["amends"],
+            "entry": self.entry,
+            "signer": self.signer,
+            "anchor": self.anchor,
+        }
 
 
 def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, anchor: str | None) -> Registered:
@@ -49,7 +57,7 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
         sha256 = plan_hash(whole)
         path = folder.registration(sha256)
         content = spell(whole, sha256, signer.sign(signed_text(sha256)))
-        found = parse(content, path)  # what nobody could read must not be listed
+        registration = parse(content, path)  # what nobody could read must not be listed
         _write_once(path, content)
         kind = ledger.AMENDED if amends else ledger.REGISTERED
         about = {
@@ -57,8 +65,8 @@ def register(project: ProjectPaths, plan: Mapping[str, Any], signer: Signer, *, 
             **({"study": study["name"]} if (study := plan["study"]) else {}),
         }
         entry = ledger.append(folder, kind, sha256, time=now, signer=signer, about=about)
-        told = _anchor(project, sha256, anchor, signer) if anchor else None
-    return Registered(found, entry.number, signer.public, told)
+        messages = _anchor(project, sha256, anchor, signer) if anchor else None
+    return Registered(registration, entry.number, signer.public, messages)
 
 
 def _check_place(known: ledger.Ledger, amends: str | None, study: str | None) -> None:

@@ -100,15 +100,15 @@ def parse(content: bytes, path: Path) -> Registration:
     except ValidationError as error:
         place = ".".join(map(str, error.errors()[0]["loc"])) or "its parts"
         raise NotARegistration(f"{path.name} is damaged or of another version: {place} is not as expected") from None
-    found = Registration(path, document["plan"], document["sha256"], document["signature"])
-    if not _is_spelled(found, content):
+    registration = Registration(path, document["plan"], document["sha256"], document["signature"])
+    if not _is_spelled(registration, content):
         raise NotARegistration(f"{path.name} was changed: it is not spelled as it was written")
-    return found
+    return registration
 
 
-def _is_spelled(found: Registration, content: bytes) -> bool:
+def _is_spelled(registration: Registration, content: bytes) -> bool:
     try:
-        return spell(found.plan, found.sha256, found.signature) == content
+        return spell(registration.plan, registration.sha256, registration.signature) == content
     except ValueError:  # a number beyond all numbers, half a character: nobody wrote that
         return False
 
@@ -131,10 +131,10 @@ def _refuse(constant: str) -> NoReturn:
 
 def read_registration(path: Path) -> Registration:
     """An intact registration, for those who are to act on it; who signed it is not asked here."""
-    found = parse(read_bytes(path), path)
-    if plan_hash(found.plan) != found.sha256:
+    registration = parse(read_bytes(path), path)
+    if plan_hash(registration.plan) != registration.sha256:
         raise CheckFailed(f"{path.name} was changed: its content has another hash than it states")
-    return found
+    return registration
 
 
 def read_bytes(path: Path) -> bytes:

@@ -56,12 +56,12 @@ class Scrubber:
     def metadata(self, metadata: Mapping[str, Any]) -> bytes:
         """metadata.json of a run as it is published."""
         environment = {**metadata["environment"], "hostname": None, "executable": None}
-        told = {**metadata, "environment": {key: environment[key] for key in metadata["environment"]}}
+        document = {**metadata, "environment": {key: environment[key] for key in metadata["environment"]}}
         if environment.get("command_line"):
-            told["environment"]["command_line"] = self.command_line(environment["command_line"])
-        if told.get("telemetry"):
-            told["telemetry"] = {**told["telemetry"], "endpoint": "(left out)", "last_error": None}
-        return self.text(orjson.dumps(told, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+            document["environment"]["command_line"] = self.command_line(environment["command_line"])
+        if document.get("telemetry"):
+            document["telemetry"] = {**document["telemetry"], "endpoint": "(left out)", "last_error": None}
+        return self.text(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def command_line(self, words: Iterable[str]) -> list[str]:
         """A command line as it is published: files outside of the project by their names alone."""

@@ -82,17 +82,17 @@ class Checked(VerificationSummary):
     notes: Sequence[str] = field(default_factory=tuple)
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.registration
+        registration = self.registration
         return {
             "path": str(self.path),
-            "registration": found.sha256 if found else None,
+            "registration": registration.sha256 if registration else None,
             "intact": self.intact,
             "result": self.sentence,
-            "signer": found.plan["signer"] if found else None,
+            "signer": registration.plan["signer"] if registration else None,
             "trusted": self.trusted,
             "anchored": self.anchored,
-            "text_only": found.is_text_only if found else None,
-            "late": bool(found.late) if found else None,
+            "text_only": registration.is_text_only if registration else None,
+            "late": bool(registration.late) if registration else None,
             "checks": [check.to_dict() for check in self.checks],
             "notes": list(self.notes),
         }
@@ -108,38 +108,44 @@ def verify_registration(
     """
     keys = read_trusted(trust)
     try:
-        found = parse(read_bytes(path), path)
+        registration = parse(read_bytes(path), path)
     except NotARegistration as error:
         return Checked(path, [VerificationCheck("form", False, error.message)])
-    checks = [VerificationCheck("form", True, "spelled as it was written"), _hash(found), _signature(found)]
+    checks = [
+        VerificationCheck("form", True, "spelled as it was written"),
+        _hash(registration),
+        _signature(registration),
+    ]
     folder = RegistrationPaths(path.absolute().parent)
     ledger = read_ledger(folder)
     if keys is not None:
-        checks += [check_signer(found.plan["signer"], keys), _signers(ledger, keys)]
-    checks += [_chain(folder, ledger), _place(found, ledger), _files(folder, ledger)]
+        checks += [check_signer(registration.plan["signer"], keys), _signers(ledger, keys)]
+    checks += [_chain(folder, ledger), _place(registration, ledger), _files(folder, ledger)]
     if not all(check.ok for check in checks[1:3]):  # what it says of itself cannot be believed
-        return Checked(path, checks, found)
-    anchors = [check_anchor(folder, each) for each in ledger.anchors_of(found.sha256)]
-    anchors += [check_copy(found.sha256, published)] if published is not None else []
+        return Checked(path, checks, registration)
+    anchors = [check_anchor(folder, each) for each in ledger.anchors_of(registration.sha256)]
+    anchors += [check_copy(registration.sha256, published)] if published is not None else []
     checks += [VerificationCheck("anchor", each.ok, each.detail) for each in anchors]
     anchored = any(each.ok and each.holds for each in anchors)
-    of_its_study = [run for run in runs if run.run.partition("/")[0] == found.study]
-    checks.append(_order(found, of_its_study, [each.says for each in anchors if each.ok and each.holds]))
-    trusted = keys is not None and found.plan["signer"] in keys
-    return Checked(path, checks, found, trusted, anchored, _notes(found, ledger))
+    of_its_study = [run for run in runs if run.run.partition("/")[0] == registration.study]
+    checks.append(_order(registration, of_its_study, [each.says for each in anchors if each.ok and each.holds]))
+    trusted = keys is not None and registration.plan["signer"] in keys
+    return Checked(path, checks, registration, trusted, anchored, _notes(registration, ledger))
 
 
-def _hash(found: Registration) -> VerificationCheck:
-    ok = plan_hash(found.plan) == found.sha256
-    if ok and found.path.stem != found.sha256:
-        return VerificationCheck("hash", False, f"{found.path.name} is not named by its hash, {found.sha256[:12]}…")
+def _hash(registration: Registration) -> VerificationCheck:
+    ok = plan_hash(registration.plan) == registration.sha256
+    if ok and registration.path.stem != registration.sha256:
+        return VerificationCheck(
+            "hash", False, f"{registration.path.name} is not named by its hash, {registration.sha256[:12]}…"
+        )
     said = "the content has the hash that is stated" if ok else "the content has another hash than the file states"
     return VerificationCheck("hash", ok, said)
 
 
-def _signature(found: Registration) -> VerificationCheck:
-    signer = found.plan["signer"]
-    ok = is_signed(bytes.fromhex(signer), signed_text(found.sha256), bytes.fromhex(found.signature))
+def _signature(registration: Registration) -> VerificationCheck:
+    signer = registration.plan["signer"]
+    ok = is_signed(bytes.fromhex(signer), signed_text(registration.sha256), bytes.fromhex(registration.signature))
     said = f"the hash is signed with key {signer[:16]}…" if ok else "the signature does not fit the hash and the key"
     return VerificationCheck("signature", ok, said)
 
@@ -160,8 +166,8 @@ def _signers(ledger: Ledger, trusted: frozenset[str]) -> VerificationCheck:
     """Whoever adds a line to a ledger says something about all of its registrations."""
     others = [entry for entry in ledger.entries if entry.signer not in trusted]
     if others:
-        told = f"entry {others[0].number} of the ledger is signed with key {others[0].signer[:16]}…"
-        return VerificationCheck("signers of the ledger", False, f"{told}, which is not among those that you trust")
+        message = f"entry {others[0].number} of the ledger is signed with key {others[0].signer[:16]}…"
+        return VerificationCheck("signers of the ledger", False, f"{message}, which is not among those that you trust")
     return VerificationCheck("signers of the ledger", True, "every line is signed with a key that you trust")
 
 
@@ -173,15 +179,15 @@ def _chain(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     return VerificationCheck("ledger", True, f"an unbroken chain of {counted(len(ledger.entries), 'line')}")
 
 
-def _place(found: Registration, ledger: Ledger) -> VerificationCheck:
-    entries = ledger.entry_of(found.sha256)
+def _place(registration: Registration, ledger: Ledger) -> VerificationCheck:
+    entries = ledger.entry_of(registration.sha256)
     if len(entries) != 1:
         said = "the ledger does not list it" if not entries else f"the ledger lists it {len(entries)} times"
         return VerificationCheck("place in the ledger", False, said)
     [entry] = entries
-    amends = found.plan["amends"]
+    amends = registration.plan["amends"]
     fits = (
-        entry.time == found.plan["time"] and entry.signer == found.plan["signer"]
+        entry.time == registration.plan["time"] and entry.signer == registration.plan["signer"]
         and entry.kind == (AMENDED if amends else REGISTERED) and entry.about.get("amends") == amends
     )  # fmt: skip
     if not fits:
@@ -205,36 +211,44 @@ def _files(folder: RegistrationPaths, ledger: Ledger) -> VerificationCheck:
     return VerificationCheck("other registrations", True, "the folder holds those that the ledger lists, and no others")
 
 
-def _order(found: Registration, runs: Sequence[RunStart], anchors: Sequence[str]) -> VerificationCheck:
-    at = float(found.plan["time"])
-    early = sorted((run for run in runs if run.at < at and run.run not in found.late_names), key=lambda run: run.at)
+def _order(registration: Registration, runs: Sequence[RunStart], anchors: Sequence[str]) -> VerificationCheck:
+    at = float(registration.plan["time"])
+    early = sorted(
+        (run for run in runs if run.at < at and run.run not in registration.late_names), key=lambda run: run.at
+    )
     if early:
-        told = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
+        message = f"{early[0].run} began {shown_moment(early[0].at)}, before the registration ({shown_moment(at)})"
         more = f"; so did {len(early) - 1} more" if len(early) > 1 else ""
-        unsaid = ", which was registered late and does not list it" if found.late else ""
-        return VerificationCheck("order", False, f"{told}{unsaid}{more}")
-    if found.late:
-        first = min(found.late, key=lambda run: float(run["began"]))
-        told = f"registered late, and says so: {counted(len(found.late), 'run')} began before, {first['run']} first"
-        return VerificationCheck("order", True, f"{told}, {BY_THE_CLOCK}")
+        unsaid = ", which was registered late and does not list it" if registration.late else ""
+        return VerificationCheck("order", False, f"{message}{unsaid}{more}")
+    if registration.late:
+        first = min(registration.late, key=lambda run: float(run["began"]))
+        message = (
+            f"registered late, and says so: {counted(len(registration.late), 'run')} began before, {first['run']} first"
+        )
+        return VerificationCheck("order", True, f"{message}, {BY_THE_CLOCK}")
     if not runs:
         return VerificationCheck(
             "order", None, f"no runs of it are known here; registered {shown_moment(at)}, {BY_THE_CLOCK}"
         )
-    told = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
-    return VerificationCheck("order", True, f"{told}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
+    message = f"registered {shown_moment(at)}, before the first of {counted(len(runs), 'run')}"
+    return VerificationCheck("order", True, f"{message}, {'; '.join(anchors) if anchors else BY_THE_CLOCK}")
 
 
-def _notes(found: Registration, ledger: Ledger) -> list[str]:
+def _notes(registration: Registration, ledger: Ledger) -> list[str]:
     notes = []
-    others = [sha256 for sha256 in ledger.valid_for(found.study) if sha256 != found.sha256] if found.study else []
+    others = (
+        [sha256 for sha256 in ledger.valid_for(registration.study) if sha256 != registration.sha256]
+        if registration.study
+        else []
+    )
     if others:
-        notes.append(f"Not alone: the ledger has {counted(len(others), 'other plan')} of study '{found.study}'.")
-    if found.is_text_only:
+        notes.append(f"Not alone: the ledger has {counted(len(others), 'other plan')} of study '{registration.study}'.")
+    if registration.is_text_only:
         notes.append("Text only: it fixes neither a study nor an analysis, so nothing can be held against it.")
-    if found.late:
+    if registration.late:
         notes.append("Late: results existed when this was registered, so it plans nothing that they could not know.")
-    amended = ledger.amendment_of(found.sha256)
+    amended = ledger.amendment_of(registration.sha256)
     if amended:
         notes.append(f"Amended by {amended.registration[:12]}… on {shown_moment(amended.time)}.")
     return notes

@@ -31,7 +31,7 @@ def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
         name = f"{author.family}, {author.given}" if author.given else author.family
         more = {"affiliation": author.affiliation, "orcid": author.orcid}
         creators.append({"name": name, **{key: value for key, value in more.items() if value}})
-    told = {
+    document = {
         "title": artifact.title, "upload_type": _KINDS[artifact.type], "creators": creators,
         "description": artifact.description or artifact.title, "keywords": artifact.keywords or None,
         "version": artifact.version, "access_right": "open",
@@ -39,7 +39,7 @@ def metadata_for(artifact: ArtifactFile) -> dict[str, Any]:
         "license": artifact.license.lower() if artifact.license and not own_license else None,
         "doi": artifact.doi,
     }  # fmt: skip
-    return {"metadata": {key: value for key, value in told.items() if value is not None}}
+    return {"metadata": {key: value for key, value in document.items() if value is not None}}
 
 
 def commands_for(api: str, metadata: Path, bundle: Path) -> list[str]:

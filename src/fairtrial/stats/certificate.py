@@ -114,7 +114,7 @@ class Certificate:
 
 
 def certify(
-    control: Array, candidate: Array, terms: ComparisonConfig, *, seed: int = 0, repeats: int | None = None
+    control: Array, candidate: Array, config: ComparisonConfig, *, seed: int = 0, repeats: int | None = None
 ) -> Certificate:
     """Simulate this design on the panel of shapes and on many collapse rates.
 
@@ -125,18 +125,18 @@ def certify(
         raise UserError(
             f"a design of {min(runs)} runs has no intervals to certify", hint="It needs at least two per arm."
         )
-    repeats = repeats or (REPEATS if terms.method == "t" else SLOW_REPEATS)
+    repeats = repeats or (REPEATS if config.method == "t" else SLOW_REPEATS)
     fitted = min(runs) >= FITTED_FROM
-    covered = [*_on_panel(control, candidate, terms, seed, repeats, fitted), *_on_rates(runs, terms, seed, repeats)]
+    covered = [*_on_panel(control, candidate, config, seed, repeats, fitted), *_on_rates(runs, config, seed, repeats)]
     if fitted and all(row.ruled_out for row in covered if row.rate is None and row.shape != COLLAPSING):
         # None of the panel fits: then none of it may be trusted to be absent.
         covered, fitted = [replace(row, ruled_out=False) for row in covered], False
-    pairing = "paired" if terms.paired else "unpaired"
-    return Certificate(1 - terms.alpha, terms.method, pairing, runs, repeats, tuple(covered), fitted)
+    pairing = "paired" if config.paired else "unpaired"
+    return Certificate(1 - config.alpha, config.method, pairing, runs, repeats, tuple(covered), fitted)
 
 
 def _on_panel(
-    control: Array, candidate: Array, terms: ComparisonConfig, seed: int, repeats: int, fitted: bool
+    control: Array, candidate: Array, config: ComparisonConfig, seed: int, repeats: int, fitted: bool
 ) -> Iterator[Covered]:
     """The fixed shapes."""
     runs = len(control), len(candidate)
@@ -147,51 +147,51 @@ def _on_panel(
         yield Covered(
             shape.name,
             shape.text,
-            coverage(*both, 0.0, terms, seed),
-            _one_arm(both, shape.mean, terms, seed),
+            coverage(*both, 0.0, config, seed),
+            _one_arm(both, shape.mean, config, seed),
             can_be_ruled_out and any(_rules_out(shape, sample, rng) for sample in (control, candidate)),
         )
 
 
-def _on_rates(runs: tuple[int, int], terms: ComparisonConfig, seed: int, repeats: int) -> Iterator[Covered]:
+def _on_rates(runs: tuple[int, int], config: ComparisonConfig, seed: int, repeats: int) -> Iterator[Covered]:
     """Collapse at every rate that such a design can hardly see; all rates share their draws."""
     rng = np.random.default_rng([seed, len(SHAPES), *runs])
     drawn = [(rng.standard_normal((repeats, n)), rng.random((repeats, n))) for n in runs]
-    rates = collapse_rates(runs, RATIO if terms.method == "t" else SLOW_RATIO)
+    rates = collapse_rates(runs, RATIO if config.method == "t" else SLOW_RATIO)
     for rate in (rate for rate in rates if not math.isclose(rate, COLLAPSE)):  # the panel has that one
         first, second = (collapsed(noise, chances, rate) for noise, chances in drawn)
         name = f"{COLLAPSING} {100 * rate:.3g} %"
         text = f"{100 * rate:.3g} % of the runs collapse"
-        both = coverage(first, second, 0.0, terms, seed)
-        yield Covered(name, text, both, _one_arm((first, second), -DEPTH * rate, terms, seed), False, rate)
+        both = coverage(first, second, 0.0, config, seed)
+        yield Covered(name, text, both, _one_arm((first, second), -DEPTH * rate, config, seed), False, rate)
 
 
-def _one_arm(noisy: tuple[Array, Array], truth: float, terms: ComparisonConfig, seed: int) -> float:
+def _one_arm(noisy: tuple[Array, Array], truth: float, config: ComparisonConfig, seed: int) -> float:
     """Only one arm varies. Where it matters which (one-sided intervals, arms of unequal size), the worse counts."""
-    alone = [_candidate_alone(noisy, truth, terms, seed)]
-    if terms.side != "two-sided" or noisy[0].shape != noisy[1].shape:
+    alone = [_candidate_alone(noisy, truth, config, seed)]
+    if config.side != "two-sided" or noisy[0].shape != noisy[1].shape:
         mirrored = -noisy[1], -noisy[0]
-        alone.append(_candidate_alone(mirrored, -truth, terms, seed))
+        alone.append(_candidate_alone(mirrored, -truth, config, seed))
     return min(alone)
 
 
-def _candidate_alone(arms: tuple[Array, Array], truth: float, terms: ComparisonConfig, seed: int) -> float:
+def _candidate_alone(arms: tuple[Array, Array], truth: float, config: ComparisonConfig, seed: int) -> float:
     """Coverage where the first arm does not vary. Student's intervals are then those of the second arm by itself."""
-    if terms.method == "t":
-        return _share(t_limits(*paired_parts(arms[1]), alpha=terms.alpha, side=terms.on_difference()), truth)
-    return coverage(np.zeros_like(arms[0]), arms[1], truth, terms, seed)
+    if config.method == "t":
+        return _share(t_limits(*paired_parts(arms[1]), alpha=config.alpha, side=config.on_difference()), truth)
+    return coverage(np.zeros_like(arms[0]), arms[1], truth, config, seed)
 
 
-def coverage(control: Array, candidate: Array, truth: float, terms: ComparisonConfig, seed: int) -> float:
+def coverage(control: Array, candidate: Array, truth: float, config: ComparisonConfig, seed: int) -> float:
     """The share of simulated studies (rows) whose interval contains the true difference."""
-    if terms.method == "t":
-        side = terms.on_difference()
-        return _share(t_intervals(control, candidate, paired=terms.paired, alpha=terms.alpha, side=side), truth)
+    if config.method == "t":
+        side = config.on_difference()
+        return _share(t_intervals(control, candidate, paired=config.paired, alpha=config.alpha, side=side), truth)
     hits = 0
-    quick = ComparisonConfig(**{**vars(terms), "resamples": min(terms.resamples, SLOW_RESAMPLES)})
+    quick = ComparisonConfig(**{**vars(config), "resamples": min(config.resamples, SLOW_RESAMPLES)})
     for first, second in zip(control, candidate, strict=True):
-        inference = quick.infer(canonical(first, second, paired=terms.paired), seed)
-        low_, high_ = inference.interval(terms.alpha, terms.on_difference())
+        inference = quick.infer(canonical(first, second, paired=config.paired), seed)
+        low_, high_ = inference.interval(config.alpha, config.on_difference())
         hits += low_ <= truth <= high_
     return hits / len(control)
 

@@ -127,10 +127,10 @@ class ComparisonConfig:
     def infer(self, arms: Arms, seed: Seed) -> Inference:
         """About candidate − control, whichever of them came first in the canonical order."""
         methods = PAIRED_METHODS if self.paired else UNPAIRED_METHODS
-        found = methods[self.method](arms, self.resamples, arms.stream(seed))
+        inference = methods[self.method](arms, self.resamples, arms.stream(seed))
         if arms.symmetric:
-            return found.symmetric()
-        return found.negated() if arms.swapped else found
+            return inference.symmetric()
+        return inference.negated() if arms.swapped else inference
 
 
 def compare_samples(
@@ -155,65 +155,67 @@ def compare_samples(
     `side="greater"` asks only whether the candidate is better. `rng` is a seed or a generator; without one, seed 0, so
     that the same input gives the same answer.
     """
-    terms = ComparisonConfig(
+    config = ComparisonConfig(
         paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value
     ).check()  # fmt: skip
-    return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), terms, names=names, seed=rng)
+    return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), config, names=names, seed=rng)
 
 
 def compare(
     control: Array,
     candidate: Array,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     *,
     names: tuple[str, str],
     seed: Seed = None,
     losses: Losses | None = None,
 ) -> Comparison:
     """The same on arrays and checked terms. `losses` where the arrays do not hold every run, as pairs may not."""
-    if terms.paired and len(control) != len(candidate):
+    if config.paired and len(control) != len(candidate):
         raise UserError(
             f"{len(control)} runs of {names[0]} and {len(candidate)} of {names[1]} cannot be paired one to one",
             hint="Give one value per seed in both, in the same order, or compare them unpaired.",
         )
     losses = losses or count_losses(control, candidate)
-    if terms.failure_value is not None:
+    if config.failure_value is not None:
         control, candidate = (
-            np.where(np.isfinite(sample), sample, terms.failure_value) for sample in (control, candidate)
+            np.where(np.isfinite(sample), sample, config.failure_value) for sample in (control, candidate)
         )
-    kept = keep_finite(control, candidate, paired=terms.paired)
+    kept = keep_finite(control, candidate, paired=config.paired)
     seed = frozen_seed(seed)
-    headline, beside = headline_terms(terms, min(map(len, kept)))
+    headline, beside = headline_terms(config, min(map(len, kept)))
     judged = judge(*kept, headline, seed)
-    reliability = judge_reliability(losses, terms.alpha)
-    decision = judged.decision if terms.failure_value is not None else with_reliability(judged.decision, reliability)
-    found = assemble(*kept, judged, decision, reliability, headline, names)
+    reliability = judge_reliability(losses, config.alpha)
+    decision = judged.decision if config.failure_value is not None else with_reliability(judged.decision, reliability)
+    comparison = assemble(*kept, judged, decision, reliability, headline, names)
     if judged.inference is not None:
-        robust = sensitivity(*kept, paired=terms.paired, alpha=terms.alpha, side=terms.on_difference())
-        found = replace(found, sensitivity=robust)
-    return _with_bootstrap(found, *kept, beside, seed) if beside else found
+        robust = sensitivity(*kept, paired=config.paired, alpha=config.alpha, side=config.on_difference())
+        comparison = replace(comparison, sensitivity=robust)
+    return _with_bootstrap(comparison, *kept, beside, seed) if beside else comparison
 
 
-def headline_terms(terms: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
+def headline_terms(config: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
     """The terms of the verdict, and those of a bootstrap that is only shown next to it."""
-    if terms.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
-        return replace(terms, method="t"), terms
-    return terms, replace(terms, method=terms.beside) if terms.beside else None
+    if config.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
+        return replace(config, method="t"), config
+    return config, replace(config, method=config.beside) if config.beside else None
 
 
 def _with_bootstrap(
-    found: Comparison, control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed
+    comparison: Comparison, control: Array, candidate: Array, config: ComparisonConfig, seed: Seed
 ) -> Comparison:
     """The interval of a bootstrap next to the headline's."""
-    if found.p_value is None:
-        return found
-    inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
-    estimate = inference.estimate(terms.alpha, terms.on_difference(), found.effect.n)
-    found = replace(found, bootstrap=estimate, tests={**found.tests, "bootstrap": dict(inference.detail)})
+    if comparison.p_value is None:
+        return comparison
+    inference = config.infer(canonical(control, candidate, paired=config.paired), seed)
+    estimate = inference.estimate(config.alpha, config.on_difference(), comparison.effect.n)
+    comparison = replace(
+        comparison, bootstrap=estimate, tests={**comparison.tests, "bootstrap": dict(inference.detail)}
+    )
     runs = min(len(control), len(candidate))
-    if terms.method not in UNSAFE_BOOTSTRAPS or runs >= BOOTSTRAP_SAFE:
-        return found
-    return replace(found, cautions=(*found.cautions, BOOTSTRAP_FEW.fill(n=runs, method=terms.method)))
+    if config.method not in UNSAFE_BOOTSTRAPS or runs >= BOOTSTRAP_SAFE:
+        return comparison
+    return replace(comparison, cautions=(*comparison.cautions, BOOTSTRAP_FEW.fill(n=runs, method=config.method)))
 
 
 def keep_finite(control: Array, candidate: Array, *, paired: bool) -> tuple[Array, Array]:
@@ -232,40 +234,40 @@ class ComparisonResult:
     decision: Decision
 
 
-def judge(control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed = None) -> ComparisonResult:
+def judge(control: Array, candidate: Array, config: ComparisonConfig, seed: Seed = None) -> ComparisonResult:
     """Infer and decide; refuse where the numbers cannot carry a conclusion."""
-    nothing = _cannot(control, candidate, terms)
+    nothing = _cannot(control, candidate, config)
     if nothing is not None:
         return ComparisonResult(None, Decision(Verdict.INCONCLUSIVE, None, None, None, nothing.value))
-    inference = terms.infer(canonical(control, candidate, paired=terms.paired), seed)
-    return ComparisonResult(inference, decide_by(inference, terms))
+    inference = config.infer(canonical(control, candidate, paired=config.paired), seed)
+    return ComparisonResult(inference, decide_by(inference, config))
 
 
-def decide_by(inference: Inference, terms: ComparisonConfig) -> Decision:
+def decide_by(inference: Inference, config: ComparisonConfig) -> Decision:
     """What an inference about candidate − control means under these terms."""
     return decide_from(
-        inference.interval(terms.alpha, terms.on_difference()), inference.interval(2 * terms.alpha), terms
+        inference.interval(config.alpha, config.on_difference()), inference.interval(2 * config.alpha), config
     )
 
 
-def decide_from(wide: tuple[float, float], narrow: tuple[float, float], terms: ComparisonConfig) -> Decision:
+def decide_from(wide: tuple[float, float], narrow: tuple[float, float], config: ComparisonConfig) -> Decision:
     """The same from the two intervals: the one for a difference, and the narrower one for equivalence."""
-    wide, narrow = _gain(wide, terms), _gain(narrow, terms)
+    wide, narrow = _gain(wide, config), _gain(narrow, config)
     if math.isnan(wide[0]) or math.isnan(wide[1]) or wide == (-math.inf, math.inf):
         return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.METHOD_NEEDS_MORE.value)
-    return decide(wide, narrow, terms.sesoi)
+    return decide(wide, narrow, config.sesoi)
 
 
-def _gain(interval: tuple[float, float], terms: ComparisonConfig) -> tuple[float, float]:
-    return interval if terms.direction == "max" else (-interval[1], -interval[0])
+def _gain(interval: tuple[float, float], config: ComparisonConfig) -> tuple[float, float]:
+    return interval if config.direction == "max" else (-interval[1], -interval[0])
 
 
-def _cannot(control: Array, candidate: Array, terms: ComparisonConfig) -> Reason | None:
+def _cannot(control: Array, candidate: Array, config: ComparisonConfig) -> Reason | None:
     """Why these samples carry no conclusion, if they do not."""
     if min(len(control), len(candidate)) < 2:
         return Reason.TOO_FEW
     scale = max(float(np.abs(control).max()), float(np.abs(candidate).max()))
-    noisy = [candidate - control] if terms.paired else [control, candidate]
+    noisy = [candidate - control] if config.paired else [control, candidate]
     if all(is_still(sample, scale) for sample in noisy):
         return Reason.NO_VARIATION
     _refuse_extremes(scale)
@@ -280,30 +282,30 @@ def _refuse_extremes(scale: float) -> None:
 
 def assemble(
     control: Array, candidate: Array, judged: ComparisonResult, decision: Decision, reliability: Reliability,
-    terms: ComparisonConfig, names: tuple[str, str],
+    config: ComparisonConfig, names: tuple[str, str],
 ) -> Comparison:  # fmt: skip
-    n = len(control) if terms.paired else len(control) + len(candidate)
+    n = len(control) if config.paired else len(control) + len(candidate)
     known = judged.inference
-    checks = diagnose(control, candidate, paired=terms.paired) if known else {}
+    checks = diagnose(control, candidate, paired=config.paired) if known else {}
     comparison = Comparison(
         control=names[0], candidate=names[1],
-        pairing="paired" if terms.paired else "unpaired",
-        method=known.method if known else terms.method,
-        side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+        pairing="paired" if config.paired else "unpaired",
+        method=known.method if known else config.method,
+        side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
         n_control=len(control), n_candidate=len(candidate),
         mean_control=_mean(control), mean_candidate=_mean(candidate),
         sd_control=_sd(control), sd_candidate=_sd(candidate),
-        effect=_effect(control, candidate, known, decision, terms, n, terms.alpha, terms.on_difference()),
-        equivalence=_effect(control, candidate, known, decision, terms, n, 2 * terms.alpha, "two-sided"),
-        p_value=known.p_value(terms.on_difference()) if known else None,
+        effect=_effect(control, candidate, known, decision, config, n, config.alpha, config.on_difference()),
+        equivalence=_effect(control, candidate, known, decision, config, n, 2 * config.alpha, "two-sided"),
+        p_value=known.p_value(config.on_difference()) if known else None,
         verdict=decision.verdict, reason=decision.reason,
         significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
         not_worse=decision.not_worse,
-        reliability=reliability, failure_value=terms.failure_value,
+        reliability=reliability, failure_value=config.failure_value,
         diagnostics=checks, tests=dict(known.detail) if known else {},
-        cautions=_cautions(control, candidate, checks, reliability, terms, names),
+        cautions=_cautions(control, candidate, checks, reliability, config, names),
     )  # fmt: skip
-    return _with_sizes(comparison, control, candidate, terms) if known else comparison
+    return _with_sizes(comparison, control, candidate, config) if known else comparison
 
 
 def _mean(sample: Array) -> float | None:
@@ -315,23 +317,23 @@ def _sd(sample: Array) -> float | None:
 
 
 def _effect(
-    control: Array, candidate: Array, known: Inference | None, decision: Decision, terms: ComparisonConfig, n: int,
+    control: Array, candidate: Array, known: Inference | None, decision: Decision, config: ComparisonConfig, n: int,
     alpha: float, side: str,
 ) -> Estimate:  # fmt: skip
-    samples = np.sort(candidate - control) if terms.paired else None
+    samples = np.sort(candidate - control) if config.paired else None
     if known is not None:
         return known.estimate(alpha, side, n, samples)
     low, high = _mean(control), _mean(candidate)
     value = None if low is None or high is None else high - low
     told = None if samples is None else tuple(samples.tolist())
-    return Estimate(value, None, None, 1 - alpha, terms.method, n, samples=told, reason=decision.reason)
+    return Estimate(value, None, None, 1 - alpha, config.method, n, samples=told, reason=decision.reason)
 
 
-def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms: ComparisonConfig) -> Comparison:
+def _with_sizes(comparison: Comparison, control: Array, candidate: Array, config: ComparisonConfig) -> Comparison:
     """Standardized effects, the chance to win, the correlation of pairs, and what so few runs can see."""
-    alpha, paired = terms.alpha, terms.paired
+    alpha, paired = config.alpha, config.paired
     arms = canonical(control, candidate, paired=paired)
-    worse, better = (control, candidate) if terms.direction == "max" else (-control, -candidate)
+    worse, better = (control, candidate) if config.direction == "max" else (-control, -candidate)
     sd, freedom = _noise(arms)
     g = effects.hedges_g(arms.first, arms.second, paired=paired, alpha=alpha)
     d_z = effects.d_z(arms.differences, alpha) if paired else None
@@ -342,7 +344,7 @@ def _with_sizes(comparison: Comparison, control: Array, candidate: Array, terms:
         superiority=effects.paired_superiority(better - worse, alpha) if paired
         else effects.unpaired_superiority(worse, better, alpha),
         correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
-        **outlook(comparison, sd, min(arms.runs), terms, freedom, _error(arms)),
+        **outlook(comparison, sd, min(arms.runs), config, freedom, _error(arms)),
     )  # fmt: skip
 
 
@@ -355,7 +357,7 @@ def _turned(estimate: Estimate, arms: Arms) -> Estimate:
 
 
 def outlook(
-    comparison: Comparison, sd: float, runs: int, terms: ComparisonConfig, freedom: float | None = None,
+    comparison: Comparison, sd: float, runs: int, config: ComparisonConfig, freedom: float | None = None,
     error: tuple[float, float] | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Which difference this design detects, and how many runs per arm would settle an open question.
@@ -363,12 +365,12 @@ def outlook(
     `freedom` is that of the standard deviation; `error` is the standard error of the difference with its own degrees
     of freedom. By default both are those of arms of equal size and spread.
     """
-    design = terms.design
+    design = config.design
     freedom = design.freedom(runs) if freedom is None else freedom
-    error = (sd * math.sqrt((1 if terms.paired else 2) / runs), freedom) if error is None else error
+    error = (sd * math.sqrt((1 if config.paired else 2) / runs), freedom) if error is None else error
     return {
         "detectable": detectable_from(*error, design),
-        "seeds_needed": _seeds_needed(comparison, (sd, freedom), error, runs, terms),
+        "seeds_needed": _seeds_needed(comparison, (sd, freedom), error, runs, config),
     }
 
 
@@ -386,28 +388,28 @@ def _error(arms: Arms) -> tuple[float, float]:
 
 
 def _seeds_needed(
-    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, terms: ComparisonConfig
+    comparison: Comparison, noise: tuple[float, float], error: tuple[float, float], runs: int, config: ComparisonConfig
 ) -> SeedsNeeded | None:
     """For an open question: how many runs per arm would settle it, with the wanted power on average over the noise."""
     open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
     if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question:
         return None
-    asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[terms.side]
-    if terms.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # what was seen points away from what was asked
+    asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[config.side]
+    if config.sesoi is None and asked * (comparison.gain or 0.0) < 0:  # what was seen points away from what was asked
         return None
     sd, freedom = noise
     if sd == 0:
         return None
-    margin = terms.sesoi is not None
-    effect = terms.sesoi if terms.sesoi is not None else abs(comparison.effect.value or 0.0)
-    sd *= noise_of_test(terms.design, error[1]).share_of_truth(effect, error[0], margin=margin)
-    per_arm = seeds_for(effect / sd, terms.design, freedom)
+    margin = config.sesoi is not None
+    effect = config.sesoi if config.sesoi is not None else abs(comparison.effect.value or 0.0)
+    sd *= noise_of_test(config.design, error[1]).share_of_truth(effect, error[0], margin=margin)
+    per_arm = seeds_for(effect / sd, config.design, freedom)
     if margin:
-        counts = [per_arm, seeds_for_equivalence(effect / sd, terms.design, freedom)]
+        counts = [per_arm, seeds_for_equivalence(effect / sd, config.design, freedom)]
         per_arm = None if None in counts else max(count for count in counts if count is not None)
     basis = "sesoi" if margin else "observed difference"
     more = None if per_arm is None else max(1, per_arm - runs)
-    return SeedsNeeded(per_arm, more, effect, terms.power, None, basis)
+    return SeedsNeeded(per_arm, more, effect, config.power, None, basis)
 
 
 def _cautions(
@@ -415,13 +417,13 @@ def _cautions(
     candidate: Array,
     checks: Mapping[str, Any],
     reliability: Reliability,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     names: tuple[str, str],
 ) -> tuple[FilledCaution, ...]:
     found = lost_cautions(reliability, names)
     if not checks:
         return tuple(found)
-    if not terms.paired and too_unequal(len(control), len(candidate)):
+    if not config.paired and too_unequal(len(control), len(candidate)):
         found.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
     if differ_in_shape(checks, control, candidate):
         found.append(ARMS_DIFFER.fill())

@@ -37,7 +37,7 @@ class Interaction:
         }  # fmt: skip
 
 
-def interactions(layout: Layout, terms: ComparisonConfig) -> list[Interaction]:
+def interactions(layout: Layout, config: ComparisonConfig) -> list[Interaction]:
     """Of every set of two or more components all of whose subsets were taken away; p-values are Holm's.
 
     For two: (full − without a) − (without b − without both), per seed: what a gives beside b, less what it gives
@@ -49,10 +49,10 @@ def interactions(layout: Layout, terms: ComparisonConfig) -> list[Interaction]:
 
     def again(index: int, alpha: float) -> Comparison:
         half = halves[whole[index]]
-        return compare(half.less, half.more, replace(terms, alpha=alpha), names=("apart", "together"))
+        return compare(half.less, half.more, replace(config, alpha=alpha), names=("apart", "together"))
 
-    judged = dict(zip(whole, adjust_comparisons(again, len(whole), "holm", terms.alpha), strict=True))
-    return [_interaction(removed, halves[removed].basis, judged.get(removed), terms) for removed in sets]
+    judged = dict(zip(whole, adjust_comparisons(again, len(whole), "holm", config.alpha), strict=True))
+    return [_interaction(removed, halves[removed].basis, judged.get(removed), config) for removed in sets]
 
 
 def _subsets(removed: Removed) -> list[Removed]:
@@ -76,9 +76,9 @@ def _halves(layout: Layout, removed: Removed) -> _Halves:
     return _Halves(less, more, basis)
 
 
-def _interaction(removed: Removed, basis: str, judged: Comparison | None, terms: ComparisonConfig) -> Interaction:
+def _interaction(removed: Removed, basis: str, judged: Comparison | None, config: ComparisonConfig) -> Interaction:
     if judged is None:  # what is left without the lost runs may say the opposite
-        lost = Estimate(None, None, None, 1 - terms.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
+        lost = Estimate(None, None, None, 1 - config.alpha, "paired t", 0, reason=Reason.ATTRITION.value)
         return Interaction(removed, lost, None, None, "unknown: runs were lost")
     adjusted = judged.p_value if judged.adjusted_p is None else judged.adjusted_p  # one alone needs no adjustment
     return Interaction(removed, judged.effect, judged.p_value, adjusted, basis)

@@ -21,11 +21,11 @@ class Resampled:
     estimate: Estimate
 
 
-def resample_difference(control: Array, candidate: Array, terms: ComparisonConfig, seed: Seed) -> Resampled:
+def resample_difference(control: Array, candidate: Array, config: ComparisonConfig, seed: Seed) -> Resampled:
     """The resamples behind the interval of `terms.method`, a bootstrap: the same stream, so the very same draws."""
-    arms = canonical(control, candidate, paired=terms.paired)
-    draws = resampled_differences(arms, terms.resamples, arms.stream(seed))
-    estimate = terms.infer(arms, seed).estimate(terms.alpha, terms.on_difference(), arms.n)
+    arms = canonical(control, candidate, paired=config.paired)
+    draws = resampled_differences(arms, config.resamples, arms.stream(seed))
+    estimate = config.infer(arms, seed).estimate(config.alpha, config.on_difference(), arms.n)
     return Resampled(-draws if arms.swapped else draws, estimate)
 
 

@@ -58,8 +58,8 @@ def judge_fairness(
     cautions: list[FilledCaution] = []
     hidden = [d for d in options if not d.declared]
     if hidden:
-        told = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
-        cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=told))
+        message = "; ".join(f"{d.option} {_shown(d.control)} against {_shown(d.candidate)}" for d in hidden)
+        cautions.append(UNDECLARED.fill(what=", ".join(_kinds(hidden)), values=message))
     on_trial = {d.role for d in options if d.declared}
     for what, key in (("recipe", "recipe"), ("data", "data"), ("commit", "commit"), ("uncommitted changes", "changes")):
         if what == "data" and "data" in on_trial:
@@ -104,13 +104,13 @@ def _parts(control: Facts, candidate: Facts, key: str, but: Sequence[str] = ()) 
     """Only the entries of a mapping (versions, machine) that are not the same on both sides."""
     sides = [[run.get(key) or {} for run in facts] for facts in (control, candidate)]
     names = dict.fromkeys(name for side in sides for entry in side for name in entry if name not in but)
-    told: tuple[list[str], list[str]] = ([], [])
+    parts: tuple[list[str], list[str]] = ([], [])
     for name in names:
         values = [_distinct(entry.get(name) for entry in side) for side in sides]
         if values[0] != values[1]:
-            for side, value in zip(told, values, strict=True):
+            for side, value in zip(parts, values, strict=True):
                 side.append(f"{name} {_shown(_flat(value))}")
-    return told
+    return parts
 
 
 def _processors(control: Facts, candidate: Facts, names: tuple[str, str]) -> list[FilledCaution]:

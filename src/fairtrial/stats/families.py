@@ -123,7 +123,7 @@ _STEPWISE = "Use --family holm or bh, or leave it out."
 def compare_family(
     arms: Arms,
     control: str,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     adjustment: str,
     *,
     seed: Seed = None,
@@ -137,13 +137,13 @@ def compare_family(
     """
     pairs = [(control, name) for name in arms if name != control]
     counted = {(control, name): each for name, each in losses.items()} if losses else None
-    return compare_pairs(arms, pairs, terms, adjustment, seed=seed, losses=counted, ended=ended)
+    return compare_pairs(arms, pairs, config, adjustment, seed=seed, losses=counted, ended=ended)
 
 
 def compare_pairs(
     arms: Arms,
     pairs: Sequence[Pair],
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     adjustment: str,
     *,
     seed: Seed = None,
@@ -151,7 +151,7 @@ def compare_pairs(
     ended: Mapping[str, Mask] | None = None,
 ) -> list[Comparison]:
     """Pairs of arms, as (control, candidate), judged together. Each pair rests on the seeds that it has itself."""
-    check_adjustment(adjustment, terms)
+    check_adjustment(adjustment, config)
     if not pairs:
         return []
     seed = frozen_seed(seed)
@@ -159,55 +159,55 @@ def compare_pairs(
     if losses is None:
         outcomes = {name: sample[ended[name]] for name, sample in arms.items()}
         losses = {pair: count_losses(outcomes[pair[0]], outcomes[pair[1]]) for pair in pairs}
-    if terms.failure_value is not None:
+    if config.failure_value is not None:
         arms = {
-            name: np.where(ended[name] & ~np.isfinite(sample), terms.failure_value, sample)
+            name: np.where(ended[name] & ~np.isfinite(sample), config.failure_value, sample)
             for name, sample in arms.items()
         }
-    rule = settle_adjustment(adjustment, terms, min(len(sample) for sample in arms.values()))
+    rule = settle_adjustment(adjustment, config, min(len(sample) for sample in arms.values()))
     if rule in POOLED:
-        found = _judged_jointly(arms, pairs, terms, rule, seed)
+        comparisons = _judged_jointly(arms, pairs, config, rule, seed)
     else:
-        found = _judged_stepwise(arms, pairs, terms, rule, seed)
-    found = _with_outlooks(found, terms, adjustment)
-    found = [replace(each, cautions=(*each.cautions, *_cautions(each, rule))) for each in found]
+        comparisons = _judged_stepwise(arms, pairs, config, rule, seed)
+    comparisons = _with_outlooks(comparisons, config, adjustment)
+    comparisons = [replace(each, cautions=(*each.cautions, *_cautions(each, rule))) for each in comparisons]
     # Losses are tested once per pair, whatever the rule for quality is: at an equal share of α.
-    share = terms.alpha / len(pairs)
-    return [with_losses(each, losses[pair], share) for each, pair in zip(found, pairs, strict=True)]
+    share = config.alpha / len(pairs)
+    return [with_losses(each, losses[pair], share) for each, pair in zip(comparisons, pairs, strict=True)]
 
 
-def _compare_finished(arms: Arms, pair: Pair, terms: ComparisonConfig, seed: int) -> Comparison:
+def _compare_finished(arms: Arms, pair: Pair, config: ComparisonConfig, seed: int) -> Comparison:
     """The quality of a pair, on the runs that finished."""
-    kept = keep_finite(arms[pair[0]], arms[pair[1]], paired=terms.paired)
-    return compare(*kept, terms, names=pair, seed=seed)
+    kept = keep_finite(arms[pair[0]], arms[pair[1]], paired=config.paired)
+    return compare(*kept, config, names=pair, seed=seed)
 
 
-def check_adjustment(adjustment: str, terms: ComparisonConfig) -> None:
+def check_adjustment(adjustment: str, config: ComparisonConfig) -> None:
     if adjustment not in ADJUSTMENTS:
         raise InvalidOptions(unknown("family adjustment", adjustment, ADJUSTMENTS))
-    if adjustment in POOLED and not _fits_layout(terms):
+    if adjustment in POOLED and not _fits_layout(config):
         name = {TUKEY: "Tukey's limit", MAX_SPREAD: "the rule of the largest spread"}[adjustment]
         raise InvalidOptions(
             f"{name} is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
         )
 
 
-def default_adjustment(terms: ComparisonConfig) -> str:
-    return AUTO if _fits_layout(terms) else HOLM
+def default_adjustment(config: ComparisonConfig) -> str:
+    return AUTO if _fits_layout(config) else HOLM
 
 
-def settle_adjustment(adjustment: str, terms: ComparisonConfig, seeds: int) -> str:
+def settle_adjustment(adjustment: str, config: ComparisonConfig, seeds: int) -> str:
     """The adjustment that is used. The design and the number of seeds decide, never the values."""
-    return settled(adjustment, seeds) if _fits_layout(terms) else HOLM if adjustment == AUTO else adjustment
+    return settled(adjustment, seeds) if _fits_layout(config) else HOLM if adjustment == AUTO else adjustment
 
 
-def _fits_layout(terms: ComparisonConfig) -> bool:
-    return terms.paired and terms.method == "t" and terms.side == "two-sided"
+def _fits_layout(config: ComparisonConfig) -> bool:
+    return config.paired and config.method == "t" and config.side == "two-sided"
 
 
-def _cautions(found: Comparison, rule: str) -> list[Mapping[str, str]]:
-    runs = min(found.n_control, found.n_candidate)
-    if rule == TUKEY and any(caution["code"] == ARMS_DIFFER.code for caution in found.cautions):
+def _cautions(comparison: Comparison, rule: str) -> list[Mapping[str, str]]:
+    runs = min(comparison.n_control, comparison.n_candidate)
+    if rule == TUKEY and any(caution["code"] == ARMS_DIFFER.code for caution in comparison.cautions):
         return [POOLED_NOISE.fill()]
     return [TOO_FEW_FOR_FAMILY.fill(n=runs, method=rule)] if rule not in POOLED and runs < ENOUGH_FOR_PAIRS else []
 
@@ -224,17 +224,17 @@ class JointlyJudged:
 
 
 def _judged_jointly(
-    arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str, seed: int
+    arms: Arms, pairs: Sequence[Pair], config: ComparisonConfig, rule: str, seed: int
 ) -> list[Comparison]:
     return [
-        _joint_comparison(_compare_finished(arms, pair, terms, seed), here, here.judged.decision, terms, rule)
-        for pair, here in zip(pairs, _joint_verdicts(arms, pairs, terms, rule), strict=True)
+        _joint_comparison(_compare_finished(arms, pair, config, seed), here, here.judged.decision, config, rule)
+        for pair, here in zip(pairs, _joint_verdicts(arms, pairs, config, rule), strict=True)
     ]
 
 
-def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str) -> list[JointlyJudged]:
+def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], config: ComparisonConfig, rule: str) -> list[JointlyJudged]:
     """For every pair in turn. Its difference rests on its own seeds, its noise on those of the whole layout."""
-    plain = [judge(*keep_finite(arms[first], arms[second], paired=True), terms) for first, second in pairs]
+    plain = [judge(*keep_finite(arms[first], arms[second], paired=True), config) for first, second in pairs]
     order = sorted(range(len(pairs)), key=lambda index: sorted(pairs[index]))  # roles and order must not reach a digit
     order = [index for index in order if plain[index].inference is not None]
     noises = _joint_noises(arms, [pairs[i] for i in order], [_inference(plain[i]) for i in order], rule)
@@ -243,7 +243,7 @@ def _joint_verdicts(arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, 
         return [JointlyJudged(each if each.inference is None else ComparisonResult(None, too_few)) for each in plain]
     by_pair = dict(zip(order, noises, strict=True))
     return [
-        JointlyJudged(each) if (noise := by_pair.get(i)) is None else _judged_by(noise, _inference(each), terms, rule)
+        JointlyJudged(each) if (noise := by_pair.get(i)) is None else _judged_by(noise, _inference(each), config, rule)
         for i, each in enumerate(plain)
     ]
 
@@ -272,33 +272,33 @@ def _joint_noises(arms: Arms, pairs: Sequence[Pair], plain: Sequence[Inference],
     return [JointNoise(limit, int(n), float(a), float(b)) for n, a, b in zip(counts, largest, least, strict=True)]
 
 
-def _judged_by(noise: JointNoise, plain: Inference, terms: ComparisonConfig, rule: str) -> JointlyJudged:
+def _judged_by(noise: JointNoise, plain: Inference, config: ComparisonConfig, rule: str) -> JointlyJudged:
     inference = noise.infer(plain.value, POOLED[rule])
-    decision = decide_from(inference.interval(terms.alpha), _equivalence_limits(noise, plain.value, terms), terms)
-    raw = plain.p_two_sided <= terms.alpha
+    decision = decide_from(inference.interval(config.alpha), _equivalence_limits(noise, plain.value, config), config)
+    raw = plain.p_two_sided <= config.alpha
     if decision.reason == Reason.NOT_COVERED and raw:
         decision = replace(decision, reason=Reason.ADJUSTED.value)
     return JointlyJudged(ComparisonResult(inference, decision), noise)
 
 
-def _equivalence_limits(noise: JointNoise, value: float, terms: ComparisonConfig) -> tuple[float, float]:
-    reach = noise.equivalence_reach(terms.alpha)
+def _equivalence_limits(noise: JointNoise, value: float, config: ComparisonConfig) -> tuple[float, float]:
+    reach = noise.equivalence_reach(config.alpha)
     return value - reach, value + reach
 
 
 def _joint_comparison(
-    alone: Comparison, found: JointlyJudged, decision: Decision, terms: ComparisonConfig, rule: str
+    alone: Comparison, jointly_judged: JointlyJudged, decision: Decision, config: ComparisonConfig, rule: str
 ) -> Comparison:
     changed = replace(
         alone, adjustment=rule, verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
         equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
     )  # fmt: skip
-    noise, inference = found.noise, found.judged.inference
+    noise, inference = jointly_judged.noise, jointly_judged.judged.inference
     if noise is None or inference is None:
         return changed
-    effect = replace(inference.estimate(terms.alpha, "two-sided", noise.n), samples=alone.effect.samples)
-    low, high = _equivalence_limits(noise, inference.value, terms)
-    level = 1 - 2 * terms.alpha / noise.limit.pairs
+    effect = replace(inference.estimate(config.alpha, "two-sided", noise.n), samples=alone.effect.samples)
+    low, high = _equivalence_limits(noise, inference.value, config)
+    level = 1 - 2 * config.alpha / noise.limit.pairs
     equivalence = Estimate(inference.value, low, high, level, inference.method, noise.n, samples=alone.effect.samples)
     return replace(
         changed, adjusted_p=inference.p_two_sided, method=inference.method, effect=effect, equivalence=equivalence
@@ -309,12 +309,12 @@ def _joint_comparison(
 
 
 def _judged_stepwise(
-    arms: Arms, pairs: Sequence[Pair], terms: ComparisonConfig, rule: str, seed: int
+    arms: Arms, pairs: Sequence[Pair], config: ComparisonConfig, rule: str, seed: int
 ) -> list[Comparison]:
     def again(index: int, alpha: float) -> Comparison:
-        return _compare_finished(arms, pairs[index], replace(terms, alpha=alpha), seed)
+        return _compare_finished(arms, pairs[index], replace(config, alpha=alpha), seed)
 
-    return adjust_comparisons(again, len(pairs), rule, terms.alpha)
+    return adjust_comparisons(again, len(pairs), rule, config.alpha)
 
 
 def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) -> list[Comparison]:
@@ -323,17 +323,17 @@ def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) 
     Each is judged again: at the error rate of its own step, which decides whether there is a difference and gives the
     interval, and at α over their number, which decides whether it is equivalent or not worse.
     """
-    found = [again(index, alpha) for index in range(count)]
-    known = {index: each.p_value for index, each in enumerate(found) if each.p_value is not None}
+    comparisons = [again(index, alpha) for index in range(count)]
+    known = {index: each.p_value for index, each in enumerate(comparisons) if each.p_value is not None}
     if count < 2 or not known:
-        return found
+        return comparisons
     p_values = list(known.values())
     adjusted = dict(zip(known, ADJUST[adjustment](p_values), strict=True))
     levels = dict(zip(known, LEVELS[adjustment](p_values, alpha), strict=True))
     return [
         _one_of_family(each, again(i, levels[i]), again(i, alpha / len(known)), adjusted[i], adjustment)
         if i in known else replace(each, adjustment=adjustment)
-        for i, each in enumerate(found)
+        for i, each in enumerate(comparisons)
     ]  # fmt: skip
 
 
@@ -359,35 +359,35 @@ def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: floa
 # What the family can see
 
 
-def _with_outlooks(found: Sequence[Comparison], terms: ComparisonConfig, adjustment: str) -> list[Comparison]:
+def _with_outlooks(comparisons: Sequence[Comparison], config: ComparisonConfig, adjustment: str) -> list[Comparison]:
     """What so few runs can see, and how many would settle an open question, by the test that judges the family.
 
     For paired t. Other methods are planned by t at α over the number of comparisons, as `adjust_comparisons` has it.
     """
-    judged = [each for each in found if each.adjusted_p is not None]
-    if not judged or not _fits_layout(terms):
-        return list(found)
+    judged = [each for each in comparisons if each.adjusted_p is not None]
+    if not judged or not _fits_layout(config):
+        return list(comparisons)
     pairs = plan_pairs([(each.control, each.candidate) for each in judged])
-    plan = FamilyPlan(adjustment, 1 + max(max(pair) for pair in pairs), pairs, terms.alpha, terms.power)
-    return [each if each.adjusted_p is None else _with_outlook(each, plan) for each in found]
+    plan = FamilyPlan(adjustment, 1 + max(max(pair) for pair in pairs), pairs, config.alpha, config.power)
+    return [each if each.adjusted_p is None else _with_outlook(each, plan) for each in comparisons]
 
 
-def _with_outlook(found: Comparison, plan: FamilyPlan) -> Comparison:
-    n = found.n_control
-    if found.adjustment in POOLED:
-        half_width = ((found.effect.high or 0.0) - (found.effect.low or 0.0)) / 2
+def _with_outlook(comparison: Comparison, plan: FamilyPlan) -> Comparison:
+    n = comparison.n_control
+    if comparison.adjustment in POOLED:
+        half_width = ((comparison.effect.high or 0.0) - (comparison.effect.low or 0.0)) / 2
     else:  # an interval of Holm's is that of its step: planned is the first, which another difference would need
-        half_width = student_limit(plan.alpha / 2 / len(plan.pairs), n - 1) * found.tests["standard_error"]
-    needed = _seeds_needed(found, half_width, n, plan)
-    return replace(found, detectable=plan.detectable(half_width, n), seeds_needed=needed)
+        half_width = student_limit(plan.alpha / 2 / len(plan.pairs), n - 1) * comparison.tests["standard_error"]
+    needed = _seeds_needed(comparison, half_width, n, plan)
+    return replace(comparison, detectable=plan.detectable(half_width, n), seeds_needed=needed)
 
 
-def _seeds_needed(found: Comparison, half_width: float, n: int, plan: FamilyPlan) -> SeedsNeeded | None:
-    open_question = found.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
-    if found.verdict is not Verdict.INCONCLUSIVE or not open_question or not half_width > 0:
+def _seeds_needed(comparison: Comparison, half_width: float, n: int, plan: FamilyPlan) -> SeedsNeeded | None:
+    open_question = comparison.reason in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    if comparison.verdict is not Verdict.INCONCLUSIVE or not open_question or not half_width > 0:
         return None
-    margin = found.sesoi is not None
-    effect = found.sesoi if found.sesoi is not None else abs(found.effect.value or 0.0)
+    margin = comparison.sesoi is not None
+    effect = comparison.sesoi if comparison.sesoi is not None else abs(comparison.effect.value or 0.0)
     half_width = plan.half_width_of_truth(effect, half_width, n, margin=margin)
     per_arm = plan.seeds_for(effect, half_width, n)
     if margin:

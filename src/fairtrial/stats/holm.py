@@ -29,23 +29,23 @@ class HolmVerdict:
     share: float
 
 
-def judge_by_holm(inferences: Sequence[Inference], terms: ComparisonConfig) -> list[HolmVerdict]:
+def judge_by_holm(inferences: Sequence[Inference], config: ComparisonConfig) -> list[HolmVerdict]:
     """Verdicts on several differences whose family-wise error rate is at most α."""
-    p_values = [each.p_value(terms.on_difference()) for each in inferences]
-    limits = holm_levels(p_values, terms.alpha)
-    share = terms.alpha / len(p_values)
+    p_values = [each.p_value(config.on_difference()) for each in inferences]
+    limits = holm_levels(p_values, config.alpha)
+    share = config.alpha / len(p_values)
     return [
-        HolmVerdict(_decided(found, replace(terms, alpha=limit), replace(terms, alpha=share)), p, limit, share)
-        for found, limit, p in zip(inferences, limits, holm(p_values), strict=True)
+        HolmVerdict(_decided(inference, replace(config, alpha=limit), replace(config, alpha=share)), p, limit, share)
+        for inference, limit, p in zip(inferences, limits, holm(p_values), strict=True)
     ]
 
 
-def _decided(found: Inference, at_limit: ComparisonConfig, at_share: ComparisonConfig) -> Decision:
+def _decided(inference: Inference, at_limit: ComparisonConfig, at_share: ComparisonConfig) -> Decision:
     """Better and worse at the limit of the step; equivalence, margins and `not worse` at Bonferroni's share."""
-    ordered, margin = decide_by(found, at_limit), decide_by(found, at_share)
+    ordered, margin = decide_by(inference, at_limit), decide_by(inference, at_share)
     if ordered.significant is None:
         return ordered
-    good = (found.value > 0) == (at_limit.direction == "max")
+    good = (inference.value > 0) == (at_limit.direction == "max")
     decision = conclude(ordered.significant, good, margin.equivalent, margin.exceeds_sesoi)
     not_worse = bool(margin.not_worse) or decision.verdict is Verdict.BETTER
     alone = at_limit.alpha == at_share.alpha

@@ -42,15 +42,15 @@ class Finding:
 
 def find_impossible(arms: Sequence[PrintedArm], options: SummaryOptions) -> list[Finding]:
     """Every impossible or doubtful value of a table, in the order of its rows."""
-    found = []
+    findings = []
     for arm in arms:
         checks = (_outside_range, _items_of_mean, _spread_of_range, _spread_of_items, _interval, _two_spreads, _still)
         for check in checks:
-            found += [
-                Finding(kind, severity, arm.name, arm.place, f"{arm.name}: {told}")
-                for kind, severity, told in check(arm, options)
+            findings += [
+                Finding(kind, severity, arm.name, arm.place, f"{arm.name}: {message}")
+                for kind, severity, message in check(arm, options)
             ]
-    return found
+    return findings
 
 
 Told = Iterator[tuple[str, str, str]]
@@ -103,8 +103,8 @@ def _outside_range(arm: PrintedArm, options: SummaryOptions) -> Told:
     if high < bounds[0] or low > bounds[1]:
         percent = options.bounds is None and 1 < arm.mean.value <= 100
         hint = "; in percent, give --range 0:100" if percent else ""
-        told = f"the mean {arm.mean} lies outside of the range {float(bounds[0]):g} to {float(bounds[1]):g}{hint}."
-        yield "mean outside its range", IMPOSSIBLE, told
+        message = f"the mean {arm.mean} lies outside of the range {float(bounds[0]):g} to {float(bounds[1]):g}{hint}."
+        yield "mean outside its range", IMPOSSIBLE, message
 
 
 def _sums(arm: PrintedArm, options: SummaryOptions) -> tuple[int, int] | None:
@@ -128,11 +128,11 @@ def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> Told:
     if not 0 <= below < options.items * arm.n:
         return  # outside of the range, which is said already
     near = [_shown(bounds[0] + step * (below + more), arm.mean) for more in (0, 1)]
-    told = (
+    message = (
         f"the mean {arm.mean} is not a mean of {arm.n} runs of {options.items:,} items, which comes in steps of "
         f"{float(step):.4g}; the nearest are {near[0]} and {near[1]}."
     )
-    yield "mean of whole items", IMPOSSIBLE, told
+    yield "mean of whole items", IMPOSSIBLE, message
 
 
 # Spreads
@@ -149,22 +149,22 @@ def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> Told:
         return
     limit = f"{arm.n} values from {float(bounds[0]):g} to {float(bounds[1]):g} with the mean {arm.mean} have"
     if arm.sd is not None:
-        told = f"the standard deviation {arm.sd} is too large: {limit} at most {_shown(most, arm.sd)}."
-        yield "spread too large for its range", IMPOSSIBLE, told
+        message = f"the standard deviation {arm.sd} is too large: {limit} at most {_shown(most, arm.sd)}."
+        yield "spread too large for its range", IMPOSSIBLE, message
     elif arm.se is not None:
         sd = _shown(sd_from(arm, options.level), arm.se)
-        told = (
+        message = (
             f"the standard error {arm.se} times √{arm.n} is a standard deviation of {sd}; {limit} at most "
             f"{_shown(most, arm.se)}, so the column may hold standard deviations."
         )
-        yield "standard error that looks like a standard deviation", DOUBTFUL, told
+        yield "standard error that looks like a standard deviation", DOUBTFUL, message
     else:
-        told = (
+        message = (
             f"the interval of half-width {half_width_of(arm):.4g} needs a standard deviation of "
             f"{sd_from(arm, options.level):.4g}; {limit} at most {float(most):.4g}, so it is not a "
             f"{100 * options.level:g} % t interval of the mean."
         )
-        yield "interval too wide for its range", DOUBTFUL, told
+        yield "interval too wide for its range", DOUBTFUL, message
 
 
 def largest_sd(mean: Printed, n: int, bounds: tuple[Fraction, Fraction]) -> float | None:
@@ -217,22 +217,22 @@ def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> Told:
         return  # too large for its range, which is said already
     if _holds_square(totals, arm.n, low, high, arm.n):
         right = _shown(arm.sd.exact * Fraction(math.sqrt(arm.n / (arm.n - 1))), arm.sd)
-        told = (
+        message = (
             f"the standard deviation {arm.sd} is one only if squares were divided by n = {arm.n}, as numpy.std "
             f"does; divided by n − 1 it is about {right}."
         )
-        yield "standard deviation divided by n", DOUBTFUL, told
+        yield "standard deviation divided by n", DOUBTFUL, message
         return
     near = [
         _shown(Fraction(math.sqrt(each / (arm.n - 1))) * unit, arm.sd)
         for each in _nearest_squares(totals, arm.n, arm.sd.exact / unit)
     ]
     which = f"the nearest that it can be: {' and '.join(near)}" if near else "it can have none"
-    told = (
+    message = (
         f"the standard deviation {arm.sd} is not one of {arm.n} runs of {options.items:,} items with the mean "
         f"{arm.mean}; {which}."
     )
-    yield "standard deviation of whole items", IMPOSSIBLE, told
+    yield "standard deviation of whole items", IMPOSSIBLE, message
 
 
 Total = tuple[int, int, int]
@@ -296,15 +296,15 @@ def _interval(arm: PrintedArm, options: SummaryOptions) -> Told:  # noqa: ARG001
     middle = (low.exact + high.exact) / 2
     slack = (low.unit + high.unit) / 4 + arm.mean.unit / 2 + ROUND_OFF * max(abs(arm.mean.exact), abs(middle))
     if abs(middle - arm.mean.exact) > slack:
-        told = (
+        message = (
             f"the middle of [{low}, {high}] is {_shown(middle, low)}, not the mean {arm.mean}: it is not a t interval."
         )
-        yield "interval not around its mean", DOUBTFUL, told
+        yield "interval not around its mean", DOUBTFUL, message
     if arm.half_width is not None:
         half = (high.exact - low.exact) / 2
         if abs(half - arm.half_width.exact) > (low.unit + high.unit) / 4 + arm.half_width.unit / 2:
-            told = f"half of [{low}, {high}] is {_shown(half, low)}, but the half-width is {arm.half_width}."
-            yield "two half-widths", IMPOSSIBLE, told
+            message = f"half of [{low}, {high}] is {_shown(half, low)}, but the half-width is {arm.half_width}."
+            yield "two half-widths", IMPOSSIBLE, message
 
 
 def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> Told:
@@ -315,11 +315,11 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> Told:
     if arm.se is not None:
         reading = _reading(arm.sd, arm.se.value, float(arm.se.unit) / 2, {"it": 1 / root})
         if reading is None:
-            told = (
+            message = (
                 f"the standard deviation {arm.sd} over √{arm.n} is {_shown(arm.sd.value / root, arm.se)}, but the "
                 f"standard error is {arm.se}."
             )
-            yield "standard error does not fit", DOUBTFUL, told
+            yield "standard error does not fit", DOUBTFUL, message
     if arm.limits is None and arm.half_width is None:
         return
     quantile = 1 - (1 - options.level) / 2
@@ -331,11 +331,11 @@ def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> Told:
     reading = _reading(arm.sd, half_width_of(arm), float(unit), ways)
     if reading not in ("t", "normal"):
         is_what = f"it is {reading}" if reading else "it is not an interval of this mean"
-        told = (
+        message = (
             f"with the standard deviation {arm.sd} a {100 * options.level:g} % t interval has the half-width "
             f"{arm.sd.value * ways['t']:.4g}, but the printed one has {half_width_of(arm):.4g}: {is_what}."
         )
-        yield "interval does not fit", DOUBTFUL, told
+        yield "interval does not fit", DOUBTFUL, message
 
 
 def _reading(sd: Printed, shown: float, slack: float, ways: dict[str, float]) -> str | None:

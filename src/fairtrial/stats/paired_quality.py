@@ -64,8 +64,10 @@ def compare_shares(name: str, a: Array, b: Array, level: float) -> QualityChange
 def compare_means(name: str, a: Array, b: Array, level: float) -> QualityChange:
     """Of any values: turns pairs round at random, which needs no shape of their distribution but symmetry."""
     arms = Arms(a, b, paired=True, swapped=False, symmetric=False)
-    found = infer_sign_flip(arms, FLIPS, np.random.default_rng(0))
-    limits = found.interval((1 - level) / QUESTIONS)
+    inference = infer_sign_flip(arms, FLIPS, np.random.default_rng(0))
+    limits = inference.interval((1 - level) / QUESTIONS)
     low, high = (None if math.isinf(each) else each for each in limits)
     means = float(a.mean()), float(b.mean())
-    return QualityChange(name, *means, found.value, low, high, found.p_two_sided, len(a), level, found.method)
+    return QualityChange(
+        name, *means, inference.value, low, high, inference.p_two_sided, len(a), level, inference.method
+    )

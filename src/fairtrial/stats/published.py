@@ -90,14 +90,14 @@ def infer_summaries(control: ArmSummary, candidate: ArmSummary) -> Inference | N
     swapped = candidate._key < control._key
     first, second = (candidate, control) if swapped else (control, candidate)
     error, freedom = welch_error((first.sd**2, second.sd**2), (first.n, second.n))
-    found = from_t("Welch t", second.mean - first.mean, error, freedom)
+    inference = from_t("Welch t", second.mean - first.mean, error, freedom)
     if first._key == second._key:
-        return found.symmetric()
-    return found.negated() if swapped else found
+        return inference.symmetric()
+    return inference.negated() if swapped else inference
 
 
 def compare_summaries(
-    pairs: Sequence[Pair], terms: ComparisonConfig, adjustment: str | None = None
+    pairs: Sequence[Pair], config: ComparisonConfig, adjustment: str | None = None
 ) -> list[Comparison]:
     """Each pair by itself, or all of them as one family: verdicts by adjusted p, with intervals that agree with them.
 
@@ -108,18 +108,18 @@ def compare_summaries(
     inferences = [infer_summaries(*pair) for pair in pairs]
     if adjustment is None:
         return [
-            _comparison(pair, known, terms, _Rates(terms.alpha, terms.alpha))
+            _comparison(pair, known, config, _Rates(config.alpha, config.alpha))
             for pair, known in zip(pairs, inferences, strict=True)
         ]
-    side = terms.on_difference()
+    side = config.on_difference()
     p_values = [known.p_value(side) for known in inferences if known is not None]
-    adjusted = iter(zip(*_adjust(p_values, adjustment, terms.alpha), strict=True))
-    found = []
+    adjusted = iter(zip(*_adjust(p_values, adjustment, config.alpha), strict=True))
+    comparisons = []
     for pair, known in zip(pairs, inferences, strict=True):
-        p, rate = next(adjusted) if known is not None else (None, terms.alpha / len(pairs))
-        rates = _Rates(rate, terms.alpha / len(pairs), p, adjustment)
-        found.append(_comparison(pair, known, terms, rates))
-    return found
+        p, rate = next(adjusted) if known is not None else (None, config.alpha / len(pairs))
+        rates = _Rates(rate, config.alpha / len(pairs), p, adjustment)
+        comparisons.append(_comparison(pair, known, config, rates))
+    return comparisons
 
 
 def check_adjustment(adjustment: str) -> str:
@@ -152,16 +152,16 @@ def _adjust(p_values: Sequence[float], adjustment: str, alpha: float) -> tuple[l
     return holm(p_values), holm_levels(p_values, alpha)
 
 
-def _comparison(pair: Pair, known: Inference | None, terms: ComparisonConfig, rates: _Rates) -> Comparison:
+def _comparison(pair: Pair, known: Inference | None, config: ComparisonConfig, rates: _Rates) -> Comparison:
     control, candidate = pair
-    decision = _decide(known, terms, rates)
-    side, n = terms.on_difference(), control.n + candidate.n
+    decision = _decide(known, config, rates)
+    side, n = config.on_difference(), control.n + candidate.n
     value = candidate.mean - control.mean
-    blank = Estimate(value, None, None, 1 - rates.test, terms.method, n, reason=decision.reason)
+    blank = Estimate(value, None, None, 1 - rates.test, config.method, n, reason=decision.reason)
     comparison = Comparison(
         control=control.name, candidate=candidate.name, pairing="unpaired",
-        method=known.method if known else terms.method,
-        side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+        method=known.method if known else config.method,
+        side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
         n_control=control.n, n_candidate=candidate.n, mean_control=control.mean, mean_candidate=candidate.mean,
         sd_control=control.sd, sd_candidate=candidate.sd,
         effect=known.estimate(rates.test, side, n) if known else blank,
@@ -177,10 +177,10 @@ def _comparison(pair: Pair, known: Inference | None, terms: ComparisonConfig, ra
         return comparison
     sd, freedom = noise_of(control, candidate)
     error = known.detail["standard_error"], known.detail["df"]
-    seen = outlook(comparison, sd, min(control.n, candidate.n), replace(terms, alpha=rates.margin), freedom, error)
-    if terms.sesoi is None:  # a table is never planned on its own difference, which luck helped to print
+    seen = outlook(comparison, sd, min(control.n, candidate.n), replace(config, alpha=rates.margin), freedom, error)
+    if config.sesoi is None:  # a table is never planned on its own difference, which luck helped to print
         seen["seeds_needed"] = None
-    return replace(comparison, hedges_g=_hedges_g(control, candidate, terms.alpha), **seen)
+    return replace(comparison, hedges_g=_hedges_g(control, candidate, config.alpha), **seen)
 
 
 def _hedges_g(control: ArmSummary, candidate: ArmSummary, alpha: float) -> Estimate:
@@ -196,13 +196,13 @@ def _hedges_g(control: ArmSummary, candidate: ArmSummary, alpha: float) -> Estim
     return g if difference > 0 else g.negated()
 
 
-def _decide(known: Inference | None, terms: ComparisonConfig, rates: _Rates) -> Decision:
+def _decide(known: Inference | None, config: ComparisonConfig, rates: _Rates) -> Decision:
     """The verdict at the rate of the test; what refers to the margin at the rate of the margin."""
     if known is None:
         return Decision(Verdict.INCONCLUSIVE, None, None, None, Reason.NO_VARIATION.value)
-    side, sesoi = terms.on_difference(), terms.sesoi
-    tested, cautious = (_signed(known.interval(rate, side), terms.direction) for rate in (rates.test, rates.margin))
-    narrow = _signed(known.interval(2 * rates.margin), terms.direction)
+    side, sesoi = config.on_difference(), config.sesoi
+    tested, cautious = (_signed(known.interval(rate, side), config.direction) for rate in (rates.test, rates.margin))
+    narrow = _signed(known.interval(2 * rates.margin), config.direction)
     decision, strict = decide(tested, narrow, sesoi), decide(cautious, narrow, sesoi)
     adjusted = rates.adjustment is not None and decision.verdict is Verdict.INCONCLUSIVE
     return replace(
@@ -258,7 +258,7 @@ class RunsNeeded:
     to_equate: int | None
 
 
-def runs_needed(pair: Pair, margin: float, terms: ComparisonConfig, comparisons: int) -> RunsNeeded | None:
+def runs_needed(pair: Pair, margin: float, config: ComparisonConfig, comparisons: int) -> RunsNeeded | None:
     """Planned on the margin, with the wanted power on average over what the printed noise leaves open.
 
     Never on the printed difference, which luck helped to print.
@@ -266,7 +266,7 @@ def runs_needed(pair: Pair, margin: float, terms: ComparisonConfig, comparisons:
     sd, freedom = noise_of(*pair)
     if sd == 0:
         return None
-    design = replace(terms.design, alpha=terms.alpha / comparisons)
+    design = replace(config.design, alpha=config.alpha / comparisons)
     return RunsNeeded(
         margin, design.power, design.alpha, seeds_for(margin / sd, design, freedom),
         seeds_for_equivalence(margin / sd, design, freedom),
@@ -277,14 +277,14 @@ def runs_needed(pair: Pair, margin: float, terms: ComparisonConfig, comparisons:
 
 
 def verdicts_within_rounding(
-    pair: Pair, mean_unit: float, sd_units: tuple[float, float], terms: ComparisonConfig, rate: float
+    pair: Pair, mean_unit: float, sd_units: tuple[float, float], config: ComparisonConfig, rate: float
 ) -> list[Verdict]:
     """The verdicts that the numbers before rounding may have given, at the corners of what was rounded.
 
     The units are those of the last digits: a printed number is within half a unit of the one that was rounded.
     """
     control, candidate = pair
-    found: set[Verdict] = set()
+    verdicts: set[Verdict] = set()
     ends = (-0.5, 0.0, 0.5)
     for shift, first, second in itertools.product(ends, ends, ends):
         known = infer_summaries(
@@ -294,8 +294,8 @@ def verdicts_within_rounding(
             ),
         )
         if known is not None:
-            found.add(_decide(known, terms, _Rates(rate, rate)).verdict)
-    return [verdict for verdict in Verdict if verdict in found]
+            verdicts.add(_decide(known, config, _Rates(rate, rate)).verdict)
+    return [verdict for verdict in Verdict if verdict in verdicts]
 
 
 def sd_per_spread(arm: PrintedArm, level: float) -> float:

@@ -68,32 +68,37 @@ def judge_reliability(losses: Losses, alpha: float, share: float | None = None) 
     )  # fmt: skip
 
 
-def with_reliability(quality: Decision, found: Reliability) -> Decision:
+def with_reliability(quality: Decision, reliability: Reliability) -> Decision:
     """The verdict of quality and reliability together: `better`, `equivalent` and `not worse` need both."""
-    if found.worse:
+    if reliability.worse:
         return replace(capped(quality), verdict=Verdict.WORSE, reason=Reason.RELIABILITY.value)
-    return capped(quality) if found.capped else quality
+    return capped(quality) if reliability.capped else quality
 
 
-def with_losses(found: Comparison, losses: Losses, share: float) -> Comparison:
+def with_losses(comparison: Comparison, losses: Losses, share: float) -> Comparison:
     """A comparison of the runs that finished, with the losses of both arms weighed in; they are tested at `share`."""
-    reliability = judge_reliability(losses, found.alpha, share)
+    reliability = judge_reliability(losses, comparison.alpha, share)
     decision = Decision(
-        found.verdict, found.significant, found.equivalent, found.exceeds_sesoi, found.reason, found.not_worse
+        comparison.verdict,
+        comparison.significant,
+        comparison.equivalent,
+        comparison.exceeds_sesoi,
+        comparison.reason,
+        comparison.not_worse,
     )
-    if found.failure_value is None:
+    if comparison.failure_value is None:
         decision = with_reliability(decision, reliability)
     return replace(
-        found, reliability=reliability, verdict=decision.verdict, reason=decision.reason,
+        comparison, reliability=reliability, verdict=decision.verdict, reason=decision.reason,
         equivalent=decision.equivalent, not_worse=decision.not_worse,
-        cautions=(*lost_cautions(reliability, (found.control, found.candidate)), *found.cautions),
+        cautions=(*lost_cautions(reliability, (comparison.control, comparison.candidate)), *comparison.cautions),
     )  # fmt: skip
 
 
-def lost_cautions(found: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
-    if not found.any:
+def lost_cautions(reliability: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
+    if not reliability.any:
         return []
-    lost = {"control": found.lost_control, "candidate": found.lost_candidate}
+    lost = {"control": reliability.lost_control, "candidate": reliability.lost_candidate}
     return [LOST_RUNS.fill(**lost, first=names[0], second=names[1])]
 
 

@@ -87,12 +87,12 @@ def _contradiction(mean: Inference, other: Inference, alpha: float, side: str, a
     return "significance" if low <= alpha and high > CLEARLY * alpha else None
 
 
-def _estimate(found: Inference, arms: Arms, alpha: float, side: str) -> Estimate:
+def _estimate(inference: Inference, arms: Arms, alpha: float, side: str) -> Estimate:
     if arms.symmetric:
-        found = found.symmetric()
+        inference = inference.symmetric()
     elif arms.swapped:
-        found = found.negated()
-    return found.estimate(alpha, side, arms.n)
+        inference = inference.negated()
+    return inference.estimate(alpha, side, arms.n)
 
 
 def _skipped(arms: Arms, alpha: float) -> Estimate:

@@ -139,8 +139,8 @@ def _ratio_of_means(control: Times, candidate: Times, alpha: float) -> Estimate:
 
 
 def _judged(ratio: Callable[[float], Estimate], names: tuple[str, str], margin: float, alpha: float) -> SpeedComparison:
-    found, narrower = ratio(alpha), ratio(2 * alpha)
-    return SpeedComparison(*names, found, narrower, margin, _verdict(found, narrower, margin))
+    estimate, narrower = ratio(alpha), ratio(2 * alpha)
+    return SpeedComparison(*names, estimate, narrower, margin, _verdict(estimate, narrower, margin))
 
 
 def _verdict(ratio: Estimate, narrower: Estimate, margin: float) -> Speed:

@@ -47,10 +47,10 @@ def infer_difference(arms: Arms, function: Statistic, resamples: int, seed: int)
         draws.append(function(second[others, columns]) - function(first[rows, columns]))
     value = float(function(second) - function(first))
     scale = max(float(np.abs(first).max()), float(np.abs(second).max()))
-    found = from_draws(value, np.concatenate(draws), widening_of(min(arms.runs)), scale)
-    if found is None:
+    inference = from_draws(value, np.concatenate(draws), widening_of(min(arms.runs)), scale)
+    if inference is None:
         return None
-    return found.symmetric() if arms.symmetric else found.negated() if arms.swapped else found
+    return inference.symmetric() if arms.symmetric else inference.negated() if arms.swapped else inference
 
 
 def from_draws(value: float, draws: Array, widening: float, scale: float) -> Inference | None:

@@ -55,23 +55,23 @@ def compare_to_target(
     unless `failure_value` gives them a number. `known_sd` is the standard deviation of runs where it is known from
     elsewhere; then z replaces t.
     """
-    terms = ComparisonConfig(True, alpha, side, sesoi, "t", direction).check()
+    config = ComparisonConfig(True, alpha, side, sesoi, "t", direction).check()
     arms = {name: as_sample(sample, name)}
-    return compare_arms_to_target(arms, target, terms, known_sd=known_sd, failure_value=failure_value)[0]
+    return compare_arms_to_target(arms, target, config, known_sd=known_sd, failure_value=failure_value)[0]
 
 
 def compare_arms_to_target(
-    arms: Mapping[str, Array], target: float, terms: ComparisonConfig, *, known_sd: float | None = None,
+    arms: Mapping[str, Array], target: float, config: ComparisonConfig, *, known_sd: float | None = None,
     failure_value: float | None = None,
 ) -> list[Comparison]:  # fmt: skip
     """Each arm against the target; several arms are a family by Holm. NaN is a lost run."""
     _check(target, known_sd)
-    terms = replace(terms, paired=True)
-    alone = {name: _OneArm(name, sample, target, known_sd, failure_value, terms) for name, sample in arms.items()}
+    config = replace(config, paired=True)
+    alone = {name: _OneArm(name, sample, target, known_sd, failure_value, config) for name, sample in arms.items()}
     known = {name: arm.inference for name, arm in alone.items() if arm.inference is not None}
     if len(arms) == 1 or not known:
         return [arm.compared() for arm in alone.values()]
-    judged = dict(zip(known, judge_by_holm(list(known.values()), terms), strict=True))
+    judged = dict(zip(known, judge_by_holm(list(known.values()), config), strict=True))
     return [
         replace(
             arm.compared(judged[name].decision, judged[name].alpha, judged[name].share),
@@ -112,18 +112,18 @@ class _OneArm:
         target: float,
         known_sd: float | None,
         failure_value: float | None,
-        terms: ComparisonConfig,
+        config: ComparisonConfig,
     ) -> None:
         finite = np.isfinite(sample)
-        self.name, self.terms, self.known_sd = name, terms, known_sd
+        self.name, self.terms, self.known_sd = name, config, known_sd
         self.target = Target(
             target, known_sd, int((~finite).sum()), len(sample),
-            upper_rate(int((~finite).sum()), len(sample), terms.alpha), failure_value,
+            upper_rate(int((~finite).sum()), len(sample), config.alpha), failure_value,
         )  # fmt: skip
         filled = sample if failure_value is None else np.where(finite, sample, failure_value)
         self.values = np.sort(filled[np.isfinite(filled)]) + 0.0
         # The one-sample t is the paired t against a control that does not vary.
-        self._judged = judge(np.full(len(self.values), target), self.values, terms)
+        self._judged = judge(np.full(len(self.values), target), self.values, config)
         self.inference = self._inference()
 
     def _inference(self) -> Inference | None:
@@ -138,30 +138,30 @@ class _OneArm:
         self, decision: Decision | None = None, alpha: float | None = None, share: float | None = None
     ) -> Comparison:
         """With the decision of a family, at the error rates that it was made with; by itself otherwise."""
-        terms, known = self.terms, self.inference
-        alpha, share = alpha or terms.alpha, share or terms.alpha
+        config, known = self.terms, self.inference
+        alpha, share = alpha or config.alpha, share or config.alpha
         if decision is None:
-            decision = self._judged.decision if known is None else decide_by(known, terms)
+            decision = self._judged.decision if known is None else decide_by(known, config)
         decision = self._under_losses(decision)
         values, target = self.values, self.target.value
-        found = Comparison(
+        comparison = Comparison(
             control=target_name(target), candidate=self.name, pairing=ONE_SAMPLE,
             method=known.method if known else "one-sample t",
-            side=terms.side, direction=terms.direction, alpha=terms.alpha, sesoi=terms.sesoi,
+            side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
             n_control=0, n_candidate=len(values), mean_control=target,
             mean_candidate=float(values.mean()) if len(values) else None,
             sd_control=None, sd_candidate=float(values.std(ddof=1)) if len(values) > 1 else None,
-            effect=self._estimate(alpha, terms.on_difference(), decision),
+            effect=self._estimate(alpha, config.on_difference(), decision),
             equivalence=self._estimate(2 * share, "two-sided", decision),
-            p_value=known.p_value(terms.on_difference()) if known else None,
+            p_value=known.p_value(config.on_difference()) if known else None,
             verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
             equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
             tests=dict(known.detail) if known else {}, target=self.target, cautions=self._cautions(),
         )  # fmt: skip
         if known is None:
-            return found
-        d_z = effects.d_z(values - target, terms.alpha) if self.known_sd is None else None
-        return replace(found, d_z=d_z, **self._outlook(found, replace(terms, alpha=alpha)))
+            return comparison
+        d_z = effects.d_z(values - target, config.alpha) if self.known_sd is None else None
+        return replace(comparison, d_z=d_z, **self._outlook(comparison, replace(config, alpha=alpha)))
 
     def _estimate(self, alpha: float, side: str, decision: Decision) -> Estimate:
         samples = self.values - self.target.value
@@ -177,11 +177,11 @@ class _OneArm:
         """A target loses no runs: any lost run keeps the arm from being better, equivalent or not worse."""
         return decision if not self.target.lost or self.target.failure_value is not None else capped(decision)
 
-    def _outlook(self, found: Comparison, terms: ComparisonConfig) -> dict[str, Any]:
+    def _outlook(self, comparison: Comparison, config: ComparisonConfig) -> dict[str, Any]:
         runs = len(self.values)
         if self.known_sd is None:
-            return outlook(found, found.sd_candidate or 0.0, runs, terms)
-        return _known_outlook(found, self.known_sd, runs, terms)
+            return outlook(comparison, comparison.sd_candidate or 0.0, runs, config)
+        return _known_outlook(comparison, self.known_sd, runs, config)
 
     def _cautions(self) -> tuple[FilledCaution, ...]:
         runs = len(self.values)
@@ -199,25 +199,28 @@ class _OneArm:
         return tuple(found)
 
 
-def _known_outlook(found: Comparison, sd: float, runs: int, terms: ComparisonConfig) -> dict[str, Any]:
+def _known_outlook(comparison: Comparison, sd: float, runs: int, config: ComparisonConfig) -> dict[str, Any]:
     """What so many runs can see where the noise is known, and how many would settle an open question."""
-    design = terms.design
+    design = config.design
     reach = float(special.ndtri(1 - design.tail) + special.ndtri(design.power)) * sd
-    settled = found.verdict is not Verdict.INCONCLUSIVE or found.reason not in (Reason.NOT_COVERED, Reason.ADJUSTED)
+    settled = comparison.verdict is not Verdict.INCONCLUSIVE or comparison.reason not in (
+        Reason.NOT_COVERED,
+        Reason.ADJUSTED,
+    )
     return {
         "detectable": reach / math.sqrt(runs),
-        "seeds_needed": None if settled else _known_seeds(found, sd, reach, runs, design),
+        "seeds_needed": None if settled else _known_seeds(comparison, sd, reach, runs, design),
     }
 
 
-def _known_seeds(found: Comparison, sd: float, reach: float, runs: int, design: Design) -> SeedsNeeded | None:
-    if found.sesoi is not None:
+def _known_seeds(comparison: Comparison, sd: float, reach: float, runs: int, design: Design) -> SeedsNeeded | None:
+    if comparison.sesoi is not None:
         inside = float(special.ndtri(1 - design.alpha) + special.ndtri((1 + design.power) / 2)) * sd
-        effect, basis, needed = found.sesoi, "sesoi", max(reach, inside)
+        effect, basis, needed = comparison.sesoi, "sesoi", max(reach, inside)
     else:
-        effect, basis, needed = abs(found.effect.value or 0.0), "observed difference", reach
+        effect, basis, needed = abs(comparison.effect.value or 0.0), "observed difference", reach
     asked = {"two-sided": 0.0, "greater": 1.0, "less": -1.0}[design.side]
-    if effect == 0 or (found.sesoi is None and asked * (found.gain or 0.0) < 0):
+    if effect == 0 or (comparison.sesoi is None and asked * (comparison.gain or 0.0) < 0):
         return None
     per_arm = math.ceil((needed / effect) ** 2)
     return SeedsNeeded(per_arm, max(1, per_arm - runs), effect, design.power, 1.0, basis)

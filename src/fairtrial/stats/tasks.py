@@ -73,7 +73,7 @@ class TaskComparison:
 def compare_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     how: TaskTerms,
     *,
     names: tuple[str, str],
@@ -81,13 +81,13 @@ def compare_tasks(
     losses: Losses | None = None,
 ) -> Comparison:
     """Candidate against control over the same tasks; see `judge_tasks`."""
-    return judge_tasks(control, candidate, terms, how, names=names, seed=seed, losses=losses).comparison
+    return judge_tasks(control, candidate, config, how, names=names, seed=seed, losses=losses).comparison
 
 
 def judge_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     how: TaskTerms,
     *,
     names: tuple[str, str],
@@ -101,27 +101,27 @@ def judge_tasks(
     """
     first: Tables = as_tables(control)
     second: Tables = as_tables(candidate)
-    _refuse_other_shapes(first, second, paired=terms.paired)
+    _refuse_other_shapes(first, second, paired=config.paired)
     losses = losses or count_task_losses(first, second)
     tasks = sum(table.shape[1] for table in first)
     name = how.named(tasks)
     statistic_named(name)
     if name == "optimality_gap":
-        if terms.direction == "min":
+        if config.direction == "min":
             raise UserError("an optimality gap is for scores of which more is better")
         # From here on the gaps are the scores, and are to be small.
-        terms = replace(terms, direction="min")
+        config = replace(config, direction="min")
         first, name = as_means(first, name, how.gamma)
         second, _ = as_means(second, "optimality_gap", how.gamma)
-    if terms.failure_value is not None:
-        first, second = _filled(first, terms.failure_value), _filled(second, terms.failure_value)
-    over = _OneTable(terms, name, frozen_seed(seed)) if len(first) == 1 else _ByTask(terms, name)
-    kept = _whole_runs(first, second, paired=terms.paired)
-    judged, reliability = over.judge(*kept), judge_reliability(losses, terms.alpha)
-    decision = judged.decision if terms.failure_value is not None else with_reliability(judged.decision, reliability)
-    found = over.assemble(*kept, judged, decision, reliability, names)
-    found = replace(found, cautions=(*found.cautions, *_cautions(*kept, how.named(tasks), tasks)))
-    return TaskComparison(found, judged.inference, losses, "runs" if len(first) == 1 else "cells")
+    if config.failure_value is not None:
+        first, second = _filled(first, config.failure_value), _filled(second, config.failure_value)
+    over = _OneTable(config, name, frozen_seed(seed)) if len(first) == 1 else _ByTask(config, name)
+    kept = _whole_runs(first, second, paired=config.paired)
+    judged, reliability = over.judge(*kept), judge_reliability(losses, config.alpha)
+    decision = judged.decision if config.failure_value is not None else with_reliability(judged.decision, reliability)
+    comparison = over.assemble(*kept, judged, decision, reliability, names)
+    comparison = replace(comparison, cautions=(*comparison.cautions, *_cautions(*kept, how.named(tasks), tasks)))
+    return TaskComparison(comparison, judged.inference, losses, "runs" if len(first) == 1 else "cells")
 
 
 def as_tables(scores: Array | Tables) -> list[Array]:
@@ -260,32 +260,32 @@ class _ByTask:
         names: tuple[str, str],
     ) -> Comparison:
         """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
-        terms, known = self.terms, judged.inference
+        config, known = self.terms, judged.inference
         runs = [min(len(table) for table in tables) for tables in (control, candidate)]
         values = [aggregate_value(tables, self.name) if least else None
                   for tables, least in zip((control, candidate), runs, strict=True)]  # fmt: skip
-        n = runs[0] if terms.paired else sum(runs)
-        found = Comparison(
-            control=names[0], candidate=names[1], pairing="paired" if terms.paired else "unpaired",
-            method=known.method if known else terms.method, side=terms.side, direction=terms.direction,
-            alpha=terms.alpha, sesoi=terms.sesoi, n_control=runs[0], n_candidate=runs[1],
+        n = runs[0] if config.paired else sum(runs)
+        comparison = Comparison(
+            control=names[0], candidate=names[1], pairing="paired" if config.paired else "unpaired",
+            method=known.method if known else config.method, side=config.side, direction=config.direction,
+            alpha=config.alpha, sesoi=config.sesoi, n_control=runs[0], n_candidate=runs[1],
             mean_control=values[0], mean_candidate=values[1], sd_control=None, sd_candidate=None,
-            effect=_estimate(known, values, decision, terms, n, terms.alpha, terms.on_difference()),
-            equivalence=_estimate(known, values, decision, terms, n, 2 * terms.alpha, "two-sided"),
-            p_value=known.p_value(terms.on_difference()) if known else None,
+            effect=_estimate(known, values, decision, config, n, config.alpha, config.on_difference()),
+            equivalence=_estimate(known, values, decision, config, n, 2 * config.alpha, "two-sided"),
+            p_value=known.p_value(config.on_difference()) if known else None,
             verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
             equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-            reliability=reliability, failure_value=terms.failure_value, tests=dict(known.detail) if known else {},
+            reliability=reliability, failure_value=config.failure_value, tests=dict(known.detail) if known else {},
             cautions=tuple(_few_or_lost(runs, reliability, names)),
         )  # fmt: skip
-        return replace(found, **_outlook_by_task(found, known, terms)) if known else found
+        return replace(comparison, **_outlook_by_task(comparison, known, config)) if known else comparison
 
 
 def _estimate(
     known: Inference | None,
     values: Sequence[float | None],
     decision: Decision,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     n: int,
     alpha: float,
     side: str,
@@ -293,7 +293,7 @@ def _estimate(
     if known is not None:
         return known.estimate(alpha, side, n)
     value = None if values[0] is None or values[1] is None else values[1] - values[0]
-    return Estimate(value, None, None, 1 - alpha, terms.method, n, reason=decision.reason)
+    return Estimate(value, None, None, 1 - alpha, config.method, n, reason=decision.reason)
 
 
 def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
@@ -301,48 +301,50 @@ def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str
     return [*found, FEW_SEEDS.fill(n=min(runs))] if min(runs) < FEWEST else found
 
 
-def _outlook_by_task(found: Comparison, known: Inference, terms: ComparisonConfig) -> dict[str, Any]:
+def _outlook_by_task(comparison: Comparison, known: Inference, config: ComparisonConfig) -> dict[str, Any]:
     """From the standard error of the difference and its own degrees of freedom."""
-    runs = min(found.n_control, found.n_candidate)
+    runs = min(comparison.n_control, comparison.n_candidate)
     error, freedom = known.detail["standard_error"], known.detail["df"]
-    sd = error * math.sqrt(runs if terms.paired else runs / 2)
-    own = _TermsByTask(**vars(terms), freedom_per_run=freedom / (runs - 1))
-    return outlook(found, sd, runs, own)
+    sd = error * math.sqrt(runs if config.paired else runs / 2)
+    own = _TermsByTask(**vars(config), freedom_per_run=freedom / (runs - 1))
+    return outlook(comparison, sd, runs, own)
 
 
 def stratified_difference(
-    control: Array | Tables, candidate: Array | Tables, terms: ComparisonConfig, how: TaskTerms, seed: Seed = None
+    control: Array | Tables, candidate: Array | Tables, config: ComparisonConfig, how: TaskTerms, seed: Seed = None
 ) -> Estimate:
     """What rliable's stratified bootstrap says about the same difference, for comparison with published intervals."""
-    kept = _whole_runs(as_tables(control), as_tables(candidate), paired=terms.paired)
+    kept = _whole_runs(as_tables(control), as_tables(candidate), paired=config.paired)
     if any(len({len(table) for table in tables}) > 1 for tables in kept):
         raise UserError("the stratified bootstrap needs the same number of runs on every task")
     first, second = (np.hstack(tables) for tables in kept)
     tasks = first.shape[1]
     name = how.named(tasks)
     function = statistic_named(name, how.gamma)
-    n = len(first) if terms.paired else len(first) + len(second)
-    told = f"{BOOTSTRAP} of the {name} over {tasks} tasks"
-    unknown = Estimate(None, None, None, 1 - terms.alpha, told, n, reason=Reason.TOO_FEW.value)
+    n = len(first) if config.paired else len(first) + len(second)
+    message = f"{BOOTSTRAP} of the {name} over {tasks} tasks"
+    unknown = Estimate(None, None, None, 1 - config.alpha, message, n, reason=Reason.TOO_FEW.value)
     if min(len(first), len(second)) < 2:
         return unknown
-    found = infer_difference(canonical(first, second, paired=terms.paired), function, how.resamples, frozen_seed(seed))
-    if found is None:
+    inference = infer_difference(
+        canonical(first, second, paired=config.paired), function, how.resamples, frozen_seed(seed)
+    )
+    if inference is None:
         return replace(unknown, value=float(function(second) - function(first)), reason=Reason.NO_VARIATION.value)
-    return replace(found, method=told).estimate(terms.alpha, terms.on_difference(), n)
+    return replace(inference, method=message).estimate(config.alpha, config.on_difference(), n)
 
 
 def _cautions(control: Tables, candidate: Tables, name: str, tasks: int) -> list[FilledCaution]:
-    found: list[FilledCaution] = []
+    cautions: list[FilledCaution] = []
     if name == "iqm" and tasks < ENOUGH_TASKS:
-        found.append(FEW_TASKS.fill(tasks=tasks))
+        cautions.append(FEW_TASKS.fill(tasks=tasks))
     pairs = list(zip(control, candidate, strict=True))
     runs = min(len(table) for pair in pairs for table in pair)
     if runs < 2:
-        return found
+        return cautions
     if name == "median" and runs < ENOUGH_FOR_MEDIAN:
-        found.append(MEDIAN_TASKS.fill(runs=runs))
+        cautions.append(MEDIAN_TASKS.fill(runs=runs))
     sizes = np.concatenate([np.abs(np.concatenate(pair)).mean(axis=0) for pair in pairs])
     if tasks > 1 and sizes.min() * 10 < sizes.max():
-        found.append(TASK_SCALES.fill())
-    return found
+        cautions.append(TASK_SCALES.fill())
+    return cautions

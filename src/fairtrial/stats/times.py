@@ -25,7 +25,7 @@ def compare_times(
     control: Array,
     candidate: Array,
     horizon: float,
-    terms: ComparisonConfig,
+    config: ComparisonConfig,
     *,
     names: tuple[str, str],
     threshold: float | None = None,
@@ -36,9 +36,9 @@ def compare_times(
     the candidate needs fewer steps. It has no interval. A few runs that never arrive can turn it against the ranks;
     then neither arm is called better.
     """
-    if terms.method not in ("t", "mann-whitney"):
+    if config.method not in ("t", "mann-whitney"):
         raise UserError(
-            f"method '{terms.method}' needs every run to have reached the threshold, and some have not",
+            f"method '{config.method}' needs every run to have reached the threshold, and some have not",
             hint="Leave --method out: runs that never arrived are ranked last.",
         )
     # A run that arrives after the shortest run has ended arrives too late for a fair comparison.
@@ -49,12 +49,12 @@ def compare_times(
     means = [float(np.minimum(sample, horizon).mean()) if len(sample) else None for sample in (control, candidate)]
     gap = None if means[0] is None or means[1] is None else means[1] - means[0]
     effect = Estimate(
-        gap, None, None, 1 - terms.alpha, f"restricted mean up to step {horizon:g}",
+        gap, None, None, 1 - config.alpha, f"restricted mean up to step {horizon:g}",
         len(control) + len(candidate), unit="steps", reason=Reason.CENSORED.value,
     )  # fmt: skip
-    found = Comparison(
+    comparison = Comparison(
         control=names[0], candidate=names[1], pairing="unpaired", method="Mann–Whitney, censored runs last",
-        side=terms.side, direction="min", alpha=terms.alpha, sesoi=None,
+        side=config.side, direction="min", alpha=config.alpha, sesoi=None,
         n_control=len(control), n_candidate=len(candidate), mean_control=means[0], mean_candidate=means[1],
         sd_control=None, sd_candidate=None, effect=effect, equivalence=effect, p_value=None,
         verdict=Verdict.INCONCLUSIVE, reason=Reason.TOO_FEW.value,
@@ -63,18 +63,18 @@ def compare_times(
         },
     )  # fmt: skip
     if min(len(control), len(candidate)) < 2:
-        return found
+        return comparison
     if len(np.unique(np.concatenate([control, candidate]))) < 2:
-        return replace(found, reason=Reason.NO_VARIATION.value)
+        return replace(comparison, reason=Reason.NO_VARIATION.value)
     ranked = rank_test(control, candidate)
-    p = {"two-sided": ranked.two_sided, "greater": ranked.sooner, "less": ranked.later}[terms.side]
+    p = {"two-sided": ranked.two_sided, "greater": ranked.sooner, "less": ranked.later}[config.side]
     capped = [np.minimum(sample, horizon + 1) for sample in (control, candidate)]
-    superiority = unpaired_superiority(-capped[0], -capped[1], terms.alpha)
-    decision = _decide(p <= terms.alpha, (superiority.value or 0.0) > 0.5, gap or 0.0)
+    superiority = unpaired_superiority(-capped[0], -capped[1], config.alpha)
+    decision = _decide(p <= config.alpha, (superiority.value or 0.0) > 0.5, gap or 0.0)
     return replace(
-        found, method=f"Mann–Whitney ({'exact' if ranked.exact else 'sampled'}, censored runs last)",
+        comparison, method=f"Mann–Whitney ({'exact' if ranked.exact else 'sampled'}, censored runs last)",
         p_value=p, superiority=superiority, verdict=decision.verdict, reason=decision.reason,
-        significant=decision.significant, tests={**found.tests, "exact": ranked.exact},
+        significant=decision.significant, tests={**comparison.tests, "exact": ranked.exact},
     )  # fmt: skip
 
 

@@ -92,29 +92,35 @@ def spread(sample: Array, *, threshold: float, relative: bool = True, level: flo
     n = len(values)
     mean = float(values.mean()) if n else None
     sd = float(values.std(ddof=1)) if n > 1 else None
-    found = Spread(n, mean, sd, None, level, threshold, relative, None, (None, None), ())
+    spread = Spread(n, mean, sd, None, level, threshold, relative, None, (None, None), ())
     if sd is None or mean is None:
-        return _without(found, Reason.TOO_FEW.value)
+        return _without(spread, Reason.TOO_FEW.value)
     if is_still(values, float(np.abs(values).max())):
-        return _without(found, Reason.NO_VARIATION.value)
+        return _without(spread, Reason.NO_VARIATION.value)
     if relative and half_width(sd, n, alpha) >= abs(mean):
-        return _without(found, "the mean's interval contains zero, so nothing can be relative to it")
-    return _measured(found, values, mean, sd, alpha, rng)
+        return _without(spread, "the mean's interval contains zero, so nothing can be relative to it")
+    return _measured(spread, values, mean, sd, alpha, rng)
 
 
-def _without(found: Spread, reason: str) -> Spread:
-    return Spread(**{**vars(found), "reason": reason})
+def _without(spread: Spread, reason: str) -> Spread:
+    return Spread(**{**vars(spread), "reason": reason})
 
 
-def _measured(found: Spread, values: Array, mean: float, sd: float, alpha: float, rng: Seed) -> Spread:
-    reach = found.threshold * abs(mean) if found.relative else found.threshold
-    low, high = sd_interval(sd, found.n - 1, alpha)
+def _measured(spread: Spread, values: Array, mean: float, sd: float, alpha: float, rng: Seed) -> Spread:
+    reach = spread.threshold * abs(mean) if spread.relative else spread.threshold
+    low, high = sd_interval(sd, spread.n - 1, alpha)
     n_min = enough_runs(sd, reach, alpha)
     limits = enough_runs(low, reach, alpha), enough_runs(high, reach, alpha)
-    curve = _curve(values, mean if found.relative else None, sd, alpha, n_min, rng)
-    cv = sd / abs(mean) if found.relative else None
-    filled = {"cv": cv, "n_min": n_min, "n_range": limits, "curve": curve, "cautions": tuple(one_arm_cautions(found.n))}
-    return Spread(**{**vars(found), **filled})
+    curve = _curve(values, mean if spread.relative else None, sd, alpha, n_min, rng)
+    cv = sd / abs(mean) if spread.relative else None
+    filled = {
+        "cv": cv,
+        "n_min": n_min,
+        "n_range": limits,
+        "curve": curve,
+        "cautions": tuple(one_arm_cautions(spread.n)),
+    }
+    return Spread(**{**vars(spread), **filled})
 
 
 def _curve(

@@ -88,8 +88,8 @@ def parse_categories(content: Any, *, where: str) -> Categories:
     """The categories that a document spells, or every problem that it has."""
     problems = list(_problems(content))
     if problems:
-        told = [f"{where}: {each}" for each in problems]
-        raise InvalidOptions(told[0], problems=told[1:], hint=HINT)
+        messages = [f"{where}: {each}" for each in problems]
+        raise InvalidOptions(messages[0], problems=messages[1:], hint=HINT)
     return Categories(
         tuple(
             Category(each["name"].strip(), tuple(map(_plain, each["patterns"])), each.get("reason"))

@@ -78,11 +78,11 @@ def stale_exclusions(
     exclusions: Sequence[Exclusion], train: Sequence[Parameter], in_both: Sequence[Parameter]
 ) -> list[Stale]:
     """Those that match no option of TRAIN, or one that BENCH has by now."""
-    found = []
+    stale_exclusions = []
     for exclusion in exclusions:
         if not any(exclusion.covers(each) for each in train):
-            found.append(Stale(exclusion, "TRAIN has no such option"))
+            stale_exclusions.append(Stale(exclusion, "TRAIN has no such option"))
         taken = [each.shown for each in in_both if exclusion.covers(each)]
         if taken:
-            found.append(Stale(exclusion, f"BENCH has {', '.join(taken)}"))
-    return found
+            stale_exclusions.append(Stale(exclusion, f"BENCH has {', '.join(taken)}"))
+    return stale_exclusions

@@ -62,10 +62,10 @@ def _pairs_by(
 ) -> list[OptionPair]:
     left, pairs = list(bench), []
     for each in train:
-        found = next((other for other in left if same(each, other)), None)
-        if found is not None:
-            left.remove(found)
-            pairs.append(OptionPair(each, found))
+        parameter = next((other for other in left if same(each, other)), None)
+        if parameter is not None:
+            left.remove(parameter)
+            pairs.append(OptionPair(each, parameter))
     return pairs
 
 

@@ -69,8 +69,8 @@ def plain_name(word: str) -> str:
 def read_parameters(command: Any) -> list[Parameter]:
     """The options and arguments of a command, in its own order."""
     context = command.context_class(command, info_name=command.name)
-    found = [_read(parameter, context) for parameter in command.get_params(context)]
-    return [each for each in found if not (each.name in OF_EVERY_PROGRAM and each.given == "a switch")]
+    parameters = [_read(parameter, context) for parameter in command.get_params(context)]
+    return [each for each in parameters if not (each.name in OF_EVERY_PROGRAM and each.given == "a switch")]
 
 
 def _read(parameter: Any, context: Any) -> Parameter:

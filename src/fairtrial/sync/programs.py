@@ -83,8 +83,8 @@ def _load_module(place: str) -> ModuleType:
 
 
 def _broken(place: str, error: Exception) -> UserError:
-    told = f"{type(error).__name__}: {error}".rstrip(": ")
-    return UserError(f"{place} cannot be imported: {told}", hint="--debug shows where it went wrong.")
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
+    return UserError(f"{place} cannot be imported: {message}", hint="--debug shows where it went wrong.")
 
 
 def _no_module(name: str, place: str) -> UserError:

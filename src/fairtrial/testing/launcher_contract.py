@@ -64,10 +64,10 @@ def check_a_failure_carries_its_reason(make: MakeLauncher, store: Path) -> None:
 
 
 def check_a_claimed_cell_is_said_to_be_claimed(make: MakeLauncher, store: Path) -> None:
-    request = _request(store, 1)
-    claim = Claim(Store(store).paths.run("adhoc", request.spec.run_id))
+    job = _request(store, 1)
+    claim = Claim(Store(store).paths.run("adhoc", job.spec.run_id))
     with closing(make()) as launcher:
-        launcher.submit({"taken": request.to_dict()})
+        launcher.submit({"taken": job.to_dict()})
         exits = _collect(launcher, 1)
     claim.release()
     assert exits["taken"].code == EXIT_CLAIMED and exits["taken"].outcome is None
@@ -138,7 +138,7 @@ def check_a_forgotten_cell_is_not_spoken_of_and_can_go_on_elsewhere(make: MakeLa
         assert not launcher.has_started("cell")
         launcher.submit({"other": _request(store, 2).to_dict()})
         assert list(_collect(launcher, 1)) == ["other"]
-        launcher.submit({"cell": replace(_long_request(store), over=lost).to_dict()})
+        launcher.submit({"cell": replace(_long_request(store), takeover_token=lost).to_dict()})
         _until(launcher, lambda: launcher.has_started("cell") and (token_of(run) or 0) > (lost or 0))
         launcher.stop("cell", kill=False)
         end = _collect(launcher, 1)["cell"]
@@ -165,9 +165,9 @@ def _long_request(store: Path) -> Job:
 
 def _running(launcher: Launcher, store: Path) -> RunPaths:
     """A cell that will not end by itself, when its process is at work on it."""
-    request = _long_request(store)
-    launcher.submit({"cell": request.to_dict()})
-    paths = Store(store).paths.run("adhoc", request.spec.run_id)
+    job = _long_request(store)
+    launcher.submit({"cell": job.to_dict()})
+    paths = Store(store).paths.run("adhoc", job.spec.run_id)
     _until(launcher, lambda: launcher.has_started("cell") and paths.metrics.exists() and paths.metrics.stat().st_size)
     return paths
 

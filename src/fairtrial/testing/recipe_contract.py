@@ -95,9 +95,9 @@ class RecipeCase:
     def _needs(self, recipe: LoadedRecipe, options: Any, store: Store) -> Iterator[tuple[str, tuple[str, str]]]:
         for name, need in recipe.needs(options).items():
             case = RecipeCase(need.recipe, need.options, self.cache, DEPENDENCIES_STUDY)
-            request = case.request(store, seed=need.seed)
-            run_cell(request)
-            yield name, (request.spec.study, request.spec.run_id)
+            job = case.request(store, seed=need.seed)
+            run_cell(job)
+            yield name, (job.spec.study, job.spec.run_id)
 
     def train(
         self, store: Store, *, observers: Sequence[Observer] = (), stop_at: int | None = None, **changes: Any
@@ -111,8 +111,8 @@ class RecipeCase:
         return self.series(store, seed=changes.get("seed", 1))
 
     def series(self, store: Store, *, seed: int = 1) -> Series:
-        found = read_series(store.paths.run(self.study, f"default.seed{seed}"))
-        return {k: [(int(s), float(v).hex()) for s, v in zip(*points, strict=True)] for k, points in found.items()}
+        series = read_series(store.paths.run(self.study, f"default.seed{seed}"))
+        return {k: [(int(s), float(v).hex()) for s, v in zip(*points, strict=True)] for k, points in series.items()}
 
 
 def check_options_are_declared(case: RecipeCase) -> None:

@@ -25,31 +25,31 @@ RunLoop = Generator[int, Metrics, None]
 def train(
     trainable: Trainable,
     options: LoopOptions,
-    journal: RunLogger,
+    logger: RunLogger,
     *,
     done: int = 0,
-    watch: LoopEvents | None = None,
+    events: LoopEvents | None = None,
     scoring: Scoring | None = None,
     bounded: Metric | None = None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
-    watch = watch or LoopEvents()
+    events = events or LoopEvents()
     run = run_loop(
-        trainable, options, journal, done=done, watch=watch, scoring=scoring, bounded=bounded, should_stop=should_stop
+        trainable, options, logger, done=done, events=events, scoring=scoring, bounded=bounded, should_stop=should_stop
     )
-    take_steps(trainable, run, next(run, None), watch)
+    take_steps(trainable, run, next(run, None), events)
 
 
 def take_steps(
-    trainable: Trainable, run: RunLoop, step: int | None, watch: LoopEvents, most: int | None = None
+    trainable: Trainable, run: RunLoop, step: int | None, events: LoopEvents, most: int | None = None
 ) -> int | None:  # fmt: skip
     """Take the step that is due and those after it, all of them or the `most`. Returns the one that is due then."""
     left = -1 if most is None else most
     while step is not None and left != 0:
         left -= 1
         try:
-            step = run.send(trainable.step(step, watch))
+            step = run.send(trainable.step(step, events))
         except StopIteration:
             step = None
     return step
@@ -57,7 +57,7 @@ def take_steps(
 
 def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, Exception | None], None]) -> None:
     """Drive the courses of a stack's members. Each is told to `ended` when it is over, with the error that ended it."""
-    watch, due = LoopEvents(), dict.fromkeys(range(len(runs)), 0)
+    events, due = LoopEvents(), dict.fromkeys(range(len(runs)), 0)
 
     def advance(member: int, take: Callable[[], int]) -> None:
         try:
@@ -69,33 +69,33 @@ def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, 
     for member, run in enumerate(runs):
         advance(member, run.__next__)
     while due:
-        for member, metrics in stack.step(due, watch).items():
+        for member, metrics in stack.step(due, events).items():
             advance(member, lambda member=member, metrics=metrics: runs[member].send(metrics))  # type: ignore[misc]
 
 
 def run_loop(
     trainable: Trainable,
     options: LoopOptions,
-    journal: RunLogger,
+    logger: RunLogger,
     *,
     done: int,
-    watch: LoopEvents,
+    events: LoopEvents,
     should_stop: Callable[[], bool],
     scoring: Scoring | None = None,
     bounded: Metric | None = None,
 ) -> RunLoop:
     """All that happens in a run but the steps themselves. `bounded` is judged by its bound over episodes."""
-    judge = _Judge(trainable, journal, watch, scoring, bounded)
-    watch.tell("training_started", done + 1, options.steps)
+    judge = _Judge(trainable, logger, events, scoring, bounded)
+    events.tell("training_started", done + 1, options.steps)
     for step in range(done + 1, options.steps + 1):
         metrics = yield step
-        _after_step(trainable, options, journal, judge, step, metrics)
+        _after_step(trainable, options, logger, judge, step, metrics)
         if should_stop() and step < options.steps:
             if options.checkpoint_every:
-                journal.save(step, trainable.state())
+                logger.save(step, trainable.state())
             raise Interrupted(f"stopped at step {step} of {options.steps}")
-    _report(trainable, options, journal, judge)
-    watch.tell("training_ended")
+    _report(trainable, options, logger, judge)
+    events.tell("training_ended")
 
 
 class _Judge:
@@ -104,12 +104,12 @@ class _Judge:
     def __init__(
         self,
         trainable: Trainable,
-        journal: RunLogger,
-        watch: LoopEvents,
+        logger: RunLogger,
+        events: LoopEvents,
         scoring: Scoring | None,
         bounded: Metric | None,
     ) -> None:
-        self.trainable, self.journal, self.watch = trainable, journal, watch
+        self.trainable, self.journal, self.watch = trainable, logger, events
         self.scoring, self.bounded = scoring, bounded
 
     def evaluate(self, step: int, split: Split, of: str | None = None) -> dict[str, float]:
@@ -127,32 +127,32 @@ class _Judge:
 
 
 def _after_step(
-    trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge, step: int, metrics: Metrics
+    trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge, step: int, metrics: Metrics
 ) -> None:
-    watch = judge.watch
+    events = judge.watch
     if _is_due(step, options.log_every, options.steps):
-        with watch.phase("logging"):
-            _log(journal, step, metrics)
-    watch.tell("step_ended", step)
+        with events.phase("logging"):
+            _log(logger, step, metrics)
+    events.tell("step_ended", step)
     if _is_due(step, options.eval_every, options.steps):
         values = judge.evaluate(step, "eval")
-        with watch.phase("checkpoint"):  # the best so far is kept
-            journal.evaluated(step, values, trainable.state)
-        watch.tell("evaluated", step, values)
+        with events.phase("checkpoint"):  # the best so far is kept
+            logger.evaluated(step, values, trainable.state)
+        events.tell("evaluated", step, values)
         _refuse_infinite(step, values)
     if options.checkpoint_every and _is_due(step, options.checkpoint_every, options.steps):
-        with watch.phase("checkpoint"):
-            journal.save(step, trainable.state())
+        with events.phase("checkpoint"):
+            logger.save(step, trainable.state())
 
 
 def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _log(journal: RunLogger, step: int, metrics: Metrics) -> None:
+def _log(logger: RunLogger, step: int, metrics: Metrics) -> None:
     """What is not finite is written down first, then the run ends as diverged."""
     values = as_floats(metrics, "train_")
-    journal.log(step, values)
+    logger.log(step, values)
     _refuse_infinite(step, values)
 
 
@@ -162,23 +162,23 @@ def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
             raise Diverged(step, name, value)
 
 
-def _report(trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge) -> None:
+def _report(trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge) -> None:
     """The numbers that verdicts are made from: the last weights, and the best ones, on untouched data."""
     values = judge.evaluate(options.steps, "report")
-    if journal.best_step is not None:
-        values |= _report_best(trainable, options, journal, judge, values)
-    journal.log(options.steps, values)
+    if logger.best_step is not None:
+        values |= _report_best(trainable, options, logger, judge, values)
+    logger.log(options.steps, values)
     _refuse_infinite(options.steps, values)
 
 
 def _report_best(
-    trainable: Trainable, options: LoopOptions, journal: RunLogger, judge: _Judge, last: dict[str, float]
+    trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge, last: dict[str, float]
 ) -> dict[str, float]:
-    if journal.best_step == options.steps:
+    if logger.best_step == options.steps:
         best = last
     else:
         current: dict[str, Any] = trainable.state()
-        state = journal.best_state()
+        state = logger.best_state()
         assert state is not None
         trainable.load_state(state)
         best = judge.evaluate(options.steps, "report", of="best")

@@ -162,8 +162,10 @@ def done(plan: Registration) -> StudyRecord:
     )  # fmt: skip
 
 
-def one(plan: Registration, done: StudyRecord, **changed: Any) -> tuple[str, str]:
-    [found] = find_deviations(plan, replace(done, runs=[replace(done.runs[0], **changed), *done.runs[1:]]))
+def one(plan: Registration, study_record: StudyRecord, **changed: Any) -> tuple[str, str]:
+    [found] = find_deviations(
+        plan, replace(study_record, runs=[replace(study_record.runs[0], **changed), *study_record.runs[1:]])
+    )
     return found.kind, found.text
 
 

@@ -48,8 +48,8 @@ def project(tmp_path: Path) -> Path:
 def benchmark(project: Path, store: Store) -> Path:
     """A study that was made at the first commit."""
     for seed in (1, 2):
-        request = request_for(store, "fake", study="bench", seed=seed, steps=2)
-        run_cell(replace(request, environment=git_state(project)))
+        job = request_for(store, "fake", study="bench", seed=seed, steps=2)
+        run_cell(replace(job, environment=git_state(project)))
     return project
 
 

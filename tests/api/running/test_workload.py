@@ -110,7 +110,7 @@ class Clock:
 
 def ticket(number: int, place: RunState, **fields: object) -> ScheduledRun:
     spec = specs_of("fake", number + 1, steps=1000)[number]
-    return ScheduledRun(spec.name, {"spec": spec.to_dict(), "store": "unused"}, place=place, **fields)  # type: ignore[arg-type]
+    return ScheduledRun(spec.name, {"spec": spec.to_dict(), "store": "unused"}, state=place, **fields)  # type: ignore[arg-type]
 
 
 def progress(store: Store, number: int, step: int, trained: float) -> None:
@@ -122,25 +122,25 @@ def progress(store: Store, number: int, step: int, trained: float) -> None:
 def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> None:
     clock, said = Clock(), list[str]()
     watcher = PaceWatcher(lambda _: None, said.append, store, " --steps N makes it shorter.", clock=clock)
-    tickets = [
+    runs = [
         ticket(0, RunState.RUNNING),
         ticket(1, RunState.RUNNING),
         ticket(2, RunState.QUEUED),
         ticket(3, RunState.QUEUED),
     ]
-    watcher(tickets)
+    watcher(runs)
     progress(store, 0, 10, 1.0)
     clock.now += 2
-    watcher(tickets)
+    watcher(runs)
     assert said == []  # a second of training is not enough
     progress(store, 0, 100, 10.0)
     progress(store, 1, 100, 10.0)
     clock.now += 8
-    watcher(tickets)
+    watcher(runs)
     assert said == ["Time: about 3.2 min to go, judging by the first steps. --steps N makes it shorter."]
     assert watcher.seconds == pytest.approx((2 * 0.9 + 2) * 100 / 2)
     clock.now += 60
-    watcher(tickets)
+    watcher(runs)
     assert len(said) == 1
 
 
@@ -149,15 +149,15 @@ def test_many_short_runs_tell_the_time_by_those_that_ended(store: Store) -> None
     watcher = PaceWatcher(lambda _: None, said.append, store, clock=clock)
     done = ticket(0, RunState.ENDED, started=100.0, ended=104.0, outcome=Outcome(Status.COMPLETED))
     kept = ticket(1, RunState.ENDED, started=100.0, ended=100.0, outcome=Outcome(Status.COMPLETED, already_done=True))
-    tickets = [
+    runs = [
         done,
         kept,
         ticket(2, RunState.RUNNING, started=104.0),
         *(ticket(n, RunState.QUEUED) for n in range(3, 8)),
     ]
-    watcher(tickets)
+    watcher(runs)
     clock.now = 104.0
-    watcher(tickets)
+    watcher(runs)
     assert watcher.seconds == pytest.approx(6 * 4.0)
     assert said == ["Time: about 24.0 s to go, judging by the first run."]
 

@@ -104,23 +104,23 @@ def further_processes(
     recipe: str, options: Mapping[str, Any], terms: BenchTerms, processes: int = PROCESSES
 ) -> list[float]:
     """The same measurement in processes of their own, one less than asked for: the first was taken apart."""
-    loaded, found = load_checked_recipe(recipe), []
+    loaded, further_processes = load_checked_recipe(recipe), []
     for number in range(1, processes):
         terms.show("processes", number, processes)
-        found.append(step_seconds(loaded, options, terms))
-    return found
+        further_processes.append(step_seconds(loaded, options, terms))
+    return further_processes
 
 
-def save_baseline(found: Bench, path: Path, further: Sequence[float] = ()) -> None:
+def save_baseline(bench: Bench, path: Path, further: Sequence[float] = ()) -> None:
     """Keep a measurement. One that was insufficient is not worth keeping."""
-    if not found.sufficient:
+    if not bench.sufficient:
         raise CheckFailed(f"not saved to {path}: too few steady steps to compare with", hint="Give more --max-batches.")
     document = {
         "kind": KIND, "schema": SCHEMA, "machine": _hardware(), "versions": _versions(),
         "code": CodeState.now().model_dump(),
-        "configuration": _configuration(found.recipe, found.options, found.validation, found.whole_steps),
-        "seconds": [each.seconds for each in found.steady], "processes": [found.step_s, *further],
-        "bench": found.to_dict(),
+        "configuration": _configuration(bench.recipe, bench.options, bench.validation, bench.whole_steps),
+        "seconds": [each.seconds for each in bench.steady], "processes": [bench.step_s, *further],
+        "bench": bench.to_dict(),
     }  # fmt: skip
     replace_bytes(path, (json.dumps(document, indent=1) + "\n").encode())
 
@@ -147,7 +147,7 @@ def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, An
         "machine": _hardware(),
         "configuration": _configuration(loaded.name, resolved, terms.validation, terms.whole_steps),
     }
-    problems = [f"{kind}: {told}" for kind in now for told in _differences(getattr(baseline, kind), now[kind])]
+    problems = [f"{kind}: {message}" for kind in now for message in _differences(getattr(baseline, kind), now[kind])]
     if problems:
         raise InvalidOptions(
             f"{baseline.name} cannot be compared with this: {problems[0]}", problems=problems[1:],
@@ -172,15 +172,15 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def compare_with(
-    baseline: Baseline, found: Bench, margin: float = MARGIN, further: Sequence[float] = ()
+    baseline: Baseline, bench: Bench, margin: float = MARGIN, further: Sequence[float] = ()
 ) -> AgainstBaseline:
     """Time now over time then, by processes where there are several of each, else by steps."""
-    names, processes = (baseline.name, "now"), [found.step_s, *further]
+    names, processes = (baseline.name, "now"), [bench.step_s, *further]
     if min(len(baseline.processes), len(processes)) >= LEAST_PROCESSES:
         then, now = (np.array(times, dtype=float) for times in (baseline.processes, processes))
-        compared = compare_processes(then, now, names, margin, found.alpha)
+        compared = compare_processes(then, now, names, margin, bench.alpha)
     else:
-        compared = compare_sessions(Times.of(baseline.seconds), found.times, names, margin, found.alpha)
+        compared = compare_sessions(Times.of(baseline.seconds), bench.times, names, margin, bench.alpha)
     cautions: list[FilledCaution] = [TWO_SESSIONS.fill()]
     changed = _differences(baseline.versions, _versions())
     if changed:

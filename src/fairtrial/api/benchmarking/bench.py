@@ -141,28 +141,32 @@ class Bench:
 
     def phase_rows(self) -> list[dict[str, Any]]:
         """Every phase with its part of the window; with the residual they are all of it."""
-        found = self.breakdown
-        if found is None:
+        breakdown = self.breakdown
+        if breakdown is None:
             return []
-        parts = {**dict(sorted(found.phases.items(), key=lambda item: -item[1])), RESIDUAL: found.residual}
+        parts = {**dict(sorted(breakdown.phases.items(), key=lambda item: -item[1])), RESIDUAL: breakdown.residual}
         return [
             {
-                "phase": name, "seconds": seconds, "share": seconds / found.window if found.window else None,
-                "ms_per_step": 1000 * seconds / found.steps,
-                "ms_per_batch": None if found.batches is None else 1000 * seconds / (found.steps * found.batches),
+                "phase": name,
+                "seconds": seconds,
+                "share": seconds / breakdown.window if breakdown.window else None,
+                "ms_per_step": 1000 * seconds / breakdown.steps,
+                "ms_per_batch": None
+                if breakdown.batches is None
+                else 1000 * seconds / (breakdown.steps * breakdown.batches),
                 "near_timer": name != RESIDUAL and self.is_near_timer(name),
             }
             for name, seconds in parts.items()
-        ]  # fmt: skip
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        times, found, resources = self.times, self.breakdown, self.resources
+        times, breakdown, resources = self.times, self.breakdown, self.resources
         return {
             "recipe": self.recipe, "options": dict(self.options), "seed": self.seed, "sufficient": self.sufficient,
             "steps": {
                 "taken": len(self.steps), "warmup": self.warmup, "steady": len(self.steady),
                 "effective": times.effective, "correlation": times.correlation,
-                "batches_per_step": None if found is None else found.batches,
+                "batches_per_step": None if breakdown is None else breakdown.batches,
             },
             "step_time": {
                 "mean": times.mean(self.alpha).to_dict(),
@@ -170,7 +174,7 @@ class Bench:
             },
             "throughput": self.throughput.to_dict(),
             "epoch": _plain(self.epoch),
-            "window_s": None if found is None else found.window, "phases": self.phase_rows(),
+            "window_s": None if breakdown is None else breakdown.window, "phases": self.phase_rows(),
             "memory": {
                 "tensor_bytes": resources.get("tensor_bytes"), "peak_tensor_bytes": resources.get("peak_tensor_bytes"),
                 "peak_process_bytes": resources.get("peak_process_bytes"), "basis": resources.get("basis"),
@@ -199,9 +203,9 @@ def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTer
         check_folder(terms.trace_dir)
     with hidden_runs(recipe, options, terms) as runs:
         _check_asked(runs)
-        found = _Measurement(runs).carry_out()
+        bench = _Measurement(runs).carry_out()
         runs.require(None)  # whoever pressed Ctrl-C is told so, and gets no half of an answer
-    return found
+    return bench
 
 
 def _check_asked(runs: HiddenRuns) -> None:
@@ -233,13 +237,13 @@ class _Measurement:
 
     def carry_out(self) -> Bench:
         steps = self._take_steps()
-        found = self._measured(steps, event_seconds())
+        bench = self._measured(steps, event_seconds())
         path, traced = self._trace()
-        found = replace(found, peak=self._peak(found), trace=path, traced=traced)
-        found = replace(found, noise=self._noise(), sizes=self._sizes(), rates=self._rates())
-        if self.terms.trials and found.sufficient:
-            found = replace(found, suggestions=suggest(self.runs, steady=found.steady, sizes=found.sizes))
-        return replace(found, cautions=[*found.cautions, *self._told_by_parts(found)])
+        bench = replace(bench, peak=self._peak(bench), trace=path, traced=traced)
+        bench = replace(bench, noise=self._noise(), sizes=self._sizes(), rates=self._rates())
+        if self.terms.trials and bench.sufficient:
+            bench = replace(bench, suggestions=suggest(self.runs, steady=bench.steady, sizes=bench.sizes))
+        return replace(bench, cautions=[*bench.cautions, *self._told_by_parts(bench)])
 
     def _take_steps(self) -> Sequence[StepTimes]:
         wanted = self.progress.steps = self._wanted()
@@ -290,45 +294,45 @@ class _Measurement:
     def _measured(self, steps: Sequence[StepTimes], cost: float) -> Bench:
         terms = self.terms
         warmup = terms.warmup if terms.warmup is not None else warm_up([each.seconds for each in steps])
-        found = Bench(
+        bench = Bench(
             self.runs.recipe.name, dict(self.cell.spec.options), terms.seed, steps, warmup, terms.level,
             self.run.resources, cost, validation=terms.validation, whole_steps=terms.whole_steps,
             monitored=self.monitor.result() if self.monitor else None,
         )  # fmt: skip
-        return replace(found, cautions=[*self.run.cautions, *self._cautions(found)])
+        return replace(bench, cautions=[*self.run.cautions, *self._cautions(bench)])
 
-    def _cautions(self, found: Bench) -> list[FilledCaution]:
+    def _cautions(self, bench: Bench) -> list[FilledCaution]:
         cautions: list[FilledCaution] = []
         stated = self.terms.batches is not None or self.terms.sample_ratio is not None
         if stated and self._wanted() < self._asked():
             cautions.append(SHORT_TRAINING.fill(taken=self._wanted(), asked=self._asked(), steps=self.run.steps))
-        if not found.sufficient:
-            cautions.append(NOT_STEADY.fill(steps=len(found.steps)))
-        near = [row["phase"] for row in found.phase_rows() if row["near_timer"]]
+        if not bench.sufficient:
+            cautions.append(NOT_STEADY.fill(steps=len(bench.steps)))
+        near = [row["phase"] for row in bench.phase_rows() if row["near_timer"]]
         if near:
             cautions.append(NEAR_TIMER.fill(phases=", ".join(near), times=TIMES_THE_TIMER))
         if self.run.ended is not None and self.run.ended.status is Status.DIVERGED:
             cautions.append(BENCH_DIVERGED.fill(reason=self.run.ended.reason))
-        monitored = found.monitored
+        monitored = bench.monitored
         if monitored and monitored.steps and monitored.involuntary_switches > MOST_PUSHED * monitored.steps:
             cautions.append(PUSHED_ASIDE.fill(times=monitored.involuntary_switches, steps=monitored.steps))
         return cautions
 
     @staticmethod
-    def _told_by_parts(found: Bench) -> list[FilledCaution]:
-        parts = (found.noise, found.sizes, found.rates)
+    def _told_by_parts(bench: Bench) -> list[FilledCaution]:
+        parts = (bench.noise, bench.sizes, bench.rates)
         return [caution for part in parts if part is not None for caution in part.cautions]
 
-    def _peak(self, found: Bench) -> Calibration | None:
+    def _peak(self, bench: Bench) -> Calibration | None:
         """What the device can do, if there is arithmetic to hold against it."""
         options = self.runs.resolved
-        if not found.resources.get("flops_per_step") or not isinstance(options, TorchOptions) or not found.steady:
+        if not bench.resources.get("flops_per_step") or not isinstance(options, TorchOptions) or not bench.steady:
             return None
         peak = calibration(self.runs.store, options.device, options.threads)
         for _ in range(RECALIBRATIONS):
-            if _is_impossible(replace(found, peak=peak)):  # it may have been taken while the machine was busy
+            if _is_impossible(replace(bench, peak=peak)):  # it may have been taken while the machine was busy
                 peak = max(peak, recalibrated(options.device, options.threads), key=lambda each: each.best)
-        if _is_impossible(replace(found, peak=peak)):
+        if _is_impossible(replace(bench, peak=peak)):
             raise ImpossibleFigure(
                 f"the arithmetic counted is more than {peak.best:.0f} GFLOP/s, which is all that this device can do",
                 hint="The recipe counts FLOPs that it does not do, or the clock is not to be trusted here.",
@@ -345,6 +349,6 @@ class _Measurement:
         return try_learning_rates(self.runs) if self.terms.learning_rates else None
 
 
-def _is_impossible(found: Bench) -> bool:
-    part = found.utilisation
+def _is_impossible(bench: Bench) -> bool:
+    part = bench.utilisation
     return part is not None and part.value is not None and part.value > 1

@@ -65,9 +65,9 @@ def bench_variants(
         _refuse_evaluation(runs, variants)
         steps = max(LEAST_STEPS, terms.steps // (2 * rounds))
         first, second = variants
-        found = runs.in_turns(list(variants.values()), steps, rounds, (first, second), margin)
-        kept = {first: found.first.tolist(), second: found.second.tolist()}
-        return SpeedPair(runs.recipe.name, found.compared, "example" if found.per_example else "step", kept)
+        turns = runs.in_turns(list(variants.values()), steps, rounds, (first, second), margin)
+        kept = {first: turns.first.tolist(), second: turns.second.tolist()}
+        return SpeedPair(runs.recipe.name, turns.compared, "example" if turns.per_example else "step", kept)
 
 
 def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float) -> None:
@@ -165,8 +165,10 @@ class _Measured:
             return
         code = "import importlib.util, sys; print(importlib.util.find_spec(sys.argv[1]).origin)"
         asked = [sys.executable, "-c", code, f"fairtrial.recipes.{self.recipe.name}"]
-        told = subprocess.run(asked, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False)
-        if not Path(told.stdout.strip()).is_relative_to(self.tree):
+        completed = subprocess.run(
+            asked, cwd=self.tree, env=self.environment, capture_output=True, text=True, check=False
+        )
+        if not Path(completed.stdout.strip()).is_relative_to(self.tree):
             raise UserError(
                 f"recipe '{self.recipe.name}' is installed, not part of this repository: its code is the same in "
                 "every revision",

@@ -27,8 +27,8 @@ def step_seconds(
     if terms.should_stop():  # Ctrl-C reaches the process that measures as well
         raise Interrupted(STOPPED)
     if done.returncode not in (0, EXIT_CHECK):
-        told = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0].removeprefix("Error: ")
-        raise RunsFailed(f"{recipe.name} could not be measured: {told}")
+        message = (done.stderr.strip().splitlines() or [f"status {done.returncode}"])[0].removeprefix("Error: ")
+        raise RunsFailed(f"{recipe.name} could not be measured: {message}")
     try:
         value = json.loads(done.stdout)["step_time"]["mean"]["value"]
     except (ValueError, KeyError):

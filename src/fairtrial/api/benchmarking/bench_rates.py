@@ -84,8 +84,8 @@ def try_learning_rates(runs: HiddenRuns) -> LearningRates:
 
 def _cautions(runs: HiddenRuns, rows: Sequence[RateRow], steps: int) -> list[FilledCaution]:
     wrong = [f"{row.rate:g}" for row in rows if row.verified is False]
-    told: list[FilledCaution] = [RATE_NOT_APPLIED.fill(rates=", ".join(wrong))] if wrong else []
-    return [*told, SHORT_RATES.fill(steps=steps, recipe=runs.recipe.name)]
+    messages: list[FilledCaution] = [RATE_NOT_APPLIED.fill(rates=", ".join(wrong))] if wrong else []
+    return [*messages, SHORT_RATES.fill(steps=steps, recipe=runs.recipe.name)]
 
 
 def _loss_after(runs: HiddenRuns, rate: float, seed: int, steps: int) -> float | None:

@@ -96,7 +96,7 @@ class BenchTerms:
             (all(0 < rate < math.inf for rate in self.learning_rates), "learning_rates must be above 0, and finite"),
             (len(set(self.learning_rates)) == len(self.learning_rates), "learning_rates: one is given twice"),
         ]
-        refuse([told for holds, told in rules if not holds])
+        refuse([message for holds, message in rules if not holds])
 
 
 def refuse(problems: Sequence[str]) -> None:

@@ -121,8 +121,8 @@ def refusal(runs: HiddenRuns, size: int) -> str | None:
     if getattr(runs.resolved, "device", "cpu") == "cpu":
         reason = survives(try_it, runs.terms.should_stop)
     else:  # a card's memory that runs out is an error in this process, and no more
-        told = try_it()
-        reason = f"{OUT_OF_MEMORY}: {told}" if is_out_of_memory(told) else told
+        message = try_it()
+        reason = f"{OUT_OF_MEMORY}: {message}" if is_out_of_memory(message) else message
     runs.require(None)
     return reason
 
@@ -136,12 +136,12 @@ def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, S
     for number in range(ROUNDS):
         terms.show("batch sizes", number, ROUNDS)
         taken += shuffled(blocks, 1, seed=terms.seed + number)
-    found = {}
+    size_rows = {}
     for size, row in rows.items():
         seconds = np.array([each[size] / row.steps for each in taken])
         rate = log_mean(np.log(row.examples / seconds), terms.alpha)
-        found[size] = replace(row, seconds=seconds.tolist(), throughput=replace(rate, unit="examples/s"))
-    return found
+        size_rows[size] = replace(row, seconds=seconds.tolist(), throughput=replace(rate, unit="examples/s"))
+    return size_rows
 
 
 def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, SteppableRun]) -> BatchSizes:

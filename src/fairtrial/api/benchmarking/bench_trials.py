@@ -72,14 +72,14 @@ def suggest(runs: HiddenRuns, *, steady: Sequence[StepTimes], sizes: BatchSizes 
         ("threads", lambda: _threads(runs, steps)),
         ("a stack", lambda: _stack(runs, steps)),
     ]
-    found = []
+    suggestions = []
     for number, (what, try_it) in enumerate(tried):
         runs.terms.show(f"trying {what}", number, len(tried))
         try:
-            found.append(try_it())
+            suggestions.append(try_it())
         except (RunsFailed, UserError):  # what cannot be tried is not suggested
             runs.require(None)
-    worth = [each for each in found if each is not None and (each.gain.low or 0) >= LEAST_GAIN]
+    worth = [each for each in suggestions if each is not None and (each.gain.low or 0) >= LEAST_GAIN]
     return sorted(worth, key=lambda each: -(each.gain.value or 0))
 
 
@@ -166,14 +166,14 @@ def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[s
 
 
 def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[SteppableRun], steps: int) -> Callable[[], float]:
-    clock, watch, taken = runs.terms.clock, LoopEvents(), 0
+    clock, events, taken = runs.terms.clock, LoopEvents(), 0
 
     def take() -> float:
         nonlocal taken
         start = clock()
         for _ in range(steps):
             taken += 1
-            stack.step(dict.fromkeys(range(len(members)), taken), watch)
+            stack.step(dict.fromkeys(range(len(members)), taken), events)
         members[0].settle()
         runs.require(None)
         return clock() - start

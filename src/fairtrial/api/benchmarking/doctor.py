@@ -149,13 +149,13 @@ def damage_of(
     After a repair the store is searched again: what one repair brought back may show what else is damaged.
     """
     place = open_store(store)
-    found = list(find_damage(place, watch=watch))
+    damages = list(find_damage(place, watch=watch))
     repaired: list[Damage] = []
-    while repair and (able := [each for each in found if each.mend is not None]):
+    while repair and (able := [each for each in damages if each.mend is not None]):
         done = [mend(place, each) for each in able]
         repaired += [each for each in done if each.repaired]
         if not any(each.repaired for each in done):
             break
-        found = list(find_damage(place, watch=watch))
+        damages = list(find_damage(place, watch=watch))
     runs = sum(1 for _ in place.directories())
-    return DamageReport(place.address, place.root, runs, [*repaired, *found])
+    return DamageReport(place.address, place.root, runs, [*repaired, *damages])

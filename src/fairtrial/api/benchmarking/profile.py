@@ -120,8 +120,8 @@ def _running(options: PlayOptions, store: Store, terms: ProfileTerms, *, scripte
 
     with tempfile.TemporaryDirectory(prefix="fairtrial-profile-") as folder:
         own = options.stream_seed.given() if options.stream_seed else {}
-        setting = RunContext(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
-        with closing(GrpoRun(options, setting, scripted=scripted)) as run:
+        context = RunContext(Streams(terms.seed, own=own), "profile", RunPaths(Path(folder)), store.cache)
+        with closing(GrpoRun(options, context, scripted=scripted)) as run:
             yield run
 
 
@@ -146,12 +146,12 @@ def _take_steps(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasure
     last = first + terms.measured
     take = {"rollout": _roll_out, "trainer": _train, "e2e": _both}[mode]
 
-    def stretch(steps: range, watch: LoopEvents) -> Iterator[Played]:
-        watch.tell("turn_started")
+    def stretch(steps: range, events: LoopEvents) -> Iterator[Played]:
+        events.tell("turn_started")
         for step in steps:
             if terms.should_stop():
                 raise Interrupted(STOPPED)
-            yield take(run, step, watch)
+            yield take(run, step, events)
             terms.show(mode if step > first else "warming up", step, last)
 
     for _ in stretch(range(1, first + 1), LoopEvents()):
@@ -168,27 +168,27 @@ def _take_steps(mode: Mode, run: GrpoRun, terms: ProfileTerms) -> ProfileMeasure
     )
 
 
-def _roll_out(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
+def _roll_out(run: GrpoRun, step: int, events: LoopEvents) -> Played:
     """Play by the first version: nothing is learned."""
-    watch.tell("turn_started")
-    rollout = run.play(step, watch, version=0)
-    watch.tell("step_ended", step)
+    events.tell("turn_started")
+    rollout = run.play(step, events, version=0)
+    events.tell("step_ended", step)
     return Played(step, rollout)
 
 
-def _train(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
+def _train(run: GrpoRun, step: int, events: LoopEvents) -> Played:
     """Learn from what was played before the clock started."""
     rollout = run.play(step, LoopEvents())
-    watch.tell("turn_started")
-    run.learn(rollout, watch)
-    watch.tell("step_ended", step)
+    events.tell("turn_started")
+    run.learn(rollout, events)
+    events.tell("step_ended", step)
     return Played(step, rollout, 0)
 
 
-def _both(run: GrpoRun, step: int, watch: LoopEvents) -> Played:
-    taken = run.take(step, watch)
-    run.learn(taken.rollout, watch)
-    watch.tell("step_ended", step)
+def _both(run: GrpoRun, step: int, events: LoopEvents) -> Played:
+    taken = run.take(step, events)
+    run.learn(taken.rollout, events)
+    events.tell("step_ended", step)
     return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready)
 
 

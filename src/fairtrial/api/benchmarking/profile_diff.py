@@ -114,11 +114,11 @@ def _quality(
     def both(key: str) -> tuple[Array, Array]:
         return np.array(ours[key], dtype=float), np.array(theirs[key], dtype=float)
 
-    found = {
+    quality_changes = {
         "legal_share": compare_shares(LEGAL, *both("legal"), level),
         "reward_mean": compare_means(REWARD, *both("reward"), level),
     }
-    return found, [_fall(each) for each in found.values() if each.falls]
+    return quality_changes, [_fall(each) for each in quality_changes.values() if each.falls]
 
 
 def _fall(change: QualityChange) -> dict[str, str]:

@@ -44,12 +44,12 @@ class Sync:
     @property
     def gaps(self) -> list[str]:
         """What has to be mended, counted by kind; nothing where the two agree."""
-        found = self.options
+        agreement = self.options
         kinds = (
-            (found.missing, "option", "MISSING"),
-            (found.differing, "difference", ""),
-            (found.stale, "stale exclusion", ""),
-            (found.forbidden, "option", "that BENCH must not have"),
+            (agreement.missing, "option", "MISSING"),
+            (agreement.differing, "difference", ""),
+            (agreement.stale, "stale exclusion", ""),
+            (agreement.forbidden, "option", "that BENCH must not have"),
             (self.not_accepted or (), "parameter", "that the interface function lacks"),
             (self.undocumented or (), "option", "absent from the docs"),
             ([self.test] if self.test and not self.test.passed else (), "test command", "failed"),
@@ -72,12 +72,12 @@ class Sync:
     def counts(self) -> dict[str, int]:
         """How many options there are of each kind, under the lines of the report."""
         train, bench = self.names
-        found = self.options
+        agreement = self.options
         return {
-            "Common options": len(found.common),
-            f"{train} only (excluded)": len(found.excluded),
-            f"{train} only (MISSING - action required)": len(found.missing),
-            f"{bench} only": len(found.bench_only),
+            "Common options": len(agreement.common),
+            f"{train} only (excluded)": len(agreement.excluded),
+            f"{train} only (MISSING - action required)": len(agreement.missing),
+            f"{bench} only": len(agreement.bench_only),
         }
 
     def to_dict(self) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def sync(
         lambda: None if run_test is None else split_command(run_test),
     )
     taken = read_parameters(theirs.command)
-    found = compare_parameters(
+    agreement = compare_parameters(
         read_parameters(ours.command), taken, exclusions, forbidden=forbidden, categories=kinds
     )  # fmt: skip
     if run_test is not None:
@@ -144,7 +144,7 @@ def sync(
         train=_named(train),
         bench=_named(bench),
         names=_told_apart((ours.name, theirs.name), (_named(train), _named(bench))),
-        options=found,
+        options=agreement,
         interface=function,
         not_accepted=None if function is None else tuple(not_accepted(function, taken)),
         undocumented=None if page is None else tuple(undocumented(taken, page)),

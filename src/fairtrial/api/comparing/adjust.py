@@ -54,11 +54,11 @@ def with_planned_covariate(question: Question, planned: str | None) -> Question:
 
 
 def check_planned(
-    adjust: str, terms: ComparisonConfig, variants: Sequence[str], compared: Sequence[str], seeds: int
+    adjust: str, config: ComparisonConfig, variants: Sequence[str], compared: Sequence[str], seeds: int
 ) -> None:
     """A plan that could never be carried out is refused when it is made."""
     baseline = baseline_variant(adjust)
-    if not terms.paired or terms.method != "t":
+    if not config.paired or config.method != "t":
         raise UserError("adjusting for a covariate is for paired runs and the t method")
     if seeds < FEWEST_PAIRS:
         raise UserError(f"adjusting for {adjust} needs {FEWEST_PAIRS} pairs, and {seeds} seeds are planned")
@@ -80,44 +80,44 @@ def _asked(question: Question) -> str | None:
     return question.adjust or question.planned_adjust
 
 
-def set_baseline_apart(gathered: RunSet, question: Question, named: Sequence[str | None] = ()) -> RunSet:
+def set_baseline_apart(run_set: RunSet, question: Question, named: Sequence[str | None] = ()) -> RunSet:
     """An arm that differences are adjusted for is not compared itself; `named` are those that are to be."""
     name = baseline_variant(_asked(question))
     if name is None:
-        return gathered
+        return run_set
     if name in named:
         raise UserError(_COMPARED.format(name=name))
-    if name not in gathered.arms:
-        raise UserError(f"--adjust: {unknown('variant', name, list(gathered.arms))}")
-    arms = {arm: traces for arm, traces in gathered.arms.items() if arm != name}
-    return replace(gathered, arms=arms, baseline={name: gathered.arms[name]})
+    if name not in run_set.arms:
+        raise UserError(f"--adjust: {unknown('variant', name, list(run_set.arms))}")
+    arms = {arm: traces for arm, traces in run_set.arms.items() if arm != name}
+    return replace(run_set, arms=arms, baseline={name: run_set.arms[name]})
 
 
 def adjust_comparisons_for(
-    found: Sequence[Comparison], gathered: RunSet, numbers: RunScores, terms: ComparisonConfig, question: Question
+    comparisons: Sequence[Comparison], run_set: RunSet, numbers: RunScores, config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Every comparison with its covariate adjustment, where one is planned or asked for."""
     name = _asked(question)
     if name is None:
-        return list(found)
+        return list(comparisons)
     planned = name == question.planned_adjust
     try:
-        _refuse_other_designs(found, terms)
+        _refuse_other_designs(comparisons, config)
         rule = question.summary or SummaryRule()
-        made = [_adjusted_pair(each, gathered, numbers, terms, rule, name) for each in found]
+        made = [_adjusted_pair(each, run_set, numbers, config, rule, name) for each in comparisons]
     except CannotAdjust as error:
         if not planned:
             raise
         caution = COVARIATE_NOT_USED.fill(covariate=name, reason=error.message)
-        return [replace(each, cautions=(*each.cautions, caution)) for each in found]
-    judged = judge_by_holm([each.adjusted.inference for each in made], terms)
-    return [_with_adjustment(*each, terms, planned=planned) for each in zip(found, made, judged, strict=True)]
+        return [replace(each, cautions=(*each.cautions, caution)) for each in comparisons]
+    judged = judge_by_holm([each.adjusted.inference for each in made], config)
+    return [_with_adjustment(*each, config, planned=planned) for each in zip(comparisons, made, judged, strict=True)]
 
 
-def _refuse_other_designs(found: Sequence[Comparison], terms: ComparisonConfig) -> None:
-    if not terms.paired:
+def _refuse_other_designs(comparisons: Sequence[Comparison], config: ComparisonConfig) -> None:
+    if not config.paired:
         raise CannotAdjust("the runs are not paired by seed")
-    if terms.method != "t" or any("horizon" in each.tests for each in found):
+    if config.method != "t" or any("horizon" in each.tests for each in comparisons):
         raise CannotAdjust("adjusting for a covariate is a regression, which judges means by t")
 
 
@@ -130,20 +130,20 @@ class _Made:
 
 
 def _adjusted_pair(
-    found: Comparison, gathered: RunSet, numbers: RunScores, terms: ComparisonConfig, rule: SummaryRule, name: str
+    comparison: Comparison, run_set: RunSet, numbers: RunScores, config: ComparisonConfig, rule: SummaryRule, name: str
 ) -> _Made:
-    lost = terms.failure_value
+    lost = config.failure_value
     control, candidate = ({seed: lost if n.value is None else n.value for seed, n in numbers[arm].items()}
-                          for arm in (found.control, found.candidate))  # fmt: skip
+                          for arm in (comparison.control, comparison.candidate))  # fmt: skip
     seeds = sorted(s for s in control if control[s] is not None and candidate.get(s) is not None)
     refuse_few(name, len(seeds))
     differences = _array(candidate, seeds) - _array(control, seeds)
     baseline = baseline_variant(name)
     if baseline is not None:
-        covariate = _baseline_covariate(baseline, seeds, gathered, rule)
+        covariate = _baseline_covariate(baseline, seeds, run_set, rule)
         cautions: list[FilledCaution] = []
     else:
-        covariate, cautions = _first_values(name, found, seeds, gathered)
+        covariate, cautions = _first_values(name, comparison, seeds, run_set)
     return _Made(covariate, adjust_differences(differences, covariate), len(seeds), tuple(cautions))
 
 
@@ -151,10 +151,10 @@ def _array(values: Mapping[str, float | None], seeds: Sequence[str]) -> Array:
     return np.array([values[seed] for seed in seeds], dtype=float)
 
 
-def _baseline_covariate(name: str, seeds: Sequence[str], gathered: RunSet, rule: SummaryRule) -> Covariate:
+def _baseline_covariate(name: str, seeds: Sequence[str], run_set: RunSet, rule: SummaryRule) -> Covariate:
     """The baseline's number per seed, by the same rule as those that are compared."""
-    alone = replace(gathered, arms=gathered.baseline)
-    own, _ = number_runs(alone, gathered.metric, gathered.direction, rule)
+    alone = replace(run_set, arms=run_set.baseline)
+    own, _ = number_runs(alone, run_set.metric, run_set.direction, rule)
     values = {seed: number.value for seed, number in own[name].items() if number.value is not None}
     missing = [seed for seed in seeds if seed not in values]
     if missing:
@@ -163,16 +163,16 @@ def _baseline_covariate(name: str, seeds: Sequence[str], gathered: RunSet, rule:
 
 
 def _first_values(
-    name: str, found: Comparison, seeds: Sequence[str], gathered: RunSet
+    name: str, comparison: Comparison, seeds: Sequence[str], run_set: RunSet
 ) -> tuple[Covariate, list[FilledCaution]]:
     """The first value of a metric in both runs of every pair."""
-    dated = "step" not in gathered.lacking
+    dated = "step" not in run_set.lacking
     sides = [
-        {label(trace): trace for trace in gathered.arms[arm] if is_scored(trace)}
-        for arm in (found.control, found.candidate)
+        {label(trace): trace for trace in run_set.arms[arm] if is_scored(trace)}
+        for arm in (comparison.control, comparison.candidate)
     ]
     control, candidate = (
-        np.array([_first_value(side[seed], name, gathered, dated=dated) for seed in seeds], dtype=float)
+        np.array([_first_value(side[seed], name, run_set, dated=dated) for seed in seeds], dtype=float)
         for side in sides
     )
     covariate = from_both_arms(name, control, candidate)
@@ -183,11 +183,11 @@ def _first_values(
     return covariate, cautions
 
 
-def _first_value(trace: Trace, name: str, gathered: RunSet, *, dated: bool) -> float:
+def _first_value(trace: Trace, name: str, run_set: RunSet, *, dated: bool) -> float:
     steps, values = tidy(*trace.curves.get(name, ((), ())))
     if not len(steps) or not np.isfinite(values[0]):
         raise CannotAdjust(f"{trace.run} has no first value of {name}")
-    if name == gathered.metric and len(steps) == 1:
+    if name == run_set.metric and len(steps) == 1:
         raise CannotAdjust(f"{name} has one value per run, the one that is judged")
     if dated and steps[0] > FIRST_STEP:
         raise CannotAdjust(
@@ -198,24 +198,33 @@ def _first_value(trace: Trace, name: str, gathered: RunSet, *, dated: bool) -> f
 
 
 def _with_adjustment(
-    found: Comparison, made: _Made, judged: HolmVerdict, terms: ComparisonConfig, *, planned: bool
+    comparison: Comparison, made: _Made, judged: HolmVerdict, config: ComparisonConfig, *, planned: bool
 ) -> Comparison:  # fmt: skip
-    inference, n, side = made.adjusted.inference, made.pairs, terms.on_difference()
-    effect = replace(inference.estimate(judged.alpha, side, n), samples=found.effect.samples)
-    equivalence = replace(inference.estimate(2 * judged.share, "two-sided", n), samples=found.effect.samples)
-    decision = _with_losses(judged.decision, found)
+    inference, n, side = made.adjusted.inference, made.pairs, config.on_difference()
+    effect = replace(inference.estimate(judged.alpha, side, n), samples=comparison.effect.samples)
+    equivalence = replace(inference.estimate(2 * judged.share, "two-sided", n), samples=comparison.effect.samples)
+    decision = _with_losses(judged.decision, comparison)
     record = CovariateAdjustment(
-        covariate=made.covariate.name, planned=planned, n=n, slope=made.adjusted.slope,
-        correlation=made.adjusted.correlation, centre=made.covariate.centre, effect=replace(effect, samples=None),
-        equivalence=replace(equivalence, samples=None), p_value=inference.p_value(side), verdict=decision.verdict,
-        plain=replace(found.effect, samples=None), plain_p_value=found.p_value, plain_verdict=found.verdict,
-    )  # fmt: skip
-    cautions = (*found.cautions, *made.cautions)
+        covariate=made.covariate.name,
+        planned=planned,
+        n=n,
+        slope=made.adjusted.slope,
+        correlation=made.adjusted.correlation,
+        centre=made.covariate.centre,
+        effect=replace(effect, samples=None),
+        equivalence=replace(equivalence, samples=None),
+        p_value=inference.p_value(side),
+        verdict=decision.verdict,
+        plain=replace(comparison.effect, samples=None),
+        plain_p_value=comparison.p_value,
+        plain_verdict=comparison.verdict,
+    )
+    cautions = (*comparison.cautions, *made.cautions)
     if not planned:
-        return replace(found, covariate=record, cautions=cautions)
-    family = found.adjustment is not None
+        return replace(comparison, covariate=record, cautions=cautions)
+    family = comparison.adjustment is not None
     changed = replace(
-        found, method=inference.method, effect=effect, equivalence=equivalence, p_value=inference.p_value(side),
+        comparison, method=inference.method, effect=effect, equivalence=equivalence, p_value=inference.p_value(side),
         adjusted_p=judged.adjusted_p if family else None, adjustment="holm" if family else None,
         verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
         equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
@@ -223,12 +232,12 @@ def _with_adjustment(
     )  # fmt: skip
     # The slope takes a degree of freedom, too: the outlook is that of the adjusted difference's own standard error.
     error = inference.detail["standard_error"], inference.detail["df"]
-    own = replace(terms, alpha=judged.alpha)
+    own = replace(config, alpha=judged.alpha)
     return replace(changed, **outlook(changed, made.adjusted.residual_sd, n, own, error[1], error))
 
 
-def _with_losses(decision: Decision, found: Comparison) -> Decision:
+def _with_losses(decision: Decision, comparison: Comparison) -> Decision:
     """Losses of the candidate decide about the adjusted verdict as they do about the plain one."""
-    if found.reliability is None or found.failure_value is not None:
+    if comparison.reliability is None or comparison.failure_value is not None:
         return decision
-    return with_reliability(decision, found.reliability)
+    return with_reliability(decision, comparison.reliability)

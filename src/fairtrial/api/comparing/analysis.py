@@ -99,8 +99,8 @@ class Followed:
         if self.late:
             return f"exploratory: its registration {self.registration[:12]} came after runs had begun"
         count = len(self.deviations)
-        told = f", with {counted(count, 'deviation')}" if count else ""
-        return f"as registered in {self.registration[:12]}{told}"
+        message = f", with {counted(count, 'deviation')}" if count else ""
+        return f"as registered in {self.registration[:12]}{message}"
 
     def to_dict(self) -> dict[str, Any]:
         return {
@@ -177,8 +177,8 @@ def unmet(analysis: Analysis, wanted: str) -> str | None:
         "equivalent": lambda found: found.verdict is Verdict.EQUIVALENT,
     }
     failed = [found for found in analysis.comparisons if not accepted[wanted](found)]
-    told = ", ".join(f"{found.candidate} is {found.verdict}" for found in failed)
-    return f"required '{wanted}', but {told}" if failed else None
+    message = ", ".join(f"{comparison.candidate} is {comparison.verdict}" for comparison in failed)
+    return f"required '{wanted}', but {message}" if failed else None
 
 
 def require(analysis: Analysis, wanted: str) -> None:

@@ -99,28 +99,28 @@ def analyze(
         published = analyze_summary_table(table, control, candidates, question, summary_table)
         if published is not None:
             return published
-        gathered = from_table(table, question.wanted)
+        run_set = from_table(table, question.wanted)
     elif pairs is not None:
-        gathered = from_pairs(place, pairs, question.wanted)
+        run_set = from_pairs(place, pairs, question.wanted)
     elif control_run_ids or candidate_run_ids:
-        gathered = from_runs(place, _run_ids(control_run_ids, candidate_run_ids, question), question.wanted)
+        run_set = from_runs(place, _run_ids(control_run_ids, candidate_run_ids, question), question.wanted)
     elif names:
-        gathered = _of_studies(place, names, question)
-        question = as_planned(question, gathered.plan)
+        run_set = _of_studies(place, names, question)
+        question = as_planned(question, run_set.plan)
     else:
-        gathered = from_runs(place, _variants(control, candidates, question), question.wanted)
-    return not_by_plan(analyze_gathered(gathered, control, candidates, question, place), gathered)
+        run_set = from_runs(place, _variants(control, candidates, question), question.wanted)
+    return not_by_plan(analyze_gathered(run_set, control, candidates, question, place), run_set)
 
 
 def analyze_gathered(
-    gathered: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
+    run_set: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
     registered: bool = False,
 ) -> Analysis:  # fmt: skip
     """The same for runs that are at hand. `registered`: the question was fixed before the runs."""
     if question.target is not None:
-        return _analyse(choose_candidates(gathered, candidates), "", question, store, registered=registered)
-    gathered = set_baseline_apart(gathered, question, (control, *candidates))
-    return _analyse(*choose_arms(gathered, control, candidates), question, store, registered=registered)
+        return _analyse(choose_candidates(run_set, candidates), "", question, store, registered=registered)
+    run_set = set_baseline_apart(run_set, question, (control, *candidates))
+    return _analyse(*choose_arms(run_set, control, candidates), question, store, registered=registered)
 
 
 def _run_ids(control: Sequence[str], candidate: Sequence[str], question: Question) -> dict[str, Sequence[str]]:
@@ -146,22 +146,20 @@ def _variants(control: str | None, candidates: Sequence[str], question: Question
 
 def _of_studies(store: Store, names: Sequence[str], question: Question) -> RunSet:
     """One study, or several that are tasks of the same variants."""
-    gathered = [from_study(store, name, question.wanted) for name in names]
-    first = gathered[0]
-    if len(gathered) == 1:
+    run_set = [from_study(store, name, question.wanted) for name in names]
+    first = run_set[0]
+    if len(run_set) == 1:
         return first
     if not question.tasks:
         raise UserError(f"{len(names)} studies were given", hint="With --tasks each of them is taken as a task.")
-    shared = [arm for arm in first.arms if all(arm in each.arms for each in gathered)]
+    shared = [arm for arm in first.arms if all(arm in each.arms for each in run_set)]
     if len(shared) < 2:
         raise UserError("the studies share fewer than two variants")
-    merged = {
-        arm: [replace(trace, task=each.source) for each in gathered for trace in each.arms[arm]] for arm in shared
-    }
-    ways = {each.direction for each in gathered} if question.direction is None else set()
+    merged = {arm: [replace(trace, task=each.source) for each in run_set for trace in each.arms[arm]] for arm in shared}
+    ways = {each.direction for each in run_set} if question.direction is None else set()
     if len(ways) > 1:
         raise UserError(f"the studies differ in which way {first.metric} is good", hint=GIVE_FLAG)
-    studies = [study for each in gathered for study in each.studies]
+    studies = [study for each in run_set for study in each.studies]
     return replace(first, arms=merged, planned={}, source=", ".join(names), studies=studies)
 
 
@@ -188,60 +186,62 @@ class JudgedArms:
     comparisons: Sequence[Comparison]
 
 
-def judge_arms(gathered: RunSet, control: str, question: Question) -> JudgedArms:
+def judge_arms(run_set: RunSet, control: str, question: Question) -> JudgedArms:
     """One number per run, and every other arm against the control."""
     rule = (question.summary or SummaryRule()).check()
-    terms = _terms(gathered, rule, question)
-    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
-    found = _compare(gathered, numbers, control, terms, question)
-    return JudgedArms(rule, terms, numbers, windows, adjust_comparisons_for(found, gathered, numbers, terms, question))
+    config = _terms(run_set, rule, question)
+    numbers, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
+    comparisons = _compare(run_set, numbers, control, config, question)
+    return JudgedArms(
+        rule, config, numbers, windows, adjust_comparisons_for(comparisons, run_set, numbers, config, question)
+    )
 
 
-def _analyse(gathered: RunSet, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
+def _analyse(run_set: RunSet, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
     if question.since is not None:
-        gathered = since(gathered, float(store.find(question.since).metadata["timings"]["created"]))
-    _check_tasks(gathered, question)
+        run_set = since(run_set, float(store.find(question.since).metadata["timings"]["created"]))
+    _check_tasks(run_set, question)
     if question.target is not None:
-        return against_target(gathered, question, store, registered=registered)
+        return against_target(run_set, question, store, registered=registered)
     if question.tasks:
         refuse_over_tasks(question)
         rule = (question.summary or SummaryRule()).check()
-        terms = _terms(gathered, rule, question)
-        return over_tasks(gathered, control, rule, terms, question, store, registered=registered)
-    judged = judge_arms(gathered, control, question)
-    rule, terms, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
+        config = _terms(run_set, rule, question)
+        return over_tasks(run_set, control, rule, config, question, store, registered=registered)
+    judged = judge_arms(run_set, control, question)
+    rule, config, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
     _refuse_for_families(comparisons, question)
-    fairness = {name: fairness_of(gathered, control, name) for name in gathered.arms if name != control}
-    label, asked = rule.label(gathered.metric), question.asked(gathered.metric, str(rule))
-    in_place = [in_context(found, gathered, fairness[found.candidate]) for found in comparisons]
-    shown = with_looks(in_place, gathered, asked, store, registered=registered)
+    fairness = {name: fairness_of(run_set, control, name) for name in run_set.arms if name != control}
+    label, asked = rule.label(run_set.metric), question.asked(run_set.metric, str(rule))
+    in_place = [in_context(found, run_set, fairness[found.candidate]) for found in comparisons]
+    shown = with_looks(in_place, run_set, asked, store, registered=registered)
     return Analysis(
-        source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        direction_source=gathered.direction_source,
+        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
+        direction_source=run_set.direction_source,
         summary=describe(rule, judged.windows), control=control,
-        arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
-        comparisons=[replace(found, metric=label) for found in shown],
+        arms=[account_of(run_set, name, numbers[name]) for name in run_set.arms],
+        comparisons=[replace(comparison, metric=label) for comparison in shown],
         fairness=fairness,
         cautions=[
-            *shared_cautions(gathered, numbers, judged.windows, paired=terms.paired), *logging_cautions(gathered, rule)
+            *shared_cautions(run_set, numbers, judged.windows, paired=config.paired), *logging_cautions(run_set, rule)
         ],
-        secondary=_secondary(gathered, control, rule, terms, question, store),
-        certificate=_certificate(numbers, control, comparisons[0], terms, question) if question.certify else None,
-        power=_power(comparisons[0], terms) if question.power else None,
-        curves=gathered.arms, resampling_seed=question.seed,
+        secondary=_secondary(run_set, control, rule, config, question, store),
+        certificate=_certificate(numbers, control, comparisons[0], config, question) if question.certify else None,
+        power=_power(comparisons[0], config) if question.power else None,
+        curves=run_set.arms, resampling_seed=question.seed,
     )  # fmt: skip
 
 
-def _terms(gathered: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
-    terms = ComparisonConfig(
-        paired=_is_paired(gathered, question), alpha=0.05 if question.alpha is None else question.alpha,
+def _terms(run_set: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
+    config = ComparisonConfig(
+        paired=_is_paired(run_set, question), alpha=0.05 if question.alpha is None else question.alpha,
         side=question.side, sesoi=question.sesoi, method=question.method or "t",
-        direction=rule.direction(gathered.direction), resamples=question.resamples or RESAMPLES,
+        direction=rule.direction(run_set.direction), resamples=question.resamples or RESAMPLES,
         failure_value=question.failure_value, beside=_beside(question),
     ).check()  # fmt: skip
     if question.family is not None:
-        check_adjustment(question.family, terms)
-    return terms
+        check_adjustment(question.family, config)
+    return config
 
 
 def _beside(question: Question) -> str | None:
@@ -249,64 +249,64 @@ def _beside(question: Question) -> str | None:
     return "bca" if question.resamples is not None and question.method is None and not question.tasks else None
 
 
-def _refuse_for_families(found: Sequence[Comparison], question: Question) -> None:
+def _refuse_for_families(comparisons: Sequence[Comparison], question: Question) -> None:
     """What is about one interval cannot be shown for several at once."""
     asked = {"--certify": question.certify, "--power.enabled": question.power, "--ttest.enabled": question.ttest}
     given = [option for option, is_given in asked.items() if is_given]
-    censored = any("horizon" in each.tests for each in found)
-    if given and (len(found) > 1 or censored):
-        why = "some runs never reached the threshold" if censored else f"there are {len(found)} comparisons"
+    censored = any("horizon" in each.tests for each in comparisons)
+    if given and (len(comparisons) > 1 or censored):
+        why = "some runs never reached the threshold" if censored else f"there are {len(comparisons)} comparisons"
         raise UserError(f"{given[0]} is for one comparison of numbers; {why}", hint="Choose one with --candidate.")
 
 
-def _check_tasks(gathered: RunSet, question: Question) -> None:
-    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
+def _check_tasks(run_set: RunSet, question: Question) -> None:
+    tasks = {trace.task for traces in run_set.arms.values() for trace in traces}
     if len(tasks) > 1 and not question.tasks:
         raise UserError(f"these runs cover {len(tasks)} tasks", hint="Add --tasks to judge them together.")
     if question.tasks and tasks == {None}:
         raise UserError("--tasks: nothing says which task a run was on", hint="Name its column with --task-column.")
 
 
-def _is_paired(gathered: RunSet, question: Question) -> bool:
+def _is_paired(run_set: RunSet, question: Question) -> bool:
     """Paired when the seeds match one to one. Decided by the plan and the seeds, never by the values."""
     if question.unpaired:
         return False
-    if gathered.paired_by_hand:
+    if run_set.paired_by_hand:
         return True
-    if any(trace.seed is None for traces in gathered.arms.values() for trace in traces):
+    if any(trace.seed is None for traces in run_set.arms.values() for trace in traces):
         return False
-    planned = [sorted(gathered.planned_seeds(name)) for name in gathered.arms]
+    planned = [sorted(run_set.planned_seeds(name)) for name in run_set.arms]
     return all(seeds == planned[0] for seeds in planned)
 
 
 def _compare(
-    gathered: RunSet, numbers: RunScores, control: str, terms: ComparisonConfig, question: Question
+    run_set: RunSet, numbers: RunScores, control: str, config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     others = [name for name in numbers if name != control]
     if any(number.censored for arm in numbers.values() for number in arm.values()):
-        if question.method == "t" or terms.beside is not None:
+        if question.method == "t" or config.beside is not None:
             what = "t to judge" if question.method == "t" else "a bootstrap to resample"
             raise UserError(f"some runs never reached the threshold, so there is no mean for {what}")
-        return _compare_times(numbers, control, others, terms, question)
+        return _compare_times(numbers, control, others, config, question)
     if len(others) == 1:
-        arms = lay_out_seeds(numbers).complete() if terms.paired else unpaired_samples(numbers)
-        lost, names = losses_of(gathered, numbers, control, others[0]), (control, others[0])
-        found = compare(arms[control], arms[others[0]], terms, names=names, seed=question.seed, losses=lost)
-        return [_with_t(found, arms, terms) if question.ttest else found]
-    adjustment = question.family or default_adjustment(terms)
+        arms = lay_out_seeds(numbers).complete() if config.paired else unpaired_samples(numbers)
+        lost, names = losses_of(run_set, numbers, control, others[0]), (control, others[0])
+        comparison = compare(arms[control], arms[others[0]], config, names=names, seed=question.seed, losses=lost)
+        return [_with_t(comparison, arms, config) if question.ttest else comparison]
+    adjustment = question.family or default_adjustment(config)
     ordered = {name: numbers[name] for name in (control, *others)}
-    losses = {name: losses_of(gathered, numbers, control, name) for name in others}
-    if not terms.paired:
+    losses = {name: losses_of(run_set, numbers, control, name) for name in others}
+    if not config.paired:
         samples = unpaired_samples(ordered)
-        return compare_family(samples, control, terms, adjustment, seed=question.seed, losses=losses)
+        return compare_family(samples, control, config, adjustment, seed=question.seed, losses=losses)
     layout = lay_out_seeds(ordered)
     return compare_family(
-        layout.arms, control, terms, adjustment, seed=question.seed, losses=losses, ended=layout.ended
+        layout.arms, control, config, adjustment, seed=question.seed, losses=losses, ended=layout.ended
     )  # fmt: skip
 
 
 def _compare_times(
-    numbers: RunScores, control: str, others: Sequence[str], terms: ComparisonConfig, question: Question
+    numbers: RunScores, control: str, others: Sequence[str], config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Some runs never arrived: lost runs are ranked with them, and p is adjusted where there are several arms."""
     horizons = [n.horizon for arm in numbers.values() for n in arm.values() if n.horizon is not None]
@@ -317,64 +317,64 @@ def _compare_times(
     reach, threshold = min(horizons), question.summary.threshold if question.summary else None
 
     def again(index: int, alpha: float) -> Comparison:
-        own, names = replace(terms, alpha=alpha), (control, others[index])
+        own, names = replace(config, alpha=alpha), (control, others[index])
         return compare_times(arms[control], arms[others[index]], reach, own, names=names, threshold=threshold)
 
-    return adjust_comparisons(again, len(others), stepwise(question.family), terms.alpha)
+    return adjust_comparisons(again, len(others), stepwise(question.family), config.alpha)
 
 
-def _with_t(found: Comparison, arms: Mapping[str, Array], terms: ComparisonConfig) -> Comparison:
+def _with_t(comparison: Comparison, arms: Mapping[str, Array], config: ComparisonConfig) -> Comparison:
     """Student's t beside another method."""
-    if found.p_value is None:
-        return found
-    kept = keep_finite(arms[found.control], arms[found.candidate], paired=terms.paired)
-    inference = replace(terms, method="t").infer(canonical(*kept, paired=terms.paired), 0)
-    told = {**inference.detail, "p_value": inference.p_value(terms.on_difference()), "method": inference.method}
-    return replace(found, tests={**found.tests, "ttest": told})
+    if comparison.p_value is None:
+        return comparison
+    kept = keep_finite(arms[comparison.control], arms[comparison.candidate], paired=config.paired)
+    inference = replace(config, method="t").infer(canonical(*kept, paired=config.paired), 0)
+    told = {**inference.detail, "p_value": inference.p_value(config.on_difference()), "method": inference.method}
+    return replace(comparison, tests={**comparison.tests, "ttest": told})
 
 
 def _secondary(
-    gathered: RunSet, control: str, rule: SummaryRule, terms: ComparisonConfig, question: Question, store: Store
+    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question, store: Store
 ) -> list[Comparison]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
-    found = []
-    for metric in list(gathered.directions)[1:]:
-        direction = gathered.direction_of(metric)
-        own = replace(terms, direction=rule.direction(direction), sesoi=None)
-        numbers, _ = number_runs(gathered, metric, direction, rule)
-        compared = _compare(gathered, numbers, control, own, question)
-        with_looks(compared, gathered, question.asked(metric, str(rule)), store)  # on view, and labelled already
-        found += [replace(each, metric=rule.label(metric), label="secondary metric") for each in compared]
-    return found
+    comparisons = []
+    for metric in list(run_set.directions)[1:]:
+        direction = run_set.direction_of(metric)
+        own = replace(config, direction=rule.direction(direction), sesoi=None)
+        numbers, _ = number_runs(run_set, metric, direction, rule)
+        compared = _compare(run_set, numbers, control, own, question)
+        with_looks(compared, run_set, question.asked(metric, str(rule)), store)  # on view, and labelled already
+        comparisons += [replace(each, metric=rule.label(metric), label="secondary metric") for each in compared]
+    return comparisons
 
 
 def _certificate(
-    numbers: RunScores, control: str, found: Comparison, terms: ComparisonConfig, question: Question
+    numbers: RunScores, control: str, comparison: Comparison, config: ComparisonConfig, question: Question
 ) -> Certificate:
-    compared = {name: numbers[name] for name in (control, found.candidate)}
-    arms = lay_out_seeds(compared).complete() if terms.paired else unpaired_samples(compared)
-    kept = keep_finite(arms[control], arms[found.candidate], paired=terms.paired)
-    return certify(*kept, terms, seed=question.seed)
+    compared = {name: numbers[name] for name in (control, comparison.candidate)}
+    arms = lay_out_seeds(compared).complete() if config.paired else unpaired_samples(compared)
+    kept = keep_finite(arms[control], arms[comparison.candidate], paired=config.paired)
+    return certify(*kept, config, seed=question.seed)
 
 
-def _power(found: Comparison, terms: ComparisonConfig) -> dict[str, Any] | None:
+def _power(comparison: Comparison, config: ComparisonConfig) -> dict[str, Any] | None:
     """What this design detects, and what it would take to detect the smallest difference of interest."""
-    if found.effect.samples is None and found.sd_control is None:
+    if comparison.effect.samples is None and comparison.sd_control is None:
         return None
-    runs = min(found.n_control, found.n_candidate)
+    runs = min(comparison.n_control, comparison.n_candidate)
     if runs < 2:
         return None
-    if found.pairing == "paired" and found.effect.samples:
-        sd, freedom = float(np.std(np.asarray(found.effect.samples), ddof=1)), float(runs - 1)
+    if comparison.pairing == "paired" and comparison.effect.samples:
+        sd, freedom = float(np.std(np.asarray(comparison.effect.samples), ddof=1)), float(runs - 1)
         error = sd / math.sqrt(runs), freedom
     else:
-        variances = [(found.sd_control or 0) ** 2, (found.sd_candidate or 0) ** 2]
-        counts = [found.n_control, found.n_candidate]
+        variances = [(comparison.sd_control or 0) ** 2, (comparison.sd_candidate or 0) ** 2]
+        counts = [comparison.n_control, comparison.n_candidate]
         sd, freedom = math.sqrt(sum(variances) / 2), pooled_freedom(variances, [n - 1 for n in counts])
         error = welch_error(variances, counts)
     rows = []
     for power in (0.8, 0.9, 0.95):
-        design = replace(terms.design, power=power)
-        needed = seeds_for(terms.sesoi / sd, design, freedom) if terms.sesoi and sd else None
+        design = replace(config.design, power=power)
+        needed = seeds_for(config.sesoi / sd, design, freedom) if config.sesoi and sd else None
         rows.append({"power": power, "detectable": detectable_from(*error, design), "seeds_for_sesoi": needed})
-    return {"sd": sd, "freedom": freedom, "n": runs, "sesoi": terms.sesoi, "rows": rows}
+    return {"sd": sd, "freedom": freedom, "n": runs, "sesoi": config.sesoi, "rows": rows}

@@ -63,13 +63,13 @@ def variance_by_stream(
     if not references:
         raise UserError("no runs given", hint="Name a study whose variants hold streams still (stream_seed).")
     place = open_store(store)
-    gathered = from_runs(place, {"runs": references}, MetricQuery([metric] if metric else [], curve=True))
-    gathered = replace(gathered, arms=by_variant(gathered.arms["runs"]))
-    varied = {name: _varied(traces) for name, traces in gathered.arms.items()}
-    _refuse_other_differences(gathered)
-    _refuse_all_at_once(gathered, varied, place)
-    kind, rule = next(iter(summary_rules(gathered, window).items()))
-    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check())
+    run_set = from_runs(place, {"runs": references}, MetricQuery([metric] if metric else [], curve=True))
+    run_set = replace(run_set, arms=by_variant(run_set.arms["runs"]))
+    varied = {name: _varied(traces) for name, traces in run_set.arms.items()}
+    _refuse_other_differences(run_set)
+    _refuse_all_at_once(run_set, varied, place)
+    kind, rule = next(iter(summary_rules(run_set, window).items()))
+    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check())
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{name}, seed {label}", "seed": label, "reason": number.reason}
         for name, arm in numbers.items() for label, number in arm.items() if number.value is None
@@ -78,8 +78,8 @@ def variance_by_stream(
         name: np.array([number.value for number in arm.values() if number.value is not None], dtype=float)
         for name, arm in numbers.items()
     }
-    ranking = _ranked(gathered, varied, samples, level)
-    return ByStream(gathered.metric, kind, ranking, left_out, damage_cautions(gathered))
+    ranking = _ranked(run_set, varied, samples, level)
+    return ByStream(run_set.metric, kind, ranking, left_out, damage_cautions(run_set))
 
 
 def _varied(traces: Sequence[Trace]) -> tuple[str, ...]:
@@ -98,12 +98,12 @@ def _whole(traces: Sequence[Trace]) -> tuple[str, ...]:
     return tuple(sorted(frozenset[str]().union(*(trace.streams or () for trace in traces))))
 
 
-def _refuse_other_differences(gathered: RunSet) -> None:
+def _refuse_other_differences(run_set: RunSet) -> None:
     """Variants that differ in more than their streams would be compared for the wrong reason."""
-    names = list(gathered.arms)
-    first = _options(gathered.arms[names[0]][0])
+    names = list(run_set.arms)
+    first = _options(run_set.arms[names[0]][0])
     for name in names:
-        for trace in gathered.arms[name]:
+        for trace in run_set.arms[name]:
             own = _options(trace)
             keys = sorted(key for key in {*own, *first} if _spelled(own.get(key)) != _spelled(first.get(key)))
             if keys:
@@ -122,29 +122,29 @@ def _spelled(value: Any) -> bytes:
     return canonical_json(value)
 
 
-def _refuse_all_at_once(gathered: RunSet, varied: Mapping[str, tuple[str, ...]], store: Store) -> None:
+def _refuse_all_at_once(run_set: RunSet, varied: Mapping[str, tuple[str, ...]], store: Store) -> None:
     """Runs in which everything changes with the seed say nothing about single streams; the hint is how to get those."""
-    whole = {name for name, streams in varied.items() if streams == _whole(gathered.arms[name])}
+    whole = {name for name, streams in varied.items() if streams == _whole(run_set.arms[name])}
     if len(whole) < len(varied):
         return
     [*_, streams] = varied.values()
-    told = f"these runs vary all of their random streams at once ({', '.join(streams)})"
+    message = f"these runs vary all of their random streams at once ({', '.join(streams)})"
     if len(streams) < 2:
         raise UserError(f"these runs draw from one random stream only ({', '.join(streams) or 'none'})")
-    plan = plan_of(store, gathered.studies)
+    plan = plan_of(store, run_set.studies)
     if plan is None:
         raise UserError(
-            told, hint="Launch variants that hold streams still, such as --variant order:stream_seed=init=0."
+            message, hint="Launch variants that hold streams still, such as --variant order:stream_seed=init=0."
         )
-    own = plan["variants"].get(next(iter(gathered.arms)).partition("/")[2], {})
+    own = plan["variants"].get(next(iter(run_set.arms)).partition("/")[2], {})
     held = {name: {"stream_seed": {other: HELD for other in streams if other != name}} for name in streams}
     again = {**plan, "study": f"{plan['study']}-streams", "variants": {"all": {}, **held},
              "options": {**plan["options"], **own}}  # fmt: skip
-    raise UserError(told, hint=f"Vary them one by one: {launch_command(again, SEEDS)}")
+    raise UserError(message, hint=f"Vary them one by one: {launch_command(again, SEEDS)}")
 
 
 def _ranked(
-    gathered: RunSet, varied: Mapping[str, tuple[str, ...]], samples: Mapping[str, Array], level: float
+    run_set: RunSet, varied: Mapping[str, tuple[str, ...]], samples: Mapping[str, Array], level: float
 ) -> StreamRanking:
     alone: dict[tuple[str, ...], Array] = {}
     together: tuple[tuple[str, ...], Array] | None = None
@@ -155,7 +155,7 @@ def _ranked(
             raise UserError(
                 f"two variants vary {' and '.join(streams)}; {name} is one of them", hint="Name one of them."
             )
-        if streams == _whole(gathered.arms[name]):
+        if streams == _whole(run_set.arms[name]):
             together = streams, samples[name]
         else:
             alone[streams] = samples[name]

@@ -36,13 +36,13 @@ MOVING = 0.1
 """An average run that still changes by a tenth of its range in its last tenth has not settled."""
 
 
-def fairness_of(gathered: RunSet, control: str, candidate: str) -> Fairness:
+def fairness_of(run_set: RunSet, control: str, candidate: str) -> Fairness:
     sides = [
-        [t.facts for t in gathered.arms[name] if t.facts and t.status is not Status.DAMAGED]
+        [t.facts for t in run_set.arms[name] if t.facts and t.status is not Status.DAMAGED]
         for name in (control, candidate)
     ]
     recipe = _recipe(sides[0] or sides[1])
-    variants = (gathered.plan or {}).get("variants", {})
+    variants = (run_set.plan or {}).get("variants", {})
     declared = None
     if control in variants and candidate in variants:
         free = recipe.options.free_values if recipe else None  # holds the keys that are no options of the recipe
@@ -66,19 +66,19 @@ def _recipe(facts: Sequence[Mapping[str, Any]]) -> LoadedRecipe | None:
         return None
 
 
-def in_context(found: Comparison, gathered: RunSet, fairness: Fairness) -> Comparison:
+def in_context(comparison: Comparison, run_set: RunSet, fairness: Fairness) -> Comparison:
     """Add what only the source knows: shared streams and unfairness."""
-    cautions = (*found.cautions, *fairness.cautions)
-    return replace(found, streams=_streams(gathered, found), cautions=cautions)
+    cautions = (*comparison.cautions, *fairness.cautions)
+    return replace(comparison, streams=_streams(run_set, comparison), cautions=cautions)
 
 
-def _streams(gathered: RunSet, found: Comparison) -> str:
+def _streams(run_set: RunSet, comparison: Comparison) -> str:
     """The random streams that paired runs shared: asked for by both, from the same seed."""
-    if found.pairing != "paired":
+    if comparison.pairing != "paired":
         return "none"
     sides = [
-        {t.seed: t for t in gathered.arms[name] if t.status is Status.COMPLETED}  # others may not have come to draw
-        for name in (found.control, found.candidate)
+        {t.seed: t for t in run_set.arms[name] if t.status is Status.COMPLETED}  # others may not have come to draw
+        for name in (comparison.control, comparison.candidate)
     ]
     pairs = [(sides[0][seed], sides[1][seed]) for seed in sides[0] if seed in sides[1]]
     if not pairs or any(a.streams is None or b.streams is None for a, b in pairs):
@@ -88,9 +88,9 @@ def _streams(gathered: RunSet, found: Comparison) -> str:
     return ", ".join(shared) or "none"
 
 
-def account_of(gathered: RunSet, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
-    traces = gathered.arms[name]
-    seeds = gathered.planned_seeds(name)
+def account_of(run_set: RunSet, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
+    traces = run_set.arms[name]
+    seeds = run_set.planned_seeds(name)
     present = {trace.seed for trace in traces}
     values = np.sort(np.array([n.value for n in numbers.values() if n.value is not None], dtype=float))
     known = not any(n.censored for n in numbers.values())  # the mean of those that arrived would flatter
@@ -118,66 +118,66 @@ def _why_left_out(trace: Trace, numbers: Mapping[str, Summarised]) -> str:
 
 
 def shared_cautions(
-    gathered: RunSet, numbers: RunScores, windows: Mapping[str, Window | None], *, paired: bool
+    run_set: RunSet, numbers: RunScores, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
     """What all comparisons of an analysis rest on."""
-    found: dict[str, FilledCaution] = {caution["text"]: caution for caution in gathered.direction_cautions}
+    found: dict[str, FilledCaution] = {caution["text"]: caution for caution in run_set.direction_cautions}
     ends = {name: window[1] for name, window in windows.items() if window is not None}
     if len(set(ends.values())) > 1:
-        told = ", ".join(f"{name} at {end:g}" for name, end in ends.items())
-        found["ends"] = DIFFERENT_ENDS.fill(ends=told)
-    traces = [trace for each in gathered.arms.values() for trace in each]
+        message = ", ".join(f"{name} at {end:g}" for name, end in ends.items())
+        found["ends"] = DIFFERENT_ENDS.fill(ends=message)
+    traces = [trace for each in run_set.arms.values() for trace in each]
     for trace in traces:
         found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
-    found.update({caution["text"]: caution for caution in _about_code(gathered)})
-    seeds = {name: gathered.planned_seeds(name) for name in gathered.arms}
+    found.update({caution["text"]: caution for caution in _about_code(run_set)})
+    seeds = {name: run_set.planned_seeds(name) for name in run_set.arms}
     unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
-    absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in gathered.arms.items() if seeds[name])
+    absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in run_set.arms.items() if seeds[name])
     if unscored + absent:
         found["missing"] = MISSING_RUNS.fill(count=unscored + absent)
-    found.update({caution["text"]: caution for caution in damage_cautions(gathered)})
-    if gathered.repeated:
-        found["repeated"] = DUPLICATE_SEEDS.fill(count=gathered.repeated)
+    found.update({caution["text"]: caution for caution in damage_cautions(run_set)})
+    if run_set.repeated:
+        found["repeated"] = DUPLICATE_SEEDS.fill(count=run_set.repeated)
     if paired and len(numbers) > 2:
         shared = set.intersection(*(set(arm) for arm in numbers.values()))
         left = sum(len(set(arm) - shared) for arm in numbers.values())
         if left:
             found["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
-    found.update({caution["text"]: caution for caution in constant_metrics(gathered, numbers)})
-    for name in gathered.arms:
-        if (slope := _still_moving(gathered.arms[name], gathered.metric)) is not None and abs(slope) > MOVING:
+    found.update({caution["text"]: caution for caution in constant_metrics(run_set, numbers)})
+    for name in run_set.arms:
+        if (slope := _still_moving(run_set.arms[name], run_set.metric)) is not None and abs(slope) > MOVING:
             found[f"moving {name}"] = STILL_MOVING.fill(variant=name)
     return list(found.values())
 
 
-def _about_code(gathered: RunSet) -> list[FilledCaution]:
+def _about_code(run_set: RunSet) -> list[FilledCaution]:
     """What keeps others from making these runs again: code that is in no commit, in several, or in an unknown one.
 
     Numbers from a file say nothing about code, and so give no reason for a caution.
     """
     recorded = {
-        name: [trace.facts for trace in traces if "commit" in trace.facts] for name, traces in gathered.arms.items()
+        name: [trace.facts for trace in traces if "commit" in trace.facts] for name, traces in run_set.arms.items()
     }
     runs = [facts for each in recorded.values() for facts in each]
-    found = [caution for name, facts in recorded.items() for caution in mixed_commits(name, facts)]
+    about_code = [caution for name, facts in recorded.items() for caution in mixed_commits(name, facts)]
     if any(facts["changes"] not in (None, "none") for facts in runs):
-        found.append(DIRTY_TREE.fill())
+        about_code.append(DIRTY_TREE.fill())
     unknown = sum(facts["commit"] is None for facts in runs)
     if unknown:
-        found.append(UNKNOWN_COMMIT.fill(count=unknown, all=len(runs)))
-    return found
+        about_code.append(UNKNOWN_COMMIT.fill(count=unknown, all=len(runs)))
+    return about_code
 
 
-def constant_metrics(gathered: RunSet, numbers: RunScores) -> list[FilledCaution]:
+def constant_metrics(run_set: RunSet, numbers: RunScores) -> list[FilledCaution]:
     """Arms whose runs all have the same number although their seeds differ."""
-    found: list[FilledCaution] = []
+    constant_metrics: list[FilledCaution] = []
     for name, arm in numbers.items():
-        completed = [trace for trace in gathered.arms[name] if trace.status is Status.COMPLETED]
+        completed = [trace for trace in run_set.arms[name] if trace.status is Status.COMPLETED]
         values = [number.value for number in arm.values() if number.value is not None]
-        curves = [tidy(*trace.curves[gathered.metric])[1] for trace in completed if gathered.metric in trace.curves]
+        curves = [tidy(*trace.curves[run_set.metric])[1] for trace in completed if run_set.metric in trace.curves]
         finals = [trace.facts.get("final", {}) for trace in completed]
-        found += seed_effect_cautions(name, gathered.metric, values, finals=finals, curves=curves)
-    return found
+        constant_metrics += seed_effect_cautions(name, run_set.metric, values, finals=finals, curves=curves)
+    return constant_metrics
 
 
 def _still_moving(traces: Sequence[Trace], metric: str) -> float | None:

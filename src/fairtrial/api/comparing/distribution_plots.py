@@ -27,7 +27,7 @@ def bootstrap_chart(analysis: Analysis) -> Any:
         raise NothingToDraw("no difference was resampled")
     shown = [_resampled(analysis, found) for found in judged[:MOST_PANELS]]
     first = judged[0]
-    levels = {found.effect.level for found in judged}
+    levels = {comparison.effect.level for comparison in judged}
     title = (
         f"Bootstrap of the difference {first.candidate} − {first.control}" if len(judged) == 1
         else f"Bootstrap of the differences from {analysis.control}{_first_of(judged)}"
@@ -42,30 +42,34 @@ def _first_of(judged: Sequence[Comparison]) -> str:
     return f", the first {MOST_PANELS} of {len(judged)}" if len(judged) > MOST_PANELS else ""
 
 
-def _resampled(analysis: Analysis, found: Comparison) -> charts.Resamples:
-    asked = found.bootstrap.method if found.bootstrap else found.method
-    detail = found.tests.get("bootstrap", found.tests)
-    terms = ComparisonConfig(
-        paired=found.pairing == "paired", alpha=1 - found.effect.level, side=found.side, direction=found.direction,
-        method=METHODS.get(asked, "bca"), resamples=int(detail.get("resamples", RESAMPLES)),
-    )  # fmt: skip
-    drawn = resample_difference(*_samples(analysis, found), terms, analysis.resampling_seed)
-    interval = found.bootstrap or drawn.estimate
+def _resampled(analysis: Analysis, comparison: Comparison) -> charts.Resamples:
+    asked = comparison.bootstrap.method if comparison.bootstrap else comparison.method
+    detail = comparison.tests.get("bootstrap", comparison.tests)
+    config = ComparisonConfig(
+        paired=comparison.pairing == "paired",
+        alpha=1 - comparison.effect.level,
+        side=comparison.side,
+        direction=comparison.direction,
+        method=METHODS.get(asked, "bca"),
+        resamples=int(detail.get("resamples", RESAMPLES)),
+    )
+    drawn = resample_difference(*_samples(analysis, comparison), config, analysis.resampling_seed)
+    interval = comparison.bootstrap or drawn.estimate
     intervals = [(interval.method, interval.low, interval.high)]
-    if found.method not in METHODS:
-        intervals.append((found.method, found.effect.low, found.effect.high))
-    return charts.Resamples(found.candidate, drawn.draws.tolist(), float(drawn.estimate.value or 0.0), intervals)
+    if comparison.method not in METHODS:
+        intervals.append((comparison.method, comparison.effect.low, comparison.effect.high))
+    return charts.Resamples(comparison.candidate, drawn.draws.tolist(), float(drawn.estimate.value or 0.0), intervals)
 
 
-def _samples(analysis: Analysis, found: Comparison) -> tuple[Array, Array]:
+def _samples(analysis: Analysis, comparison: Comparison) -> tuple[Array, Array]:
     """The numbers of both arms as the comparison used them."""
     values = {arm.variant: arm.values for arm in analysis.arms}
-    sides = values[found.control], values[found.candidate]
-    paired = found.pairing == "paired"
+    sides = values[comparison.control], values[comparison.candidate]
+    paired = comparison.pairing == "paired"
     if paired:
         seeds = [seed for seed in sides[0] if seed in sides[1]]
         sides = tuple({seed: side[seed] for seed in seeds} for side in sides)  # type: ignore[assignment]
-    control, candidate = (_numbers(side, found.failure_value) for side in sides)
+    control, candidate = (_numbers(side, comparison.failure_value) for side in sides)
     return keep_finite(control, candidate, paired=paired)
 
 
@@ -77,7 +81,7 @@ def _numbers(side: Mapping[str, float | None], failure_value: float | None) -> A
 def normality_chart(analysis: Analysis) -> Any:
     """A normal Q–Q plot of what the test assumes to be normal: the differences of pairs, or each arm."""
     judged = [found for found in analysis.comparisons if found.diagnostics]
-    paired = all(found.pairing == "paired" for found in judged)
+    paired = all(comparison.pairing == "paired" for comparison in judged)
     panels = _of_differences(analysis, judged) if paired else _of_arms(analysis, judged)
     title = f"The first {MOST_PANELS} of {len(panels)} samples" if len(panels) > MOST_PANELS else None
     alone = len(judged) == 1
@@ -88,19 +92,21 @@ def normality_chart(analysis: Analysis) -> Any:
 
 def _of_differences(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
     panels = []
-    for found in judged:
-        control, candidate = _samples(analysis, found)
-        p = found.diagnostics["shapiro_wilk_p"]["differences"]
-        name = f"{found.candidate} − {found.control}" if len(judged) == 1 else found.candidate
+    for comparison in judged:
+        control, candidate = _samples(analysis, comparison)
+        p = comparison.diagnostics["shapiro_wilk_p"]["differences"]
+        name = f"{comparison.candidate} − {comparison.control}" if len(judged) == 1 else comparison.candidate
         panels.append(_quantiles(name, candidate - control, p))
     return panels
 
 
 def _of_arms(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Quantiles]:
     panels: dict[str, charts.Quantiles] = {}
-    for found in judged:
-        p_values = found.diagnostics["shapiro_wilk_p"]
-        sides = zip((found.control, found.candidate), _samples(analysis, found), p_values.values(), strict=True)
+    for comparison in judged:
+        p_values = comparison.diagnostics["shapiro_wilk_p"]
+        sides = zip(
+            (comparison.control, comparison.candidate), _samples(analysis, comparison), p_values.values(), strict=True
+        )
         panels |= {name: _quantiles(name, values, p) for name, values, p in sides}
     return list(panels.values())
 

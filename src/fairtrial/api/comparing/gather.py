@@ -119,7 +119,7 @@ class MetricQuery:
         return names, stated
 
 
-def from_study(store: Store, reference: str, wanted: MetricQuery) -> RunSet:
+def from_study(store: Store, reference: str, query: MetricQuery) -> RunSet:
     """The variants of a study, by its name or file."""
     name = study_name(store, reference)
     plan = load_plan(store, name)
@@ -131,12 +131,12 @@ def from_study(store: Store, reference: str, wanted: MetricQuery) -> RunSet:
     known = [run.variant for run in runs if run.name not in nobodys]
     order = list(dict.fromkeys([*(plan or {}).get("variants", {}), *known]))
     first = [each for each in recorded if each.run.attempt == 1]
-    gathered = _from_runs(wanted, {v: [r for r in first if r.run.variant == v] for v in order}, plan)
-    gathered = replace(gathered, damaged={**gathered.damaged, **nobodys})
+    run_set = _from_runs(query, {v: [r for r in first if r.run.variant == v] for v in order}, plan)
+    run_set = replace(run_set, damaged={**run_set.damaged, **nobodys})
     seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
     planned = {v: seeds for v in order if v in (plan or {}).get("variants", {})}
     repeated = sum(run.attempt > 1 for run in runs)
-    return replace(gathered, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated)
+    return replace(run_set, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated)
 
 
 def study_name(store: Store, reference: str) -> str:
@@ -150,19 +150,19 @@ def study_name(store: Store, reference: str) -> str:
     return reference
 
 
-def from_runs(store: Store, references: Mapping[str, Sequence[str]], wanted: MetricQuery) -> RunSet:
+def from_runs(store: Store, references: Mapping[str, Sequence[str]], query: MetricQuery) -> RunSet:
     """Chosen runs by arm. A reference is a run's id, path or glob, STUDY:VARIANT, a study, or a variant's bare name."""
-    arms = {name: _resolve(store, each, repeats=wanted.repeats) for name, each in references.items()}
+    arms = {name: _resolve(store, each, repeats=query.repeats) for name, each in references.items()}
     runs = [each.run for arm in arms.values() for each in arm]
     twice = sorted(path for path, count in Counter(run.path for run in runs).items() if count > 1)
     if twice:
         raise UserError(f"run {twice[0].name} was chosen for both arms or twice")
-    gathered = _from_runs(wanted, arms, None)
-    return replace(gathered, studies=sorted({run.study for run in runs}), source="chosen runs")
+    run_set = _from_runs(query, arms, None)
+    return replace(run_set, studies=sorted({run.study for run in runs}), source="chosen runs")
 
 
 def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) -> list[Recorded]:
-    found: list[Recorded] = []
+    recorded_runs: list[Recorded] = []
     for given in references:
         reference = _spell_out(store, given)
         study, colon, variant = reference.partition(":")
@@ -171,13 +171,13 @@ def _resolve(store: Store, references: Sequence[str], *, repeats: bool = False) 
             names = sorted({each.run.variant for each in first})
             if variant not in names:
                 raise UserError(f"study '{study}': {unknown('variant', variant, names)}")
-            found += [each for each in first if each.run.variant == variant]
+            recorded_runs += [each for each in first if each.run.variant == variant]
         elif reference in store.studies():
-            found += [each for each in read_study(store, reference) if repeats or each.run.attempt == 1]
+            recorded_runs += [each for each in read_study(store, reference) if repeats or each.run.attempt == 1]
         else:
             matched = store.match_paths([reference])
-            found += [each for paths in matched if (each := record_of(paths, in_store=store.holds(paths)))]
-    return list({each.run.path: each for each in found}.values())
+            recorded_runs += [each for paths in matched if (each := record_of(paths, in_store=store.holds(paths)))]
+    return list({each.run.path: each for each in recorded_runs}.values())
 
 
 def _spell_out(store: Store, reference: str) -> str:
@@ -200,7 +200,7 @@ def _spell_out(store: Store, reference: str) -> str:
     return next((f"{study}:{reference}" for study in found), reference)
 
 
-def _from_runs(wanted: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> RunSet:
+def _from_runs(query: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> RunSet:
     runs = [each.run for arm in arms.values() for each in arm]
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
     if runs and len(damaged) == len(runs):
@@ -208,11 +208,11 @@ def _from_runs(wanted: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan
         raise DamagedRun(f"all {len(runs)} runs are damaged: {name}: {reason}", hint=HINT)
     arms = {name: [each for each in arm if not _is_nobodys(each.run)] for name, arm in arms.items()}
     runs = [each.run for arm in arms.values() for each in arm]
-    metrics, stated = _metrics(runs, wanted, plan)
+    metrics, stated = _metrics(runs, query, plan)
     directions = {metric: settle_direction(metric, runs, plan, stated=stated.get(metric)) for metric in metrics}
-    if wanted.fallback and directions[metrics[0]].better is None:
-        directions[metrics[0]] = Direction(metrics[0], checked(wanted.fallback), "recorded")
-    read = [*metrics, *_covariates(wanted, plan), *_drawn(metrics[0], arms)]
+    if query.fallback and directions[metrics[0]].better is None:
+        directions[metrics[0]] = Direction(metrics[0], checked(query.fallback), "recorded")
+    read = [*metrics, *_covariates(query, plan), *_drawn(metrics[0], arms)]
     traces = {name: read_traces(each, read) for name, each in arms.items()}
     return RunSet(traces, directions, damaged=damaged)
 
@@ -227,9 +227,9 @@ def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
     return [] if found is None else [found]
 
 
-def _covariates(wanted: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
+def _covariates(query: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
     """The covariate that is asked for now, or the planned one. Whether it can be used is not decided here."""
-    found = wanted.covariate or covariate_metric((plan or {}).get("adjust"))
+    found = query.covariate or covariate_metric((plan or {}).get("adjust"))
     return [found] if found else []
 
 
@@ -239,20 +239,20 @@ def _is_nobodys(run: Run) -> bool:
 
 
 def _metrics(
-    runs: Sequence[Run], wanted: MetricQuery, plan: Mapping[str, Any] | None
+    runs: Sequence[Run], query: MetricQuery, plan: Mapping[str, Any] | None
 ) -> tuple[list[str], dict[str, str]]:
     """The metrics that are asked for, and the directions that were stated with them."""
     logged = sorted({name for run in runs for name in run.final})
-    given, stated = wanted.among(logged)
+    given, stated = query.among(logged)
     given = given or ([plan["metric"]] if plan and plan.get("metric") else [])
     if given:
         refuse_not_logged(given, logged)
-        return given, stated or ({given[0]: wanted.direction} if wanted.direction else {})
+        return given, stated or ({given[0]: query.direction} if query.direction else {})
     ended = next((run for run in runs if run.final), None)
-    found = _default_metric(ended, curve=wanted.curve) if ended else None
+    found = _default_metric(ended, curve=query.curve) if ended else None
     if found is None:
         raise UserError("none of these runs has logged a metric yet", hint="Look at them: fairtrial runs list")
-    return [found], {found: wanted.direction} if wanted.direction else {}
+    return [found], {found: query.direction} if query.direction else {}
 
 
 def refuse_not_logged(given: Sequence[str], logged: Sequence[str]) -> None:
@@ -267,7 +267,7 @@ def _default_metric(run: Run, *, curve: bool) -> str | None:
     return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
 
 
-def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: MetricQuery) -> RunSet:
+def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQuery) -> RunSet:
     """Pairs made by hand: each names a control run and a candidate run, and perhaps the seed they share."""
     problems = [
         f"pair {i}: takes 'control', 'candidate', perhaps 'seed', and nothing else" for i, pair in enumerate(pairs, 1)
@@ -277,31 +277,31 @@ def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], wanted: MetricQ
         f"pair {i}: seed {why}" for i, pair in enumerate(pairs, 1) if (why := refuse_shape(pair.get("seed", i)))
     ]
     if problems or not pairs:
-        told = problems or ["--pairs names no pair"]
-        raise UserError(told[0], problems=told[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
+        messages = problems or ["--pairs names no pair"]
+        raise UserError(messages[0], problems=messages[1:], hint='Like {"control": RUN, "candidate": RUN, "seed": 1}.')
     sides = {side: [_one(store, str(pair[side])) for pair in pairs] for side in ("control", "candidate")}
     runs = [each.run for side in sides.values() for each in side]
     if len({run.path for run in runs}) < len(runs):
         raise UserError("a run occurs in more than one pair")
-    gathered = _from_runs(wanted, sides, None)
+    run_set = _from_runs(query, sides, None)
     labels = _pair_labels(pairs, sides)
     arms = {
         name: [replace(trace, seed=label) for trace, label in zip(traces, labels, strict=True)]
-        for name, traces in gathered.arms.items()
+        for name, traces in run_set.arms.items()
     }
     studies = sorted({run.study for run in runs})
-    return replace(gathered, arms=arms, studies=studies, source="pairs", paired_by_hand=True)
+    return replace(run_set, arms=arms, studies=studies, source="pairs", paired_by_hand=True)
 
 
 def _one(store: Store, reference: str) -> Recorded:
     """The one run of a pair's side."""
     if _spell_out(store, reference) == reference:
         return Recorded(*with_series(store.find(reference)))
-    found = _resolve(store, [reference])
-    if len(found) != 1:
-        names = ", ".join(each.run.name for each in found[:MOST_NAMED])
-        raise UserError(f"'{reference}' names {len(found)} runs: {names} …", hint="Name one as STUDY/RUN.")
-    return found[0]
+    recorded_runs = _resolve(store, [reference])
+    if len(recorded_runs) != 1:
+        names = ", ".join(each.run.name for each in recorded_runs[:MOST_NAMED])
+        raise UserError(f"'{reference}' names {len(recorded_runs)} runs: {names} …", hint="Name one as STUDY/RUN.")
+    return recorded_runs[0]
 
 
 def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequence[Recorded]]) -> list[str]:
@@ -313,12 +313,12 @@ def _pair_labels(pairs: Sequence[Mapping[str, Any]], sides: Mapping[str, Sequenc
     return labels if len(set(labels)) == len(labels) else [f"pair {n}" for n in range(1, len(labels) + 1)]
 
 
-def choose_arms(gathered: RunSet, control: str | None, candidates: Sequence[str]) -> tuple[RunSet, str]:
+def choose_arms(run_set: RunSet, control: str | None, candidates: Sequence[str]) -> tuple[RunSet, str]:
     """The control (named, or the first arm) and what is set against it: the named candidates, or all other arms.
 
     Arms without a single outcome say nothing; where others remain they are left aside.
     """
-    names = list(gathered.arms)
+    names = list(run_set.arms)
     problems = [unknown("variant", name, names) for name in (control, *candidates) if name and name not in names]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
@@ -326,21 +326,21 @@ def choose_arms(gathered: RunSet, control: str | None, candidates: Sequence[str]
     if first in candidates:
         raise UserError(f"'{first}' is the control; it cannot be the candidate too")
     others = list(candidates) or [name for name in names if name != first]
-    scored = [name for name in others if any(is_scored(trace) for trace in gathered.arms[name])]
+    scored = [name for name in others if any(is_scored(trace) for trace in run_set.arms[name])]
     chosen = [first, *(scored or others)]
-    if len(chosen) < 2 and "variant" in gathered.lacking:
-        guess = f", such as {gathered.free_columns[0]}" if gathered.free_columns else ""
+    if len(chosen) < 2 and "variant" in run_set.lacking:
+        guess = f", such as {run_set.free_columns[0]}" if run_set.free_columns else ""
         raise UserError(
-            f"{gathered.source} has no column that names the variant, so there is nothing to compare",
+            f"{run_set.source} has no column that names the variant, so there is nothing to compare",
             hint=f"Name the column that holds it{guess}, with --variant-column.",
         )
     if len(chosen) < 2:
         raise UserError(
-            f"{gathered.source} has one variant, {first}; a comparison needs two",
+            f"{run_set.source} has one variant, {first}; a comparison needs two",
             hint="How noisy one variant is: fairtrial variance.",
         )
-    arms = {name: gathered.arms[name] for name in dict.fromkeys(chosen)}
-    return replace(gathered, arms=arms), first
+    arms = {name: run_set.arms[name] for name in dict.fromkeys(chosen)}
+    return replace(run_set, arms=arms), first
 
 
 def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[Path]:
@@ -351,17 +351,17 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
     return [Path(each) for each in given]
 
 
-def from_file(paths: Sequence[Path], columns: Columns, wanted: MetricQuery) -> RunSet:
+def from_file(paths: Sequence[Path], columns: Columns, query: MetricQuery) -> RunSet:
     """The rows of CSV or JSONL files together; variants in the order in which they first occur."""
-    return from_table(read_table(paths, columns), wanted)
+    return from_table(read_table(paths, columns), query)
 
 
-def from_table(table: Table, wanted: MetricQuery) -> RunSet:
+def from_table(table: Table, query: MetricQuery) -> RunSet:
     """The same for a table that is open already."""
-    metrics, stated = _file_metrics(table, wanted)
-    if wanted.covariate is not None and not table.known(wanted.covariate):
-        raise UserError(f"{table.label}: {unknown('metric', wanted.covariate, table.metrics())}")
-    traces = table.traces(list(dict.fromkeys([*metrics, *([wanted.covariate] if wanted.covariate else [])])))
+    metrics, stated = _file_metrics(table, query)
+    if query.covariate is not None and not table.known(query.covariate):
+        raise UserError(f"{table.label}: {unknown('metric', query.covariate, table.metrics())}")
+    traces = table.traces(list(dict.fromkeys([*metrics, *([query.covariate] if query.covariate else [])])))
     if not traces:
         raise UserError(f"{table.label} has no value of {metrics[0]}")
     arms: dict[str, list[Trace]] = {}
@@ -372,18 +372,18 @@ def from_table(table: Table, wanted: MetricQuery) -> RunSet:
     return RunSet(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
 
 
-def only_variants(gathered: RunSet, names: Sequence[str]) -> RunSet:
+def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
     """The variants of a file that were chosen by name; all of them where none was."""
-    problems = [f"{gathered.source}: {unknown('variant', name, gathered.arms)}" for name in names
-                if name not in gathered.arms]  # fmt: skip
+    problems = [f"{run_set.source}: {unknown('variant', name, run_set.arms)}" for name in names
+                if name not in run_set.arms]  # fmt: skip
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    return replace(gathered, arms={name: gathered.arms[name] for name in names}) if names else gathered
+    return replace(run_set, arms={name: run_set.arms[name] for name in names}) if names else run_set
 
 
-def _file_metrics(table: Table, wanted: MetricQuery) -> tuple[list[str], dict[str, str]]:
+def _file_metrics(table: Table, query: MetricQuery) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
-    names, stated = wanted.among(known)
+    names, stated = query.among(known)
     problems = [f"{table.label}: {unknown('metric', name, known)}" for name in names if not table.known(name)]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
@@ -396,27 +396,27 @@ def _file_metrics(table: Table, wanted: MetricQuery) -> tuple[list[str], dict[st
         )
     if len(known) > 1:
         shown = ", ".join(known[:20]) + (f" and {len(known) - 20} more" if len(known) > 20 else "")
-        told = f"{table.label} has {len(known)} columns or names that may be metrics: {shown}"
-        raise UserError(told, hint="Choose with --metric.")
-    return known, {known[0]: wanted.direction} if wanted.direction else {}
+        message = f"{table.label} has {len(known)} columns or names that may be metrics: {shown}"
+        raise UserError(message, hint="Choose with --metric.")
+    return known, {known[0]: query.direction} if query.direction else {}
 
 
-def since(gathered: RunSet, created: float) -> RunSet:
+def since(run_set: RunSet, created: float) -> RunSet:
     """Only runs that were begun at that moment or later."""
     arms = {
         name: [trace for trace in traces if trace.facts.get("created", created) >= created]
-        for name, traces in gathered.arms.items()
+        for name, traces in run_set.arms.items()
     }
-    return replace(gathered, arms=arms, planned={})
+    return replace(run_set, arms=arms, planned={})
 
 
-def damage_cautions(gathered: RunSet) -> list[FilledCaution]:
+def damage_cautions(run_set: RunSet) -> list[FilledCaution]:
     """Who is damaged, and why: no run goes silently missing from a result."""
-    if not gathered.damaged:
+    if not run_set.damaged:
         return []
-    told = [f"{name} ({reason})" for name, reason in sorted(gathered.damaged.items())]
-    more = f" and {len(told) - MOST_NAMED} more" if len(told) > MOST_NAMED else ""
-    return [DAMAGED_RUNS.fill(count=len(told), runs="; ".join(told[:MOST_NAMED]) + more)]
+    messages = [f"{name} ({reason})" for name, reason in sorted(run_set.damaged.items())]
+    more = f" and {len(messages) - MOST_NAMED} more" if len(messages) > MOST_NAMED else ""
+    return [DAMAGED_RUNS.fill(count=len(messages), runs="; ".join(messages[:MOST_NAMED]) + more)]
 
 
 def is_scored(trace: Trace) -> bool:

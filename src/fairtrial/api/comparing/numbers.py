@@ -31,39 +31,39 @@ Series = dict[str, list[tuple[Trace, Curve]]]
 
 
 def number_runs(
-    gathered: RunSet, metric: str, direction: str, rule: SummaryRule, task: str | None = None
+    run_set: RunSet, metric: str, direction: str, rule: SummaryRule, task: str | None = None
 ) -> tuple[RunScores, dict[str, Window | None]]:
     """The number of every run that is an outcome, and the steps that the runs of each arm were looked at."""
-    series = _series(gathered, metric, task)
+    series = _series(run_set, metric, task)
     completed = _completed(series)
-    _refuse_without_steps(gathered, rule)
+    _refuse_without_steps(run_set, rule)
     _refuse_single_points(metric, [curve for each in completed.values() for curve in each], rule)
     windows = windows_of(completed, rule)
     shared = share_steps(completed, windows) if rule.depends_on_density else None
     if shared is not None and _has_too_few(shared, rule):
         _refuse_few_steps(metric, shared, rule)
-    found: RunScores = {}
+    summaries: RunScores = {}
     for name, each in series.items():
         _refuse_repeated_seeds(name, [trace for trace, _ in each])
         comparable = iter(completed[name] if shared is None else shared.curves[name])
-        found[name] = {
+        summaries[name] = {
             label(trace): summarise(next(comparable), rule, windows[name], direction)
             if trace.status is Status.COMPLETED
             else Summarised(None, trace.reason or trace.status.value)
             for trace, _ in each
         }
-    return found, windows
+    return summaries, windows
 
 
-def logging_cautions(gathered: RunSet, rule: SummaryRule) -> list[FilledCaution]:
+def logging_cautions(run_set: RunSet, rule: SummaryRule) -> list[FilledCaution]:
     """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
     if not rule.depends_on_density:
         return []
     found = {}
-    tasks = dict.fromkeys(trace.task for traces in gathered.arms.values() for trace in traces)
-    for metric in gathered.directions:
+    tasks = dict.fromkeys(trace.task for traces in run_set.arms.values() for trace in traces)
+    for metric in run_set.directions:
         for task in tasks:
-            completed = _completed(_series(gathered, metric, task))
+            completed = _completed(_series(run_set, metric, task))
             thinned = share_steps(completed, windows_of(completed, rule))
             if thinned.thinned:
                 found[metric] = UNEVEN_LOGGING.fill(
@@ -72,10 +72,10 @@ def logging_cautions(gathered: RunSet, rule: SummaryRule) -> list[FilledCaution]
     return list(found.values())
 
 
-def _series(gathered: RunSet, metric: str, task: str | None) -> Series:
+def _series(run_set: RunSet, metric: str, task: str | None) -> Series:
     return {
         name: [(t, tidy(*t.curves.get(metric, ((), ())))) for t in traces if is_scored(t) and t.task == task]
-        for name, traces in gathered.arms.items()
+        for name, traces in run_set.arms.items()
     }
 
 
@@ -96,13 +96,13 @@ def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> No
     )
 
 
-def _refuse_without_steps(gathered: RunSet, rule: SummaryRule) -> None:
+def _refuse_without_steps(run_set: RunSet, rule: SummaryRule) -> None:
     """A time, an area, a slope or a window of steps means nothing where no column counts them."""
     windowed = rule.window is not None or rule.percent is not None
-    if "step" in gathered.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
+    if "step" in run_set.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
         what = f"no {rule.type}" if rule.type != "last" else "no window of steps"
         raise UserError(
-            f"{gathered.source} has no column that counts steps, so there is {what}",
+            f"{run_set.source} has no column that counts steps, so there is {what}",
             hint="Name it with --step-column, or leave out --summary.",
         )
 
@@ -180,12 +180,12 @@ def _mean(arm: Mapping[str, Summarised]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def losses_of(gathered: RunSet, numbers: RunScores, control: str, candidate: str) -> Losses:
+def losses_of(run_set: RunSet, numbers: RunScores, control: str, candidate: str) -> Losses:
     """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
     lost = {name: [seed for seed, n in numbers[name].items() if n.value is None] for name in (control, candidate)}
     statuses = {
         trace.status
-        for name, seeds in lost.items() for trace in gathered.arms[name] if label(trace) in seeds
+        for name, seeds in lost.items() for trace in run_set.arms[name] if label(trace) in seeds
     }  # fmt: skip
     how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"
     return Losses(len(lost[control]), len(numbers[control]), len(lost[candidate]), len(numbers[candidate]), how)

@@ -41,66 +41,66 @@ MOST_NAMED = 5
 
 
 def over_tasks(
-    gathered: RunSet, control: str, rule: SummaryRule, terms: ComparisonConfig, question: Question, store: Store, *,
+    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question, store: Store, *,
     registered: bool = False,
 ) -> Analysis:  # fmt: skip
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
-    by_task = _by_task(gathered, rule)
-    grid = _grid(by_task, list(gathered.arms), paired=terms.paired)
+    by_task = _by_task(run_set, rule)
+    grid = _grid(by_task, list(run_set.arms), paired=config.paired)
     _refuse_what_tasks_cannot(question, len(grid.tasks), shared=grid.shared)
-    stratified = terms.method == STRATIFIED or (question.resamples is not None and question.method is None)
-    terms = replace(terms, method="t") if stratified else terms
-    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, gathered.metric))
-    others = [arm for arm in gathered.arms if arm != control]
-    fairness = {arm: fairness_of(gathered, control, arm) for arm in others}
+    stratified = config.method == STRATIFIED or (question.resamples is not None and question.method is None)
+    config = replace(config, method="t") if stratified else config
+    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, run_set.metric))
+    others = [arm for arm in run_set.arms if arm != control]
+    fairness = {arm: fairness_of(run_set, control, arm) for arm in others}
 
     def again(index: int, alpha: float) -> Comparison:
-        return _quality(grid, (control, others[index]), replace(terms, alpha=alpha), how, question.seed)
+        return _quality(grid, (control, others[index]), replace(config, alpha=alpha), how, question.seed)
 
-    metric = f"{how.named(len(grid.tasks))} of {rule.label(gathered.metric)}"
-    judged = adjust_comparisons(again, len(others), stepwise(question.family), terms.alpha)
-    found = [
-        replace(in_context(_with_losses(each, grid, terms, len(others)), gathered, fairness[each.candidate]),
+    metric = f"{how.named(len(grid.tasks))} of {rule.label(run_set.metric)}"
+    judged = adjust_comparisons(again, len(others), stepwise(question.family), config.alpha)
+    comparisons = [
+        replace(in_context(_with_losses(each, grid, config, len(others)), run_set, fairness[each.candidate]),
                 metric=metric)
         for each in judged
     ]  # fmt: skip
-    asked = question.asked(gathered.metric, f"{rule}, {how.named(len(grid.tasks))} over tasks")
-    found = with_looks(found, gathered, asked, store, registered=registered)
-    tasks = _task_findings(grid, control, terms, how)
+    asked = question.asked(run_set.metric, f"{rule}, {how.named(len(grid.tasks))} over tasks")
+    comparisons = with_looks(comparisons, run_set, asked, store, registered=registered)
+    tasks = _task_findings(grid, control, config, how)
     if stratified:
         tasks["stratified_bootstrap"] = {
-            arm: stratified_difference(grid.tables(control), grid.tables(arm), terms, how, question.seed).to_dict()
+            arm: stratified_difference(grid.tables(control), grid.tables(arm), config, how, question.seed).to_dict()
             for arm in others
         }
     cautions = [
-        *shared_cautions(gathered, {}, {}, paired=terms.paired), *_raw_scores(gathered),
-        *logging_cautions(gathered, rule), *_constant_scores(grid, gathered.metric),
+        *shared_cautions(run_set, {}, {}, paired=config.paired), *_raw_scores(run_set),
+        *logging_cautions(run_set, rule), *_constant_scores(grid, run_set.metric),
     ]  # fmt: skip
     return Analysis(
-        source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        direction_source=gathered.direction_source,
+        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
+        direction_source=run_set.direction_source,
         summary=describe(rule, {}), control=control,
-        arms=[_task_account(arm, grid, by_task, gathered) for arm in gathered.arms],
-        comparisons=found, fairness=fairness, tasks=tasks,
+        arms=[_task_account(arm, grid, by_task, run_set) for arm in run_set.arms],
+        comparisons=comparisons, fairness=fairness, tasks=tasks,
         cautions=[*cautions, *_grid_cautions(grid, stratified=stratified)],
-        curves=gathered.arms,
+        curves=run_set.arms,
     )  # fmt: skip
 
 
-def _by_task(gathered: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
+def _by_task(run_set: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
     """Task → numbers of its runs. A run without a seed goes by its own name, which it may have on several tasks."""
-    tasks = list(dict.fromkeys(str(t.task) for traces in gathered.arms.values() for t in traces))
-    found = {}
+    tasks = list(dict.fromkeys(str(t.task) for traces in run_set.arms.values() for t in traces))
+    summaries = {}
     for task in tasks:
-        own = {arm: [t for t in traces if str(t.task) == task] for arm, traces in gathered.arms.items()}
-        numbers, _ = number_runs(replace(gathered, arms=own), gathered.metric, gathered.direction, rule, task)
-        found[task] = {
+        own = {arm: [t for t in traces if str(t.task) == task] for arm, traces in run_set.arms.items()}
+        numbers, _ = number_runs(replace(run_set, arms=own), run_set.metric, run_set.direction, rule, task)
+        summaries[task] = {
             arm: {name.removeprefix(f"{arm}/{task}/"): number for name, number in each.items()}
             for arm, each in numbers.items()
         }
-    if any(n.censored for numbers in found.values() for arm in numbers.values() for n in arm.values()):
+    if any(n.censored for numbers in summaries.values() for arm in numbers.values() for n in arm.values()):
         raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
-    return found
+    return summaries
 
 
 def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool) -> TaskGrid:
@@ -114,16 +114,16 @@ def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool
     return grid
 
 
-def _quality(grid: TaskGrid, names: tuple[str, str], terms: ComparisonConfig, how: TaskTerms, seed: int) -> Comparison:
+def _quality(grid: TaskGrid, names: tuple[str, str], config: ComparisonConfig, how: TaskTerms, seed: int) -> Comparison:
     """The aggregates of two arms over the runs that lost no task; losses are weighed in afterwards."""
     none_lost = Losses(0, grid.losses(names[0])[1], 0, grid.losses(names[1])[1])
     tables = grid.tables(names[0]), grid.tables(names[1])
-    return compare_tasks(*tables, terms, how, names=names, seed=seed, losses=none_lost)
+    return compare_tasks(*tables, config, how, names=names, seed=seed, losses=none_lost)
 
 
-def _with_losses(found: Comparison, grid: TaskGrid, terms: ComparisonConfig, comparisons: int) -> Comparison:
-    losses = Losses(*grid.losses(found.control), *grid.losses(found.candidate))
-    return with_losses(found, losses, terms.alpha / comparisons)
+def _with_losses(comparison: Comparison, grid: TaskGrid, config: ComparisonConfig, comparisons: int) -> Comparison:
+    losses = Losses(*grid.losses(comparison.control), *grid.losses(comparison.candidate))
+    return with_losses(comparison, losses, config.alpha / comparisons)
 
 
 def _gamma(question: Question, metric: str) -> float:
@@ -132,35 +132,37 @@ def _gamma(question: Question, metric: str) -> float:
 
 def _constant_scores(grid: TaskGrid, metric: str) -> list[FilledCaution]:
     """Arms whose runs have the same scores on every task. One task without any score is nothing strange."""
-    found: list[FilledCaution] = []
+    constant_scores: list[FilledCaution] = []
     for arm in grid.cells:
         tasks = [scores for table in grid.tables(arm) for scores in table.T]
         if all(seed_effect_cautions(arm, metric, scores) for scores in tasks):
-            found += seed_effect_cautions(arm, metric, tasks[0])
-    return found
+            constant_scores += seed_effect_cautions(arm, metric, tasks[0])
+    return constant_scores
 
 
-def _raw_scores(gathered: RunSet) -> list[FilledCaution]:
+def _raw_scores(run_set: RunSet) -> list[FilledCaution]:
     """Scores of different tasks mean different things, and here there are some that do not."""
-    split, _ = split_and_quantity(gathered.metric)
+    split, _ = split_and_quantity(run_set.metric)
     better = f"{split}_{NORMALIZED}"
-    curves = [trace.curves for traces in gathered.arms.values() for trace in traces]
-    raw = gathered.metric != better and bool(curves) and all(better in each for each in curves)
-    return [RAW_SCORES.fill(metric=gathered.metric, better=better)] if raw else []
+    curves = [trace.curves for traces in run_set.arms.values() for trace in traces]
+    raw = run_set.metric != better and bool(curves) and all(better in each for each in curves)
+    return [RAW_SCORES.fill(metric=run_set.metric, better=better)] if raw else []
 
 
 def _grid_cautions(grid: TaskGrid, *, stratified: bool) -> list[FilledCaution]:
-    found: list[FilledCaution] = []
+    grid_cautions: list[FilledCaution] = []
     if grid.left_out:
         more = f" and {len(grid.left_out) - MOST_NAMED} more" if len(grid.left_out) > MOST_NAMED else ""
-        found.append(TASKS_LEFT_OUT.fill(count=len(grid.left_out), tasks=", ".join(grid.left_out[:MOST_NAMED]) + more))
+        grid_cautions.append(
+            TASKS_LEFT_OUT.fill(count=len(grid.left_out), tasks=", ".join(grid.left_out[:MOST_NAMED]) + more)
+        )
     absent = sum(len(grid.incomplete(arm)) for arm in grid.cells)
     if absent:
-        found.append(INCOMPLETE_GRID.fill(count=absent))
+        grid_cautions.append(INCOMPLETE_GRID.fill(count=absent))
     whole = [_whole(table) for arm in grid.cells for table in grid.tables(arm)]
     if stratified and grid.shared and any(len(table) > 1 and share_luck(table) for table in whole):
-        found.append(SHARED_LUCK.fill())
-    return found
+        grid_cautions.append(SHARED_LUCK.fill())
+    return grid_cautions
 
 
 def _whole(table: Array) -> Array:
@@ -181,7 +183,7 @@ def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -
         raise UserError(f"{given[0]} does not apply over tasks", hint="Leave it out, or compare one task.")
 
 
-def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], gathered: RunSet) -> ArmAccount:
+def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], run_set: RunSet) -> ArmAccount:
     """Counts are of cells, that is of one run on one task."""
     numbers = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
     left_out: list[Mapping[str, str | None]] = [
@@ -194,7 +196,7 @@ def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], ga
     ]
     whole = [_whole(table) for table in grid.tables(arm)]
     means, values = _means_of_runs(arm, grid)
-    started = len(gathered.arms[arm])
+    started = len(run_set.arms[arm])
     planned = started + sum(grid.incomplete(arm).values())
     return ArmAccount(
         arm, planned, started, sum(n.value is not None for _, _, n in numbers),
@@ -216,9 +218,9 @@ def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | N
     return np.sort(means[np.isfinite(means)]), values
 
 
-def _task_findings(grid: TaskGrid, control: str, terms: ComparisonConfig, how: TaskTerms) -> dict[str, Any]:
+def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: TaskTerms) -> dict[str, Any]:
     """Aggregates of each arm and the probability of improvement, over the runs that lost no task."""
-    level, statistic = 1 - terms.alpha, how.named(len(grid.tasks))
+    level, statistic = 1 - config.alpha, how.named(len(grid.tasks))
     tables = {arm: grid.tables(arm) for arm in grid.cells}
     whole = {arm: [_whole(table) for table in each] for arm, each in tables.items()}
     known = {arm: each for arm, each in whole.items() if min(map(len, each))}
@@ -233,10 +235,10 @@ def _task_findings(grid: TaskGrid, control: str, terms: ComparisonConfig, how: T
             for arm, each in known.items()
         },
         "probability_of_improvement": {
-            arm: found for arm in known
-            if arm != control and (found := _improvement(tables[control], tables[arm], terms, level)) is not None
+            arm: improvement for arm in known
+            if arm != control and (improvement := _improvement(tables[control], tables[arm], config, level)) is not None
         },
-        "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, terms.direction, how.gamma)],
+        "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, config.direction, how.gamma)],
         "scores": _scores(tables) if grid.shared else None,
         "scores_by_task": None if grid.shared else {arm: _scores_by_task(grid, arm) for arm in grid.cells},
     }  # fmt: skip
@@ -255,15 +257,15 @@ def _scores_by_task(grid: TaskGrid, arm: str) -> dict[str, list[float]]:
 
 
 def _improvement(
-    control: Sequence[Array], candidate: Sequence[Array], terms: ComparisonConfig, level: float
+    control: Sequence[Array], candidate: Sequence[Array], config: ComparisonConfig, level: float
 ) -> dict[str, Any] | None:
-    sign = 1.0 if terms.direction == "max" else -1.0
+    sign = 1.0 if config.direction == "max" else -1.0
     sides: tuple[list[Array], list[Array]] = ([], [])
     for pair in zip(control, candidate, strict=True):
         whole = [np.isfinite(table).all(axis=1) for table in pair]
-        whole = [whole[0] & whole[1]] * 2 if terms.paired else whole
+        whole = [whole[0] & whole[1]] * 2 if config.paired else whole
         for side, table, complete in zip(sides, pair, whole, strict=True):
             side.append(sign * table[complete])
     if not min(len(table) for side in sides for table in side):
         return None
-    return improvement(*sides, paired=terms.paired, level=level).to_dict()
+    return improvement(*sides, paired=config.paired, level=level).to_dict()

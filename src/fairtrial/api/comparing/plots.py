@@ -70,12 +70,12 @@ def _note(analysis: Analysis, drawn: str | None = None) -> str:
     """
     metric, better = analysis.comparisons[0].metric or analysis.metric, analysis.comparisons[0].direction
     better = "lower" if better == "min" else "higher"
-    told = f"{better.capitalize()} {metric} is better."
+    message = f"{better.capitalize()} {metric} is better."
     if drawn not in (None, analysis.metric):
-        told = f"The verdict is about {metric}, which has one value per run ({better} is better)."
-    carried = [*analysis.cautions, *(caution for found in analysis.comparisons for caution in found.cautions)]
+        message = f"The verdict is about {metric}, which has one value per run ({better} is better)."
+    carried = [*analysis.cautions, *(caution for comparison in analysis.comparisons for caution in comparison.cautions)]
     made_up = any(caution["code"] == SYNTHETIC.code for caution in carried)
-    return told + (" Synthetic: the recipe makes its numbers up." if made_up else "")
+    return message + (" Synthetic: the recipe makes its numbers up." if made_up else "")
 
 
 def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
@@ -98,23 +98,23 @@ def _all(analysis: Analysis, metric: str | None) -> Iterator[tuple[str, Callable
             yield f"difference_distribution{suffix}", partial(_differences, found)
     if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
         yield "forest", partial(_forest, analysis)
-    if len({found.metric for found in [*analysis.comparisons, *analysis.secondary]}) >= 3:
+    if len({comparison.metric for comparison in [*analysis.comparisons, *analysis.secondary]}) >= 3:
         yield "radial_profile", lambda: charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
     if analysis.tasks:
         score = analysis.metric
         yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
 
 
-def _without_numbers(found: Comparison) -> bool:
+def _without_numbers(comparison: Comparison) -> bool:
     """Whether a comparison is by ranks of times, or with a fixed value: there are no two arms to resample."""
-    return "horizon" in found.tests or found.target is not None
+    return "horizon" in comparison.tests or comparison.target is not None
 
 
-def _most_settled(found: Sequence[Comparison]) -> list[Comparison]:
+def _most_settled(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The comparisons that get charts of their own: all of a few, else those with the smallest p, in their order."""
-    known = [each for each in found if each.p_value is not None]
+    known = [each for each in comparisons if each.p_value is not None]
     first = {id(each) for each in sorted(known, key=lambda each: each.p_value or 0.0)[:MOST_SINGLE]}
-    return [each for each in found if len(found) <= MOST_SINGLE or id(each) in first]
+    return [each for each in comparisons if len(comparisons) <= MOST_SINGLE or id(each) in first]
 
 
 def _drawn_metric(analysis: Analysis) -> str | None:
@@ -155,29 +155,40 @@ def _band(name: str, traces: Sequence[Trace], metric: str, analysis: Analysis) -
     return charts.Band(name, steps.tolist(), middle.tolist(), low.tolist(), high.tolist(), runs)
 
 
-def _pairs(analysis: Analysis, found: Comparison) -> Any:
+def _pairs(analysis: Analysis, comparison: Comparison) -> Any:
     arms = {arm.variant: arm.values for arm in analysis.arms}
-    sides = arms[found.control], arms[found.candidate]
+    sides = arms[comparison.control], arms[comparison.candidate]
     seeds = [s for s in sides[0] if sides[0][s] is not None and sides[1].get(s) is not None]
     values = [[float(side[seed] or 0.0) for seed in seeds] for side in sides]
     return charts.paired_differences(
-        seeds, values[0], values[1], names=(found.control, found.candidate), metric=found.metric or analysis.metric,
-        title=_title(found), direction=found.direction,
-    )  # fmt: skip
+        seeds,
+        values[0],
+        values[1],
+        names=(comparison.control, comparison.candidate),
+        metric=comparison.metric or analysis.metric,
+        title=_title(comparison),
+        direction=comparison.direction,
+    )
 
 
-def _differences(found: Comparison) -> Any:
+def _differences(comparison: Comparison) -> Any:
     return charts.difference_distribution(
-        list(found.effect.samples or ()), value=found.effect.value, low=found.effect.low, high=found.effect.high,
-        level=found.effect.level, sesoi=found.sesoi, metric=found.metric or "", title=_title(found),
-    )  # fmt: skip
+        list(comparison.effect.samples or ()),
+        value=comparison.effect.value,
+        low=comparison.effect.low,
+        high=comparison.effect.high,
+        level=comparison.effect.level,
+        sesoi=comparison.sesoi,
+        metric=comparison.metric or "",
+        title=_title(comparison),
+    )
 
 
-def _title(found: Comparison) -> str:
-    if found.verdict != "inconclusive":
-        return str(found).partition(":")[0]
-    why = f" ({found.reason})" if found.reason in ("attrition", "reliability") else ""
-    return f"Inconclusive{why}: {found.candidate} against {found.control}"
+def _title(comparison: Comparison) -> str:
+    if comparison.verdict != "inconclusive":
+        return str(comparison).partition(":")[0]
+    why = f" ({comparison.reason})" if comparison.reason in ("attrition", "reliability") else ""
+    return f"Inconclusive{why}: {comparison.candidate} against {comparison.control}"
 
 
 def _forest(analysis: Analysis) -> Any:
@@ -196,10 +207,13 @@ def _radial_rows(analysis: Analysis) -> list[dict[str, Any]]:
     """Means per variant and metric, scaled by the best variant of each metric."""
     means: dict[str, dict[str, float]] = {}
     directions: dict[str, str] = {}
-    for found in [*analysis.comparisons, *analysis.secondary]:
-        metric = found.metric or ""
-        directions[metric] = found.direction
-        for name, value in ((found.control, found.mean_control), (found.candidate, found.mean_candidate)):
+    for comparison in [*analysis.comparisons, *analysis.secondary]:
+        metric = comparison.metric or ""
+        directions[metric] = comparison.direction
+        for name, value in (
+            (comparison.control, comparison.mean_control),
+            (comparison.candidate, comparison.mean_candidate),
+        ):
             if value is not None:
                 means.setdefault(metric, {})[name] = value
     return [
@@ -246,16 +260,18 @@ def _whole_tables(tasks: Mapping[str, Any]) -> dict[str, list[np.ndarray[Any, np
     return {name: each for name, each in whole.items() if min(map(len, each))}
 
 
-def variance_chart(found: Variance, path: Path) -> None:
+def variance_chart(variance: Variance, path: Path) -> None:
     """Half-width over the number of seeds, a panel per summary."""
-    panels = {PANELS[name]: [vars(point) for point in each.curve] for name, each in found.spreads.items() if each.curve}
+    panels = {
+        PANELS[name]: [vars(point) for point in each.curve] for name, each in variance.spreads.items() if each.curve
+    }
     if not panels:
-        reason = next(iter(found.spreads.values())).reason
+        reason = next(iter(variance.spreads.values())).reason
         raise UserError(f"there is no curve to draw: {reason}")
     charts.save(
         charts.variance_panels(
-            panels, threshold=found.threshold, relative=found.relative, metric=found.metric, n=found.n,
-            n_min={PANELS[name]: each.n_min for name, each in found.spreads.items()},
+            panels, threshold=variance.threshold, relative=variance.relative, metric=variance.metric, n=variance.n,
+            n_min={PANELS[name]: each.n_min for name, each in variance.spreads.items()},
         ),
         path,
     )  # fmt: skip

@@ -161,12 +161,12 @@ def power(
     if superiority is not None:
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
-    wanted = MetricQuery([metric] if metric else [])
+    query = MetricQuery([metric] if metric else [])
     found = None
     if source:
-        found = _pilot(_from_files(source, columns or Columns(), variants, wanted))
+        found = _pilot(_from_files(source, columns or Columns(), variants, query))
     elif pilot:
-        found = _pilot(_from_store(pilot, wanted, open_store(store)))
+        found = _pilot(_from_store(pilot, query, open_store(store)))
     paired = _is_paired(design, found, correlation)
     asked = Design(paired, alpha, power, side or "two-sided")
     noise = _noise(sd, found, paired, correlation)
@@ -221,7 +221,7 @@ def _check(
         (hours is None or hours > 0, f"--hours-per-run must be positive, not {hours}"),
         (price is None or price > 0, f"--price-per-hour must be positive, not {price}"),
     ]  # fmt: skip
-    problems = [told for holds, told in rules if not holds]
+    problems = [message for holds, message in rules if not holds]
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
 
@@ -242,7 +242,7 @@ def _refuse_inert(
         (gpu is not None and price is not None, "--gpu and --price-per-hour are two ways to say it; give one"),
         (prices is not None and gpu is None, "--prices is about the card of --gpu"),
     ]
-    problems = [told for holds, told in rules if holds]
+    problems = [message for holds, message in rules if holds]
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
 
@@ -268,40 +268,40 @@ def _noise(sd: float | None, pilot: Pilot | None, paired: bool, correlation: flo
     return Noise(paired_sd(sd, correlation) if paired and correlation is not None else sd)
 
 
-def _from_store(references: Sequence[str], wanted: MetricQuery, store: Store) -> RunSet:
+def _from_store(references: Sequence[str], query: MetricQuery, store: Store) -> RunSet:
     """Earlier runs of a store, by variant."""
-    gathered = from_runs(store, {"pilot": references}, wanted)
-    return replace(gathered, arms=by_variant(gathered.arms["pilot"]))
+    run_set = from_runs(store, {"pilot": references}, query)
+    return replace(run_set, arms=by_variant(run_set.arms["pilot"]))
 
 
-def _from_files(source: Any, columns: Columns, variants: Sequence[str], wanted: MetricQuery) -> RunSet:
+def _from_files(source: Any, columns: Columns, variants: Sequence[str], query: MetricQuery) -> RunSet:
     """The same from files of results."""
-    gathered = only_variants(from_file(files_of(source), columns, wanted), variants)
-    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
+    run_set = only_variants(from_file(files_of(source), columns, query), variants)
+    tasks = {trace.task for traces in run_set.arms.values() for trace in traces}
     if len(tasks) > 1:
-        raise UserError(f"{gathered.source} has {len(tasks)} tasks; noise is that of one")
-    return gathered
+        raise UserError(f"{run_set.source} has {len(tasks)} tasks; noise is that of one")
+    return run_set
 
 
-def _pilot(gathered: RunSet) -> Pilot:
+def _pilot(run_set: RunSet) -> Pilot:
     """Noise of earlier runs: of one variant, or of the differences of two that share their seeds."""
-    if len(gathered.arms) > 2:
-        hint = None if gathered.studies else "Choose one or two with --variant."
-        raise UserError(f"the pilot has {len(gathered.arms)} variants; it takes one or two", hint=hint)
-    [task] = {trace.task for traces in gathered.arms.values() for trace in traces}
-    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for("last"), SummaryRule(), task)
+    if len(run_set.arms) > 2:
+        hint = None if run_set.studies else "Choose one or two with --variant."
+        raise UserError(f"the pilot has {len(run_set.arms)} variants; it takes one or two", hint=hint)
+    [task] = {trace.task for traces in run_set.arms.values() for trace in traces}
+    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for("last"), SummaryRule(), task)
     alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(numbers).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
-        told = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
+        message = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
         hint = None if n < 2 else "Does the seed reach your program?"
-        raise UserError(f"a pilot of {told} says nothing about noise", hint=hint)
+        raise UserError(f"a pilot of {message} says nothing about noise", hint=hint)
     variances = [float(sample.var(ddof=1)) for sample in alone]
     freedom = pooled_freedom(variances, [len(sample) - 1 for sample in alone])
     runs = Noise(math.sqrt(sum(variances) / len(variances)), freedom)
     pairs = _pairs(numbers) if len(numbers) == 2 else None
-    traces = [trace for arm in gathered.arms.values() for trace in arm]
-    return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(gathered))
+    traces = [trace for arm in run_set.arms.values() for trace in arm]
+    return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(run_set))
 
 
 def _pairs(numbers: RunScores) -> Noise | None:

@@ -52,15 +52,26 @@ class TableClaim:
     n_equivalence: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.found
+        comparison = self.found
         return {
-            "candidate": found.candidate, "control": found.control, "task": self.task, "holds": self.holds,
-            "verdict": found.verdict.value, "difference": found.effect.value, "low": found.effect.low,
-            "high": found.effect.high, "level": found.effect.level, "p": found.p_value,
-            "p_adjusted": found.adjusted_p, "n_control": found.n_control, "n_candidate": found.n_candidate,
-            "detectable": found.detectable, "sesoi": found.sesoi, "n_needed": self.n_needed,
+            "candidate": comparison.candidate,
+            "control": comparison.control,
+            "task": self.task,
+            "holds": self.holds,
+            "verdict": comparison.verdict.value,
+            "difference": comparison.effect.value,
+            "low": comparison.effect.low,
+            "high": comparison.effect.high,
+            "level": comparison.effect.level,
+            "p": comparison.p_value,
+            "p_adjusted": comparison.adjusted_p,
+            "n_control": comparison.n_control,
+            "n_candidate": comparison.n_candidate,
+            "detectable": comparison.detectable,
+            "sesoi": comparison.sesoi,
+            "n_needed": self.n_needed,
             "n_needed_equivalence": self.n_equivalence,
-        }  # fmt: skip
+        }
 
 
 @dataclass(frozen=True)
@@ -94,13 +105,13 @@ class PublishedAnalysis(Analysis):
             }
             for arm, summary in zip(self.printed, self.summaries, strict=True)
         ]  # fmt: skip
-        told = {
+        document = {
             "claims": [claim.to_dict() for claim in self.claims] if self.options.claims else None,
             "findings": [finding.to_dict() for finding in self.findings],
             "means_checked": self.means_checked,
             "missing": list(self.missing),
         }
-        return {**super().to_dict(), "arms": arms, **told}
+        return {**super().to_dict(), "arms": arms, **document}
 
     @property
     def means_checked(self) -> int | None:
@@ -127,7 +138,7 @@ def analyze_summary_table(
     better = settle(metric, stated=stated.get(metrics[0]) if metrics else question.direction)
     chosen = _choose(read, control, candidates, options)
     arms = read.arms(chosen)
-    terms = ComparisonConfig(
+    config = ComparisonConfig(
         paired=False, alpha=0.05 if question.alpha is None else question.alpha, side=question.side,
         sesoi=question.sesoi, direction=better.known(NAME_THE_METRIC),
     ).check()  # fmt: skip
@@ -135,24 +146,39 @@ def analyze_summary_table(
     printed = dict(zip(summaries, arms, strict=True))
     pairs, tasks, missing = _pairs(printed, chosen, options)
     family = check_adjustment(question.family or "holm") if len(pairs) > 1 else None
-    found = [
+    comparisons = [
         replace(each, metric=metric if task is None else f"{metric} on {task}")
-        for each, task in zip(compare_summaries(pairs, terms, family), tasks, strict=True)
+        for each, task in zip(compare_summaries(pairs, config, family), tasks, strict=True)
     ]
     findings = find_impossible(arms, options)
     return PublishedAnalysis(
-        source=read.label, metric=metric, direction=terms.direction, direction_source=better.source,
-        summary={"type": "mean", "text": "mean over runs, as printed", "window": None}, control=chosen[0], arms=(),
-        comparisons=found,
+        source=read.label,
+        metric=metric,
+        direction=config.direction,
+        direction_source=better.source,
+        summary={"type": "mean", "text": "mean over runs, as printed", "window": None},
+        control=chosen[0],
+        arms=(),
+        comparisons=comparisons,
         cautions=[
-            *(_caution_of(each) for each in findings), *_rounding(printed, pairs, found, terms, options),
-            *_interval_reading(printed, pairs, found, terms, options, family), *better.cautions(),
+            *(_caution_of(each) for each in findings),
+            *_rounding(printed, pairs, comparisons, config, options),
+            *_interval_reading(printed, pairs, comparisons, config, options, family),
+            *better.cautions(),
         ],
-        printed=arms, summaries=summaries, tasks_of=tasks, findings=findings, options=options, missing=missing,
+        printed=arms,
+        summaries=summaries,
+        tasks_of=tasks,
+        findings=findings,
+        options=options,
+        missing=missing,
         claims=[
-            _claim(pair, each, task, terms, len(pairs)) for pair, each, task in zip(pairs, found, tasks, strict=True)
-        ] if options.claims else (),
-    )  # fmt: skip
+            _claim(pair, each, task, config, len(pairs))
+            for pair, each, task in zip(pairs, comparisons, tasks, strict=True)
+        ]
+        if options.claims
+        else (),
+    )
 
 
 def _refuse_what_needs_runs(question: Question, table: SummaryTable) -> None:
@@ -223,11 +249,13 @@ def _pairs(
     return pairs, tasks, missing
 
 
-def _claim(pair: Pair, found: Comparison, task: str | None, terms: ComparisonConfig, comparisons: int) -> TableClaim:
-    needed = runs_needed(pair, terms.sesoi, terms, comparisons) if terms.sesoi is not None else None
-    holds = None if found.significant is None else found.verdict in (Verdict.BETTER, Verdict.WORSE)
+def _claim(
+    pair: Pair, comparison: Comparison, task: str | None, config: ComparisonConfig, comparisons: int
+) -> TableClaim:
+    needed = runs_needed(pair, config.sesoi, config, comparisons) if config.sesoi is not None else None
+    holds = None if comparison.significant is None else comparison.verdict in (Verdict.BETTER, Verdict.WORSE)
     return TableClaim(
-        found, task, holds, needed.to_detect if needed else None, needed.to_equate if needed else None,
+        comparison, task, holds, needed.to_detect if needed else None, needed.to_equate if needed else None,
     )  # fmt: skip
 
 
@@ -240,7 +268,7 @@ def _caution_of(finding: Finding) -> FilledCaution:
 
 
 def _rounding(
-    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: ComparisonConfig,
+    printed: Rows, pairs: Sequence[Pair], comparisons: Sequence[Comparison], config: ComparisonConfig,
     options: SummaryOptions,
 ) -> list[FilledCaution]:  # fmt: skip
     """Verdicts that depend on digits behind the last one. Programs drop zeros at the end: the finest row counts."""
@@ -248,16 +276,16 @@ def _rounding(
     spread_unit = min(_spread_unit(arm) for arm in printed.values())
     open_pairs: list[str] = []
     verdicts: dict[Verdict, None] = {}
-    for pair, each in zip(pairs, found, strict=True):
+    for pair, each in zip(pairs, comparisons, strict=True):
         control, candidate = (sd_per_spread(printed[arm], options.level) * spread_unit for arm in pair)
-        possible = verdicts_within_rounding(pair, mean_unit, (control, candidate), terms, 1 - each.effect.level)
+        possible = verdicts_within_rounding(pair, mean_unit, (control, candidate), config, 1 - each.effect.level)
         if each.effect.low is not None and len(possible) > 1:
             open_pairs.append(_named(each))
             verdicts.update(dict.fromkeys(possible))
     if not open_pairs:
         return []
-    told = " or ".join(verdict.value for verdict in Verdict if verdict in verdicts)
-    return [ROUNDED_VALUES.fill(pair=_some(open_pairs), verdicts=told)]
+    message = " or ".join(verdict.value for verdict in Verdict if verdict in verdicts)
+    return [ROUNDED_VALUES.fill(pair=_some(open_pairs), verdicts=message)]
 
 
 def _spread_unit(arm: PrintedArm) -> float:
@@ -266,7 +294,7 @@ def _spread_unit(arm: PrintedArm) -> float:
 
 
 def _interval_reading(
-    printed: Rows, pairs: Sequence[Pair], found: Sequence[Comparison], terms: ComparisonConfig,
+    printed: Rows, pairs: Sequence[Pair], comparisons: Sequence[Comparison], config: ComparisonConfig,
     options: SummaryOptions, family: str | None,
 ) -> list[FilledCaution]:  # fmt: skip
     """What would follow if the printed intervals were made with the normal quantile."""
@@ -276,10 +304,10 @@ def _interval_reading(
     if not factors or max(factors.values()) < NOTABLE_FACTOR:
         return []
     wider = {arm: replace(arm, sd=arm.sd * factors.get(arm, 1.0)) for arm in printed}
-    others = compare_summaries([(wider[one], wider[other]) for one, other in pairs], terms, family)
+    others = compare_summaries([(wider[one], wider[other]) for one, other in pairs], config, family)
     changed = [
         f"{_named(one)} would be {other.verdict}"
-        for one, other in zip(found, others, strict=True)
+        for one, other in zip(comparisons, others, strict=True)
         if one.verdict is not other.verdict
     ]
     fewest = min(arm.n for arm in factors)
@@ -297,13 +325,13 @@ def _interval_reading(
 _FAMILIES = {"holm": "Holm", "bh": "Benjamini–Hochberg"}
 
 
-def _named(found: Comparison) -> str:
-    on = (found.metric or "").partition(" on ")[2]
-    return f"{found.candidate} − {found.control}" + (f" on {on}" if on else "")
+def _named(comparison: Comparison) -> str:
+    on = (comparison.metric or "").partition(" on ")[2]
+    return f"{comparison.candidate} − {comparison.control}" + (f" on {on}" if on else "")
 
 
-def _some(told: Sequence[str]) -> str:
-    shown = [*told[:MOST_NAMED], *([f"{len(told) - MOST_NAMED} more"] if len(told) > MOST_NAMED else [])]
+def _some(messages: Sequence[str]) -> str:
+    shown = [*messages[:MOST_NAMED], *([f"{len(messages) - MOST_NAMED} more"] if len(messages) > MOST_NAMED else [])]
     return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
 
 
@@ -330,12 +358,12 @@ def _tasks_sentence(analysis: PublishedAnalysis) -> str:
         Verdict.BETTER: "better than", Verdict.WORSE: "worse than", Verdict.EQUIVALENT: "equivalent to",
         Verdict.INCONCLUSIVE: "not distinguishable from",
     }  # fmt: skip
-    for candidate in dict.fromkeys(found.candidate for found in analysis.comparisons):
-        told = [
+    for candidate in dict.fromkeys(comparison.candidate for comparison in analysis.comparisons):
+        messages = [
             f"{words[verdict]} {analysis.control} on {_some(grouped[candidate, verdict])}"
             for verdict in Verdict
             if (candidate, verdict) in grouped
         ]
-        parts.append(f"{candidate} is {', '.join(told)}")
+        parts.append(f"{candidate} is {', '.join(messages)}")
     how = f"{_FAMILIES[first.adjustment or 'holm']} over {len(analysis.comparisons)} comparisons"
     return f"{'; '.join(parts)} ({analysis.metric}, {how})."

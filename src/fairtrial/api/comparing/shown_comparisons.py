@@ -17,12 +17,12 @@ from fairtrial.record.store import Store
 
 
 def with_looks(
-    found: Iterable[Comparison], gathered: RunSet, asked: Asked, store: Store, *, registered: bool = False
+    comparisons: Iterable[Comparison], run_set: RunSet, asked: Asked, store: Store, *, registered: bool = False
 ) -> list[Comparison]:
     """Record that these comparisons are on view, in each study that their runs come from, and label them."""
-    labelled = list(found)
-    for study in gathered.studies:
-        seeds = [seeds_on_view(gathered, study, each.control, each.candidate) for each in labelled]
+    labelled = list(comparisons)
+    for study in run_set.studies:
+        seeds = [seeds_on_view(run_set, study, each.control, each.candidate) for each in labelled]
         shown = [number for number, each in enumerate(seeds) if each]
         views = [InterimLook(asked, seeds[number]) for number in shown]
         for number, looked in zip(shown, record_looks(store, study, views, registered=registered), strict=True):
@@ -30,17 +30,17 @@ def with_looks(
     return labelled
 
 
-def _labelled(found: Comparison, looked: LookLabels) -> Comparison:
-    labels = dict.fromkeys([*([found.label] if found.label else []), *looked.labels])
-    cautions = {caution["text"]: caution for caution in (*found.cautions, *looked.cautions)}
-    return replace(found, label="; ".join(labels) or None, cautions=tuple(cautions.values()))
+def _labelled(comparison: Comparison, looked: LookLabels) -> Comparison:
+    labels = dict.fromkeys([*([comparison.label] if comparison.label else []), *looked.labels])
+    cautions = {caution["text"]: caution for caution in (*comparison.cautions, *looked.cautions)}
+    return replace(comparison, label="; ".join(labels) or None, cautions=tuple(cautions.values()))
 
 
-def seeds_on_view(gathered: RunSet, study: str, *arms: str) -> dict[str, list[str]]:
+def seeds_on_view(run_set: RunSet, study: str, *arms: str) -> dict[str, list[str]]:
     """The runs of these arms, by the variants and seeds they were recorded under, whatever the arms are called here."""
     seeds: dict[str, set[str]] = {}
     for trace in [
-        trace for name in arms for trace in gathered.arms.get(name, ()) if is_scored(trace)
+        trace for name in arms for trace in run_set.arms.get(name, ()) if is_scored(trace)
     ]:  # a target is no arm
         own = trace.facts.get("variant", trace.variant)
         name = own if trace.study == study else f"{trace.study}:{own}"

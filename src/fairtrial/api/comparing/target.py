@@ -36,41 +36,41 @@ def refuse_without_effect(question: Question, control: str | None, *, paired_by_
         )
 
 
-def choose_candidates(gathered: RunSet, candidates: Sequence[str]) -> RunSet:
+def choose_candidates(run_set: RunSet, candidates: Sequence[str]) -> RunSet:
     """The named arms, or all that have an outcome."""
-    names = list(gathered.arms)
+    names = list(run_set.arms)
     problems = [unknown("variant", name, names) for name in candidates if name not in names]
     if problems:
         raise UserError(problems[0], problems=problems[1:])
-    scored = [name for name in names if any(is_scored(trace) for trace in gathered.arms[name])]
-    return replace(gathered, arms={name: gathered.arms[name] for name in list(candidates) or scored or names})
+    scored = [name for name in names if any(is_scored(trace) for trace in run_set.arms[name])]
+    return replace(run_set, arms={name: run_set.arms[name] for name in list(candidates) or scored or names})
 
 
-def against_target(gathered: RunSet, question: Question, store: Store, *, registered: bool) -> Analysis:
+def against_target(run_set: RunSet, question: Question, store: Store, *, registered: bool) -> Analysis:
     """The number of every run against the target; several arms are a family by Holm."""
     assert question.target is not None
     rule = (question.summary or SummaryRule()).check()
-    terms = ComparisonConfig(
+    config = ComparisonConfig(
         paired=True, alpha=0.05 if question.alpha is None else question.alpha, side=question.side, sesoi=question.sesoi,
-        direction=rule.direction(gathered.direction),
+        direction=rule.direction(run_set.direction),
     ).check()  # fmt: skip
-    numbers, windows = number_runs(gathered, gathered.metric, gathered.direction, rule)
+    numbers, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
     if any(number.censored for arm in numbers.values() for number in arm.values()):
         raise UserError("some runs never reached the threshold, so there is no mean to hold against --target")
     arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
-    found = compare_arms_to_target(
-        arms, question.target, terms, known_sd=question.known_sd,
+    comparisons = compare_arms_to_target(
+        arms, question.target, config, known_sd=question.known_sd,
         failure_value=question.failure_value,
     )  # fmt: skip
-    label, nothing = rule.label(gathered.metric), Fairness((), {}, ())
-    shown = [in_context(each, gathered, nothing) for each in found]
-    asked = question.asked(gathered.metric, f"{rule}, against {target_name(question.target)}")
-    shown = with_looks(shown, gathered, asked, store, registered=registered)
+    label, nothing = rule.label(run_set.metric), Fairness((), {}, ())
+    shown = [in_context(each, run_set, nothing) for each in comparisons]
+    asked = question.asked(run_set.metric, f"{rule}, against {target_name(question.target)}")
+    shown = with_looks(shown, run_set, asked, store, registered=registered)
     return Analysis(
-        source=gathered.source, metric=gathered.metric, direction=gathered.direction,
-        direction_source=gathered.direction_source, summary=describe(rule, windows),
+        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
+        direction_source=run_set.direction_source, summary=describe(rule, windows),
         control=target_name(question.target),
-        arms=[account_of(gathered, name, numbers[name]) for name in gathered.arms],
+        arms=[account_of(run_set, name, numbers[name]) for name in run_set.arms],
         comparisons=[replace(each, metric=label) for each in shown],
-        cautions=shared_cautions(gathered, numbers, windows, paired=False), curves=gathered.arms,
+        cautions=shared_cautions(run_set, numbers, windows, paired=False), curves=run_set.arms,
     )  # fmt: skip

@@ -110,19 +110,19 @@ def variance(
     relative = threshold_abs is None
     limit = (THRESHOLD if threshold is None else threshold) if threshold_abs is None else threshold_abs
     references = [runs] if isinstance(runs, str) else list(runs)
-    wanted = MetricQuery([metric] if metric else [], curve=True, repeats=True)
+    query = MetricQuery([metric] if metric else [], curve=True, repeats=True)
     place = open_store(store)
-    every = _gather(references, source, columns or Columns(), variant, wanted, place)
+    every = _gather(references, source, columns or Columns(), variant, query, place)
     [name] = every.arms
-    gathered = replace(every, arms={name: _first_attempts(every.arms[name])})
-    [task] = {trace.task for trace in gathered.arms[name]}
+    run_set = replace(every, arms={name: _first_attempts(every.arms[name])})
+    [task] = {trace.task for trace in run_set.arms[name]}
     spreads, repeats, main_numbers = {}, {}, RunScores()
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
-        for trace in gathered.arms[name] if not is_scored(trace)
+        for trace in run_set.arms[name] if not is_scored(trace)
     ]  # fmt: skip
-    for kind, rule in summary_rules(gathered, window).items():
-        numbers, _ = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule.check(), task)
+    for kind, rule in summary_rules(run_set, window).items():
+        numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check(), task)
         main_numbers = main_numbers or numbers
         values = [n.value for n in numbers[name].values() if n.value is not None]
         left_out += [
@@ -134,25 +134,25 @@ def variance(
         if parts := _repeats(every, name, rule, level):
             repeats[kind] = parts
     main = next(iter(spreads.values()))
-    plan = plan_of(place, gathered.studies)
-    direction = gathered.directions[gathered.metric]
-    cautions = [*damage_cautions(gathered), *constant_metrics(gathered, main_numbers)]
-    looked_at = bool(main.missing) and _is_looked_at(place, gathered.studies, name)
+    plan = plan_of(place, run_set.studies)
+    direction = run_set.directions[run_set.metric]
+    cautions = [*damage_cautions(run_set), *constant_metrics(run_set, main_numbers)]
+    looked_at = bool(main.missing) and _is_looked_at(place, run_set.studies, name)
     if looked_at:
-        cautions.append(LOOKED_AT.fill(study=gathered.studies[0]))
+        cautions.append(LOOKED_AT.fill(study=run_set.studies[0]))
     command = None
     if plan and main.n_min is not None and main.missing:
         command = _fresh_command(plan, main.n_min) if looked_at else launch_command(plan, main.n_min)
     return Variance(
-        gathered.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None,
+        run_set.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None,
         looked_at,
     )  # fmt: skip
 
 
-def summary_rules(gathered: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:
+def summary_rules(run_set: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:
     """Area and slope of a curve; the value itself where every run has one."""
     base = window or SummaryRule()
-    if all(len(t.curves.get(gathered.metric, ((),))[0]) < 2 for arm in gathered.arms.values() for t in arm):
+    if all(len(t.curves.get(run_set.metric, ((),))[0]) < 2 for arm in run_set.arms.values() for t in arm):
         return {"last": replace(base, type="last")}
     return {"auc": replace(base, type="auc"), "derivative": replace(base, type="slope")}
 
@@ -178,14 +178,16 @@ def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repea
     for trace in traces:
         if numbers[name][trace.run].value is not None:
             groups.setdefault(trace.seed, []).append(trace)
-    found = same_seed_noise([[numbers[name][trace.run].number for trace in group] for group in groups.values()], level)
-    if found is None or not found.identical:
-        return found
+    repeats = same_seed_noise(
+        [[numbers[name][trace.run].number for trace in group] for group in groups.values()], level
+    )
+    if repeats is None or not repeats.identical:
+        return repeats
     curves = [[trace.curves[every.metric] for trace in group] for group in groups.values()]
     alike = all(
         np.array_equal(a, b) for group in curves for each in group[1:] for a, b in zip(group[0], each, strict=True)
     )
-    return replace(found, identical=alike)
+    return replace(repeats, identical=alike)
 
 
 def plan_of(store: Store, studies: Sequence[str]) -> Mapping[str, Any] | None:
@@ -199,10 +201,10 @@ def _because(trace: Trace) -> str:
     return f" ({trace.reason})" if trace.status is Status.DAMAGED and trace.reason else ""
 
 
-def _without_answer(found: Spread) -> Spread:
+def _without_answer(spread: Spread) -> Spread:
     """A threshold in the metric's unit says nothing about its change per step."""
     reason = "an absolute threshold has the unit of the metric, not of its slope"
-    return replace(found, n_min=None, n_range=(None, None), curve=(), reason=reason)
+    return replace(spread, n_min=None, n_range=(None, None), curve=(), reason=reason)
 
 
 def _is_looked_at(store: Store, studies: Sequence[str], variant: str) -> bool:
@@ -241,25 +243,25 @@ def _word(value: Any) -> str:
 
 
 def _gather(
-    references: Sequence[str], source: Any, columns: Columns, variant: str | None, wanted: MetricQuery, store: Store
+    references: Sequence[str], source: Any, columns: Columns, variant: str | None, query: MetricQuery, store: Store
 ) -> RunSet:
     if source is not None:
         if references:
             raise UserError("runs and --from cannot be combined")
-        gathered = only_variants(from_file(files_of(source), columns, wanted), [variant] if variant else [])
-        return _one_variant(gathered, hint="Choose one with --variant.")
+        run_set = only_variants(from_file(files_of(source), columns, query), [variant] if variant else [])
+        return _one_variant(run_set, hint="Choose one with --variant.")
     if variant is not None:
         raise UserError("--variant is for --from; a variant of a study is named STUDY:VARIANT")
     if not references:
         raise UserError("no runs given", hint="Name runs, a glob such as 'demo/none.*', or STUDY:VARIANT.")
-    gathered = from_runs(store, {"runs": references}, wanted)
-    traces = gathered.arms["runs"]
+    run_set = from_runs(store, {"runs": references}, query)
+    traces = run_set.arms["runs"]
     names = list(by_variant(traces))
     if len(names) > 1:
         _refuse_unlike(traces, names)
     variants = list(dict.fromkeys(name.partition("/")[2] for name in names))
     label = variants[0] if len(variants) == 1 else f"{variants[0]} … {variants[-1]}"
-    return replace(gathered, arms={label: traces})
+    return replace(run_set, arms={label: traces})
 
 
 def _refuse_unlike(traces: Sequence[Trace], names: Sequence[str]) -> None:
@@ -289,10 +291,10 @@ def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
     return found
 
 
-def _one_variant(gathered: RunSet, hint: str) -> RunSet:
-    tasks = {trace.task for traces in gathered.arms.values() for trace in traces}
-    if len(gathered.arms) > 1 or len(tasks) > 1:
-        what = f"variants ({', '.join(gathered.arms)})" if len(gathered.arms) > 1 else "tasks"
-        count = len(gathered.arms) if len(gathered.arms) > 1 else len(tasks)
-        raise UserError(f"{gathered.source} has {count} {what}; noise is that of one", hint=hint)
-    return gathered
+def _one_variant(run_set: RunSet, hint: str) -> RunSet:
+    tasks = {trace.task for traces in run_set.arms.values() for trace in traces}
+    if len(run_set.arms) > 1 or len(tasks) > 1:
+        what = f"variants ({', '.join(run_set.arms)})" if len(run_set.arms) > 1 else "tasks"
+        count = len(run_set.arms) if len(run_set.arms) > 1 else len(tasks)
+        raise UserError(f"{run_set.source} has {count} {what}; noise is that of one", hint=hint)
+    return run_set

@@ -110,8 +110,8 @@ def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] |
     name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
     known = added_files(read_journal(project.paths.journal))
     if name not in known:
-        told = unknown("added file", name, known) if known else f"{name} was not added: no file was"
-        raise UserError(told)
+        message = unknown("added file", name, known) if known else f"{name} was not added: no file was"
+        raise UserError(message)
     note_file(project.paths, name, None)
     return name
 

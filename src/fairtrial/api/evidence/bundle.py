@@ -158,19 +158,19 @@ def bundle(
     with tempfile.TemporaryDirectory(prefix="fairtrial-bundle-") as folder:
         stage = BundleStaging(Path(folder))
         stale = _fill(stage, project, store, runs, terms)
-        found = _summary(stage, runs, _describe(stage, project, runs), stale)
-        found = replace(found, not_stated=not_stated(project.artifact))
+        bundled = _summary(stage, runs, _describe(stage, project, runs), stale)
+        bundled = replace(bundled, not_stated=not_stated(project.artifact))
         _refuse_unpackable(stage)
         refuse_credentials(stage.sources, terms.allow, terms.tell)
-        _tell(found, terms)
+        _tell(bundled, terms)
         if dry_run:
-            return found
+            return bundled
         if zipped:
             write_zip(target, stage.sources, terms.watch)
         else:
             _write_folder(target, stage.sources, terms.watch)
-    packed = target.stat().st_size if zipped else found.bytes
-    return Bundled(**{**vars(found), "path": target, "packed_bytes": packed})
+    packed = target.stat().st_size if zipped else bundled.bytes
+    return Bundled(**{**vars(bundled), "path": target, "packed_bytes": packed})
 
 
 def _target(project: Project, output: str | os.PathLike[str] | None, *, zipped: bool) -> Path:
@@ -202,31 +202,31 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
     problems = [unknown("study", name, known) for name in studies if name not in known]
     if problems:
         raise UserError(problems[0], problems=problems[1:], hint=f"Store: {store.address}")
-    found = [
+    runs = [
         run for study in studies or known
         for _, entry in sorted(store.directories(study), key=lambda each: each[1].name)
         if (run := store.look_at(study, entry.name))
     ]  # fmt: skip
-    if not found:
+    if not runs:
         raise UserError(f"there are no runs to bundle in {store.address}", hint="Launch a study first.")
-    _refuse_damaged(found)
-    going_on = [run.name for run in found if run.status is Status.RUNNING]
+    _refuse_damaged(runs)
+    going_on = [run.name for run in runs if run.status is Status.RUNNING]
     if going_on:
         raise UserError(
             f"{going_on[0]} is still being made"
             + (f", and so are {len(going_on) - 1} more" if len(going_on) > 1 else ""),
             hint="Wait for it, or name the studies to bundle with --study.",
         )
-    return found
+    return runs
 
 
 def _refuse_damaged(runs: Sequence[Run]) -> None:
     """A bundle says that its numbers follow from its runs: with a damaged one, others could not check that."""
     damaged = [run for each in runs if (run := with_series(each)[0]).status is Status.DAMAGED]
     if damaged:
-        told = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
+        messages = [f"run {run.name} is damaged: {run.reason}" for run in damaged]
         raise CheckFailed(
-            told[0], problems=told[1:],
+            messages[0], problems=messages[1:],
             hint="Repair it: fairtrial doctor --damage --repair. Or take it out of the store with 'fairtrial runs rm', "
             "which a registered analysis then reports, or bundle other studies with --study.",
         )  # fmt: skip
@@ -466,26 +466,26 @@ def _summary(stage: BundleStaging, runs: Sequence[Run], manifest: BundleManifest
     studies = sorted({run.study for run in runs})
     return Bundled(
         None, studies, len(runs), len(stage.files), size, None, stage.excluded, manifest.signer,
-        manifest.sha256, list(stale), sorted(stage.paths_told, key=lambda told: (told.startswith("/"), told)),
+        manifest.sha256, list(stale), sorted(stage.paths_told, key=lambda message: (message.startswith("/"), message)),
     )  # fmt: skip
 
 
-def _tell(found: Bundled, terms: BundleTerms) -> None:
+def _tell(bundled: Bundled, terms: BundleTerms) -> None:
     """The size and what is not in it, before anything is written."""
     terms.tell(
-        f"{counted(found.runs, 'run')} of {counted(len(found.studies), 'study')}: "
-        f"{counted(found.files, 'file')}, {found.bytes / 1e6:,.1f} MB before packing."
+        f"{counted(bundled.runs, 'run')} of {counted(len(bundled.studies), 'study')}: "
+        f"{counted(bundled.files, 'file')}, {bundled.bytes / 1e6:,.1f} MB before packing."
     )
-    for each in found.excluded:
+    for each in bundled.excluded:
         first = each["names"][0] + (f" and {each['files'] - 1:,} more" if each["files"] > 1 else "")
         size = f", {each['bytes'] / 1e6:,.1f} MB" if each["bytes"] else ""
         terms.tell(f"Left out: {each['what']} ({first}{size}): {each['why']}.")
-    for told in found.stale:
-        terms.tell(f"Not a headline: {told} was recorded on another state of its runs.")
-    for gap in found.not_stated:
+    for message in bundled.stale:
+        terms.tell(f"Not a headline: {message} was recorded on another state of its runs.")
+    for gap in bundled.not_stated:
         terms.tell(gap)
-    if found.paths_told:
-        shown = ", ".join(found.paths_told[:3]) + (" …" if len(found.paths_told) > 3 else "")
+    if bundled.paths_told:
+        shown = ", ".join(bundled.paths_told[:3]) + (" …" if len(bundled.paths_told) > 3 else "")
         terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")
 
 

@@ -45,10 +45,10 @@ def _followed(found: Mapping[str, Any]) -> list[str]:
     """How far the plan was followed: what the runs show, and what only the author's machine knew."""
     late = ["It was registered late, when runs were there already: this is exploratory.\n"] if found["late"] else []
     shown = [f"- {each['kind']}: {each['text']}" for each in found["deviations"]]
-    told = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in found[BY_THE_AUTHOR]]
-    if not shown and not told:
+    messages = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in found[BY_THE_AUTHOR]]
+    if not shown and not messages:
         return [*late, "No deviation from the plan was found.\n"]
-    return [*late, "Deviations from the plan:\n", *shown, *told, ""]
+    return [*late, "Deviations from the plan:\n", *shown, *messages, ""]
 
 
 def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> list[str]:
@@ -64,8 +64,8 @@ def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> l
     if found["comparisons"]:
         parts.append(as_markdown([_comparison(each) for each in found["comparisons"][:MOST_ROWS]]))
     cautions = [] if analysis is None else [*(c for f in analysis.comparisons for c in f.cautions), *analysis.cautions]
-    told = {caution["text"]: caution for caution in cautions}.values()
-    return [*parts, *(f"- Caution: {caution['text']} {caution['remedy']}" for caution in told), ""]
+    values = {caution["text"]: caution for caution in cautions}.values()
+    return [*parts, *(f"- Caution: {caution['text']} {caution['remedy']}" for caution in values), ""]
 
 
 def _arm(arm: Mapping[str, Any]) -> dict[str, Any]:
@@ -98,5 +98,5 @@ def _result(result: Mapping[str, Any]) -> list[str]:
         return [*parts, f"Frontier: {', '.join(numbers['frontier'])}.\n", as_markdown(rows), ""]
     chosen = numbers["recommended"]
     limits = ", ".join(f"{name} {value}" for name, value in asked["constraints"].items() if value is not None)
-    told = "Nothing meets the constraints" if chosen is None else f"Recommended: {chosen['name']}"
-    return [*parts, f"{told} ({limits or 'no constraints'}).\n"]
+    message = "Nothing meets the constraints" if chosen is None else f"Recommended: {chosen['name']}"
+    return [*parts, f"{message} ({limits or 'no constraints'}).\n"]

@@ -52,33 +52,33 @@ def study_headlines(store: Store, study: str, direction: str | None = None) -> D
     `direction` is what a bundle claims; it counts where neither the runs nor the metric's name say which way is good.
     """
     try:
-        gathered = from_study(store, study, MetricQuery(fallback=direction))
-        question = as_planned(Question(), gathered.plan)
-        return _plain(_compared(gathered, question))
+        run_set = from_study(store, study, MetricQuery(fallback=direction))
+        question = as_planned(Question(), run_set.plan)
+        return _plain(_compared(run_set, question))
     except UserError as error:
         return {"reason": error.message}
 
 
-def _compared(gathered: RunSet, question: Question) -> Document:
-    if len(gathered.arms) < ENOUGH_ARMS:
+def _compared(run_set: RunSet, question: Question) -> Document:
+    if len(run_set.arms) < ENOUGH_ARMS:
         rule = (question.summary or SummaryRule()).check()
-        numbers, windows = number_runs(gathered, gathered.metric, gathered.direction_for(rule.type), rule)
-        return {**_about(gathered, rule, windows), "arms": _arms(gathered, numbers), "comparisons": []}
-    chosen, control = choose_arms(set_baseline_apart(gathered, question), None, [])
+        numbers, windows = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule)
+        return {**_about(run_set, rule, windows), "arms": _arms(run_set, numbers), "comparisons": []}
+    chosen, control = choose_arms(set_baseline_apart(run_set, question), None, [])
     judged = judge_arms(chosen, control, question)
     return {
         **_about(chosen, judged.rule, judged.windows), "control": control, "arms": _arms(chosen, judged.numbers),
-        "comparisons": [comparison_numbers(found) for found in judged.comparisons],
+        "comparisons": [comparison_numbers(comparison) for comparison in judged.comparisons],
     }  # fmt: skip
 
 
-def _about(gathered: RunSet, rule: SummaryRule, windows: Any) -> Document:
-    better = gathered.directions[gathered.metric].better
-    return {"metric": gathered.metric, "direction": better, "summary": dict(describe(rule, windows))}
+def _about(run_set: RunSet, rule: SummaryRule, windows: Any) -> Document:
+    better = run_set.directions[run_set.metric].better
+    return {"metric": run_set.metric, "direction": better, "summary": dict(describe(rule, windows))}
 
 
-def _arms(gathered: RunSet, numbers: Any) -> list[Document]:
-    accounts = [account_of(gathered, name, numbers[name]) for name in gathered.arms]
+def _arms(run_set: RunSet, numbers: Any) -> list[Document]:
+    accounts = [account_of(run_set, name, numbers[name]) for name in run_set.arms]
     return [
         {"variant": arm.variant, "planned": arm.planned, "started": arm.started, "completed": arm.completed,
          "used": arm.used, "mean": arm.mean, "sd": arm.sd, "values": dict(arm.values)}
@@ -86,32 +86,45 @@ def _arms(gathered: RunSet, numbers: Any) -> list[Document]:
     ]  # fmt: skip
 
 
-def comparison_numbers(found: Comparison) -> Document:
+def comparison_numbers(comparison: Comparison) -> Document:
     """What is quoted of a comparison."""
     return {
-        "control": found.control, "candidate": found.candidate, "pairing": found.pairing, "method": found.method,
-        "side": found.side, "alpha": found.alpha, "sesoi": found.sesoi, "n_control": found.n_control,
-        "n_candidate": found.n_candidate, "mean_control": found.mean_control, "mean_candidate": found.mean_candidate,
-        "difference": found.effect.value, "low": found.effect.low, "high": found.effect.high,
-        "level": found.effect.level, "p_value": found.p_value, "adjusted_p": found.adjusted_p,
-        "verdict": found.verdict.value, "reason": found.reason,
-    }  # fmt: skip
+        "control": comparison.control,
+        "candidate": comparison.candidate,
+        "pairing": comparison.pairing,
+        "method": comparison.method,
+        "side": comparison.side,
+        "alpha": comparison.alpha,
+        "sesoi": comparison.sesoi,
+        "n_control": comparison.n_control,
+        "n_candidate": comparison.n_candidate,
+        "mean_control": comparison.mean_control,
+        "mean_candidate": comparison.mean_candidate,
+        "difference": comparison.effect.value,
+        "low": comparison.effect.low,
+        "high": comparison.effect.high,
+        "level": comparison.effect.level,
+        "p_value": comparison.p_value,
+        "adjusted_p": comparison.adjusted_p,
+        "verdict": comparison.verdict.value,
+        "reason": comparison.reason,
+    }
 
 
 def plan_headlines(store: Store, registration: Path) -> Document:
     """What the registered analysis gives: the numbers that the registration promised to report."""
     try:
-        found = analyze_by_plan(registration, store=store.root, by_runs_alone=True)
+        analysis = analyze_by_plan(registration, store=store.root, by_runs_alone=True)
     except FairtrialError as error:
         return {"reason": error.message}
-    assert found.plan is not None
+    assert analysis.plan is not None
     arms = [
-        {"variant": a.variant, "planned": a.planned, "used": a.used, "mean": a.mean, "sd": a.sd} for a in found.arms
+        {"variant": a.variant, "planned": a.planned, "used": a.used, "mean": a.mean, "sd": a.sd} for a in analysis.arms
     ]
-    compared = [comparison_numbers(each) for each in (*found.comparisons, *found.secondary)]
-    followed = {"late": found.plan.late, "deviations": [each.to_dict() for each in found.plan.deviations]}
+    compared = [comparison_numbers(each) for each in (*analysis.comparisons, *analysis.secondary)]
+    followed = {"late": analysis.plan.late, "deviations": [each.to_dict() for each in analysis.plan.deviations]}
     return _plain(
-        {"study": found.source, "metric": found.metric, "arms": arms, "comparisons": compared, **followed}
+        {"study": analysis.source, "metric": analysis.metric, "arms": arms, "comparisons": compared, **followed}
     )  # fmt: skip
 
 
@@ -208,19 +221,19 @@ def _day(asked: Mapping[str, Any]) -> date:
 
 def _swept(store: Store, asked: Mapping[str, Any]) -> Document:
     """Every setting of a sweep with its mean, and the best."""
-    gathered = from_study(store, asked["study"], MetricQuery([asked["metric"]], asked["direction"]))
-    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
-    settings = (gathered.plan or {}).get("variants", {})
+    run_set = from_study(store, asked["study"], MetricQuery([asked["metric"]], asked["direction"]))
+    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
+    settings = (run_set.plan or {}).get("variants", {})
     alpha = round(1 - float(asked["level"]), 12)
     rows = []
-    for name in (name for name in gathered.arms if name in settings and numbers[name]):
+    for name in (name for name in run_set.arms if name in settings and numbers[name]):
         mean = mean_of(unpaired_samples({name: numbers[name]})[name], alpha)
         rows.append(
             {"value": _value(settings[name], asked["param"]), "accuracy": mean.value, "ci": mean.limits,
              "std_dev": stdev(mean.samples or ()) if mean.n > 1 else None, "runs": mean.n}
         )  # fmt: skip
     scored = {name: arm for name, arm in numbers.items() if arm}
-    winner = pick_winner(align(scored), direction=gathered.direction, alpha=alpha)
+    winner = pick_winner(align(scored), direction=run_set.direction, alpha=alpha)
     best = None if winner is None else _value(settings[winner.best], asked["param"])
     alike = (
         None if winner is None or winner.alike is None else [_value(settings[n], asked["param"]) for n in winner.alike]
@@ -305,5 +318,5 @@ def _same(said: Any, found: Any, tolerance: float) -> bool:
 
 
 def _short(value: Any) -> str:
-    told = repr(value)
-    return told if len(told) <= 60 else told[:57] + "…"
+    message = repr(value)
+    return message if len(message) <= 60 else message[:57] + "…"

@@ -46,9 +46,9 @@ def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool
     if not path.is_file():
         raise UserError(f"no bundle {path}", hint="Make one with: fairtrial research bundle --zip")
     place = check_api(api or os.environ.get(API_VARIABLE) or API)
-    found = verify_bundle(path)
-    if not found.intact:
-        raise CheckFailed(f"{path.name} is {found.sentence}", hint="Make it anew before it is uploaded.")
+    checked_bundle = verify_bundle(path)
+    if not checked_bundle.intact:
+        raise CheckFailed(f"{path.name} is {checked_bundle.sentence}", hint="Make it anew before it is uploaded.")
     artifact = _artifact_in(path)
     if gaps := not_stated(artifact):
         raise UserError(

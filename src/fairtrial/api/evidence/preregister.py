@@ -165,12 +165,12 @@ def _runs_before(store: Store, study: str, cells: Sequence[Cell], seeds: Iterabl
 def archived_runs(store: Store, study: str) -> list[tuple[str, float]]:
     """Runs that were made and put away, and when they began."""
     folder = store.paths.archive(study)
-    found = []
+    archived_runs = []
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         run = load_run_or_damage(RunPaths(place))
         if run is not None:
-            found.append((f"{study}/{folder.name}/{place.name}", float(run.metadata["timings"]["created"])))
-    return found
+            archived_runs.append((f"{study}/{folder.name}/{place.name}", float(run.metadata["timings"]["created"])))
+    return archived_runs
 
 
 def _refuse_late(study: str, before: Sequence[Mapping[str, Any]], *, late: bool) -> None:
@@ -227,21 +227,21 @@ def _analysis(intent: Intent, study: Study, recipe: LoadedRecipe) -> dict[str, A
     direction, *_ = [_direction(name, stated.get(name), study, recipe) for name in plain]  # every one can be judged
     metrics = [plain[0], *metrics[1:]]
     rule = (asked.summary or rule_of_study(study.summary.model_dump())).check()
-    terms = ComparisonConfig(
+    config = ComparisonConfig(
         paired=not asked.unpaired, alpha=study.alpha if asked.alpha is None else asked.alpha, side=asked.side,
         sesoi=study.sesoi if asked.sesoi is None else asked.sesoi, method=asked.method or "t", direction=direction,
         resamples=asked.resamples or RESAMPLES,
     ).check()  # fmt: skip
     if asked.family is not None:
-        check_adjustment(asked.family, terms)
+        check_adjustment(asked.family, config)
     adjust = asked.adjust or study.adjust
     if adjust is not None:
-        check_planned(adjust, terms, names, [control, *candidates], intent.derive or len(study.seed_list))
+        check_planned(adjust, config, names, [control, *candidates], intent.derive or len(study.seed_list))
     return {
         "control": control, "candidates": candidates, "metrics": metrics, "direction": direction,
-        "summary": asdict(rule), "alpha": terms.alpha, "side": terms.side, "sesoi": terms.sesoi,
-        "method": terms.method, "resamples": terms.resamples, "unpaired": asked.unpaired,
-        "family": asked.family or (default_adjustment(terms) if len(candidates) > 1 else None), "seed": asked.seed,
+        "summary": asdict(rule), "alpha": config.alpha, "side": config.side, "sesoi": config.sesoi,
+        "method": config.method, "resamples": config.resamples, "unpaired": asked.unpaired,
+        "family": asked.family or (default_adjustment(config) if len(candidates) > 1 else None), "seed": asked.seed,
         **({"adjust": adjust} if adjust else {}),
     }  # fmt: skip
 

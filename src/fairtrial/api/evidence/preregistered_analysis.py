@@ -67,9 +67,9 @@ def analyze_by_plan(
     every = [each.run for each in read_study(place, study)]
     runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
-    found = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place, registered=True)
+    analysis = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place, registered=True)
     other = _other(wanted, asked or {})
-    deviations = find_deviations(registration, _done(registration, found, every, looks))
+    deviations = find_deviations(registration, _done(registration, analysis, every, looks))
     deviations += _damaged(every)
     deviations += [] if by_runs_alone else deviations_beside(registration, place)
     deviations += _asked(wanted, other)
@@ -77,8 +77,8 @@ def analyze_by_plan(
         registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
     )
     return replace(
-        found, plan=followed, arms=[_with_reasons(arm, excluded, runs) for arm in found.arms],
-        comparisons=[with_label(each, followed.sentence) for each in found.comparisons],
+        analysis, plan=followed, arms=[_with_reasons(arm, excluded, runs) for arm in analysis.arms],
+        comparisons=[with_label(each, followed.sentence) for each in analysis.comparisons],
         exploratory=_beyond(wanted, other, everything, question, study, place) if other else None,
     )  # fmt: skip
 
@@ -110,7 +110,7 @@ def _intact(path: Path) -> Registration:
 
 
 def _registered_runs(
-    registration: Registration, gathered: RunSet, runs: Mapping[str, Run]
+    registration: Registration, run_set: RunSet, runs: Mapping[str, Run]
 ) -> tuple[RunSet, dict[str, str]]:
     """Only registered arms and seeds, without the runs that registered rules exclude; says which those are, and why.
 
@@ -118,22 +118,22 @@ def _registered_runs(
     """
     seeds = [str(seed) for seed in registration.seeds]
     names, registered = list(registration.plan["study"]["arms"]), set(seeds)
-    arms = {name: [t for t in gathered.arms.get(name, ()) if t.seed in registered] for name in names}
+    arms = {name: [t for t in run_set.arms.get(name, ()) if t.seed in registered] for name in names}
     rules = registration.plan["exclusions"]
     out = _excluded([trace for traces in arms.values() for trace in traces], runs, rules)
     kept = {name: [trace for trace in traces if trace.run not in out] for name, traces in arms.items()}
-    return replace(gathered, arms=kept, planned=dict.fromkeys(names, seeds)), out
+    return replace(run_set, arms=kept, planned=dict.fromkeys(names, seeds)), out
 
 
 def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[str, Run]) -> ArmAccount:
     """Runs that a registered rule excluded were started; say so."""
     own = {str(runs[name].seed): name for name in excluded if runs[name].variant == arm.variant}
-    told = [
+    messages = [
         {**each, "run": own[seed], "reason": f"excluded by the registered rule '{excluded[own[seed]]}'"}
         if (seed := str(each["seed"])) in own else each
         for each in arm.left_out
     ]  # fmt: skip
-    return replace(arm, left_out=told)
+    return replace(arm, left_out=messages)
 
 
 def _excluded(traces: Sequence[Trace], runs: Mapping[str, Run], rules: Sequence[str]) -> dict[str, str]:
@@ -166,20 +166,20 @@ def _facts(run: Run) -> dict[str, Any]:
 def deviations_beside(registration: Registration, store: Store) -> list[Deviation]:
     """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
     study, root = str(registration.study), registration.path.absolute().parent.parent
-    beside = LocalEvidence(
+    local_evidence = LocalEvidence(
         replaced=[name for name, _ in archived_runs(store, study)],
         removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
         changed_files=lambda before, after: changed_files(root, before, after),
     )
     recorded = [each.run for each in read_study(store, study)]
     runs = [_seen(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
-    return find_beside(registration, runs, beside)
+    return find_beside(registration, runs, local_evidence)
 
 
 def _done(
-    registration: Registration, found: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]
+    registration: Registration, analysis: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]
 ) -> StudyRecord:
-    left_out = {str(each["run"]): str(each["reason"]) for arm in found.arms for each in arm.left_out}
+    left_out = {str(each["run"]): str(each["reason"]) for arm in analysis.arms for each in arm.left_out}
     amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
     return StudyRecord(
         runs=[
@@ -247,8 +247,8 @@ def _beyond(
     if {"metrics", "direction", "adjust"} & own.keys():
         everything = from_study(store, study, question.wanted)
     candidates = [name for name in chosen["candidates"] if name != chosen["control"]]
-    found = analyze_gathered(everything, chosen["control"], candidates, question, store)
+    analysis = analyze_gathered(everything, chosen["control"], candidates, question, store)
     return replace(
-        found, comparisons=[with_label(each, EXPLORATORY) for each in found.comparisons],
-        secondary=[with_label(each, EXPLORATORY) for each in found.secondary],
+        analysis, comparisons=[with_label(each, EXPLORATORY) for each in analysis.comparisons],
+        secondary=[with_label(each, EXPLORATORY) for each in analysis.secondary],
     )  # fmt: skip

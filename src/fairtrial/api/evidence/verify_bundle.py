@@ -196,7 +196,7 @@ def _signature(
 
 def _runs(store: Store) -> tuple[list[Run], list[str]]:
     """Every run of the bundle, and what is wrong with those that are not what their folder is called."""
-    found, problems = [], []
+    runs, problems = [], []
     for study, entry in store.directories():
         try:
             run = store.run(study, entry.name)
@@ -206,12 +206,12 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
                 problems.append(f"{study}/{entry.name} holds the run {run.name}")
             else:
                 _began(run)  # fails for a run that never began
-                found.append(run)
+                runs.append(run)
         except FairtrialError as error:
             problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
         except MALFORMED as error:
             problems.append(f"{study}/{entry.name} does not describe a run: {type(error).__name__} {error}")
-    return sorted(found, key=lambda run: run.name), sorted(problems)
+    return sorted(runs, key=lambda run: run.name), sorted(problems)
 
 
 def _began(run: Run) -> RunStart:
@@ -224,11 +224,11 @@ def _registrations(
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
     folder = paths.registrations
     began = [_began(run) for run in runs]
-    found = []
+    registrations = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         own = published if published and is_named_in(path.stem, published) else None
-        found.append(verify_registration(path, trust=keys, runs=began, published=own))
-    return found
+        registrations.append(verify_registration(path, trust=keys, runs=began, published=own))
+    return registrations
 
 
 def _published(registered: Sequence[Checked], published: Path | None) -> list[VerificationCheck]:

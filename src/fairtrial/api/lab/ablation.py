@@ -44,14 +44,19 @@ class AblationRow:
     lost: Mapping[str, str]
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.effect
+        comparison = self.effect
         return {
-            "removed": list(self.removed), "accuracy": self.accuracy.value,
-            "delta": found.effect.value if found else None, "ci": found.effect.limits if found else None,
-            "p": found.p_value if found else None, "p_adjusted": found.adjusted_p if found else None,
-            "verdict": found.verdict.value if found else None, "runs": self.accuracy.n,
-            "identical_to": list(self.identical), "lost": len(self.lost),
-        }  # fmt: skip
+            "removed": list(self.removed),
+            "accuracy": self.accuracy.value,
+            "delta": comparison.effect.value if comparison else None,
+            "ci": comparison.effect.limits if comparison else None,
+            "p": comparison.p_value if comparison else None,
+            "p_adjusted": comparison.adjusted_p if comparison else None,
+            "verdict": comparison.verdict.value if comparison else None,
+            "runs": self.accuracy.n,
+            "identical_to": list(self.identical),
+            "lost": len(self.lost),
+        }
 
 
 @dataclass(frozen=True)
@@ -148,17 +153,17 @@ def _judge(
     if FULL not in ran.arms:
         raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
     runs = ran.layout
-    found = compare_family(runs.arms, FULL, judged, adjustment, ended=runs.ended) if len(runs.arms) > 1 else []
-    found = on_view(found, ran, terms) if found else []
-    by_name = {each.candidate: replace(each, metric=ran.metric) for each in found}
+    comparisons = compare_family(runs.arms, FULL, judged, adjustment, ended=runs.ended) if len(runs.arms) > 1 else []
+    comparisons = on_view(comparisons, ran, terms) if comparisons else []
+    by_name = {each.candidate: replace(each, metric=ran.metric) for each in comparisons}
     same = _identical(ran, [variant_of(removed) for removed in sets])
     rows = [_row(removed, ran, by_name, same, terms) for removed in sets]
     layout = {removed: ran.arms[variant_of(removed)] for removed in sets if variant_of(removed) in ran.arms}
-    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    carried = {caution["text"]: caution for each in comparisons for caution in each.cautions}
     flagged = [IDENTICAL_ROWS.fill(removed="+".join(row.removed)) for row in rows if FULL in row.identical]
     return Ablation(
         study=ran.launched.study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
-        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
+        level=terms.level, adjustment=(comparisons[0].adjustment if comparisons else None) or adjustment,
         components=list(components), base=full, rows=rows, interactions=interactions(layout, judged),
         cautions=[*flagged, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),
@@ -166,11 +171,15 @@ def _judge(
 
 
 def _row(
-    removed: Removed, ran: Ran, found: Mapping[str, Comparison], same: Mapping[str, tuple[str, ...]], terms: LabTerms
+    removed: Removed,
+    ran: Ran,
+    comparisons: Mapping[str, Comparison],
+    same: Mapping[str, tuple[str, ...]],
+    terms: LabTerms,
 ) -> AblationRow:
     name = variant_of(removed)
     mean = mean_of(ran.sample(name), terms.alpha)
-    return AblationRow(removed, mean, found.get(name), same.get(name, ()), ran.lost(name))
+    return AblationRow(removed, mean, comparisons.get(name), same.get(name, ()), ran.lost(name))
 
 
 def _identical(ran: Ran, names: Sequence[str]) -> dict[str, tuple[str, ...]]:

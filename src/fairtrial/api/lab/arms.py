@@ -151,27 +151,27 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
             hint=f"See: fairtrial runs list --study {shlex.quote(study.study)}{store_words(terms.store)}",
         )
     place = Store.at(terms.store)
-    wanted = MetricQuery([metric] if metric else (), terms.direction)
-    gathered = from_study(place, study.study, wanted)
+    query = MetricQuery([metric] if metric else (), terms.direction)
+    run_set = from_study(place, study.study, query)
     seeds = {str(seed) for seed in study.seed_list}
-    chosen = {name: [trace for trace in gathered.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}
-    own = _own_direction(study, gathered.metric)
-    directions = {name: named_recipe(each, own) for name, each in gathered.directions.items()}
-    gathered = replace(gathered, arms=chosen, directions=directions)
-    numbers, _ = number_runs(gathered, gathered.metric, gathered.direction, SummaryRule())
+    chosen = {name: [trace for trace in run_set.arms.get(name, ()) if trace.seed in seeds] for name in study.variants}
+    own = _own_direction(study, run_set.metric)
+    directions = {name: named_recipe(each, own) for name, each in run_set.directions.items()}
+    run_set = replace(run_set, arms=chosen, directions=directions)
+    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
     missing = [arm for arm in chosen if not numbers[arm]]
     kept = {name: arm for name, arm in numbers.items() if name not in missing}
     planned = len(seeds) * len(chosen)
     scored = sum(len(arm) for arm in numbers.values())
-    cautions = [*gathered.direction_cautions, *launched.cautions]
+    cautions = [*run_set.direction_cautions, *launched.cautions]
     cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
-    return Ran(launched, gathered, numbers, align(kept), cautions)
+    return Ran(launched, run_set, numbers, align(kept), cautions)
 
 
-def on_view(found: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:
+def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:
     """Record that these differences of a study are shown, as `analyze` does, and label them."""
     asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
-    return with_looks(found, ran.gathered, asked, Store.at(terms.store))
+    return with_looks(comparisons, ran.gathered, asked, Store.at(terms.store))
 
 
 def check_metric(study: Study, terms: LabTerms, metric: str | None) -> None:

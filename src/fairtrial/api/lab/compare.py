@@ -99,11 +99,15 @@ class StrategyComparison:
         }  # fmt: skip
 
 
-def _pair(found: Comparison) -> dict[str, Any]:
+def _pair(comparison: Comparison) -> dict[str, Any]:
     return {
-        "better": found.candidate, "worse": found.control, "p": found.p_value, "p_adjusted": found.adjusted_p,
-        "delta": found.effect.value, "ci": found.effect.limits,
-    }  # fmt: skip
+        "better": comparison.candidate,
+        "worse": comparison.control,
+        "p": comparison.p_value,
+        "p_adjusted": comparison.adjusted_p,
+        "delta": comparison.effect.value,
+        "ci": comparison.effect.limits,
+    }
 
 
 def compare_strategies(
@@ -176,17 +180,17 @@ def _judge(
         raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
     order = _worst_first({name: ran.arms[name] for name in arms}, ran.direction)
     pairs = list(combinations(order, 2))
-    found = compare_pairs(arms, pairs, judged, adjustment, ended=layout.ended) if pairs else []
-    found = on_view(found, ran, terms) if found else []
+    comparisons = compare_pairs(arms, pairs, judged, adjustment, ended=layout.ended) if pairs else []
+    comparisons = on_view(comparisons, ran, terms) if comparisons else []
     rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
     sign = 1 if ran.direction == "max" else -1
     rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
-    carried = {caution["text"]: caution for each in found for caution in each.cautions}
+    carried = {caution["text"]: caution for each in comparisons for caution in each.cautions}
     lost = [DEAD_ARMS.fill(names=", ".join(dead))] if dead else []
     return StrategyComparison(
         study=study, metric=ran.metric, direction=ran.direction, direction_source=ran.direction_source,
-        level=terms.level, adjustment=(found[0].adjustment if found else None) or adjustment,
-        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in found],
+        level=terms.level, adjustment=(comparisons[0].adjustment if comparisons else None) or adjustment,
+        strategies=rows, comparisons=[replace(each, metric=ran.metric) for each in comparisons],
         best=order[-1], cautions=[*cautions, *lost, *carried.values(), *ran.cautions],
         failed=bool(ran.launched.bad or ran.launched.missing),
     )  # fmt: skip

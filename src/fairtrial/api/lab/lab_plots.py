@@ -12,43 +12,47 @@ from fairtrial.core.formatting import counted, shown_value
 from fairtrial.report import charts
 
 
-def sweep_chart(found: Sweep, path: Path) -> None:
+def sweep_chart(sweep: Sweep, path: Path) -> None:
     """The metric over the values that were tried; with several options every setting is a category."""
-    one = len(found.params) == 1
+    one = len(sweep.params) == 1
     rows = [
         {
             "value": point.value if one else ", ".join(map(str, point.values.values())),
             "mean": point.accuracy.value, "low": point.accuracy.low, "high": point.accuracy.high,
-            "runs": point.accuracy.samples or (), "best": point is found.best, "alike": bool(point.alike),
+            "runs": point.accuracy.samples or (), "best": point is sweep.best, "alike": bool(point.alike),
         }
-        for point in found.points
+        for point in sweep.points
     ]  # fmt: skip
     chart = charts.sweep_curve(
-        rows, param=", ".join(found.params), metric=found.metric, level=found.level, title=_sweep_title(found),
-        log=one and found.axes[0].log,
+        rows, param=", ".join(sweep.params), metric=sweep.metric, level=sweep.level, title=_sweep_title(sweep),
+        log=one and sweep.axes[0].log,
     )  # fmt: skip
     charts.save(chart, path)
 
 
-def _sweep_title(found: Sweep) -> str:
-    best = ", ".join(f"{name} {value}" for name, value in found.best.values.items())
-    alike = found.alike
+def _sweep_title(sweep: Sweep) -> str:
+    best = ", ".join(f"{name} {value}" for name, value in sweep.best.values.items())
+    alike = sweep.alike
     if alike is None:
         return f"Best {best}; one run each cannot tell the values apart"
     others = len(alike) - 1
     if others == 0:
-        return f"Best {best}: better than all {len(found.points) - 1} others"
-    return f"Best {best}; {others} of {counted(len(found.points) - 1, 'other value')} cannot be told apart from it"
+        return f"Best {best}: better than all {len(sweep.points) - 1} others"
+    return f"Best {best}; {others} of {counted(len(sweep.points) - 1, 'other value')} cannot be told apart from it"
 
 
-def strategies_chart(found: StrategyComparison, path: Path) -> None:
-    rows = [{**_row(each), "group": _group(found, each.name)} for each in found.strategies]
-    told = (
-        f"; not told apart from it: {', '.join(found.alike)}" if found.alike else ": better than every other strategy"
+def strategies_chart(strategy_comparison: StrategyComparison, path: Path) -> None:
+    rows = [{**_row(each), "group": _group(strategy_comparison, each.name)} for each in strategy_comparison.strategies]
+    message = (
+        f"; not told apart from it: {', '.join(strategy_comparison.alike)}"
+        if strategy_comparison.alike
+        else ": better than every other strategy"
     )
-    title = f"{found.best} is {'ahead' if found.alike else 'best'}{told}"
-    better = "higher" if found.direction == "max" else "lower"
-    chart = charts.arms(rows, metric=found.metric, level=found.level, title=title, better=better)
+    title = f"{strategy_comparison.best} is {'ahead' if strategy_comparison.alike else 'best'}{message}"
+    better = "higher" if strategy_comparison.direction == "max" else "lower"
+    chart = charts.arms(
+        rows, metric=strategy_comparison.metric, level=strategy_comparison.level, title=title, better=better
+    )
     charts.save(chart, path)
 
 
@@ -60,22 +64,22 @@ def _row(each: Strategy) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _group(found: StrategyComparison, name: str) -> str:
-    if name == found.best:
+def _group(strategy_comparison: StrategyComparison, name: str) -> str:
+    if name == strategy_comparison.best:
         return "best"
     if name in (BASELINE, MATCHED):
         return "baseline"
-    return "alike" if name in found.alike else "other"
+    return "alike" if name in strategy_comparison.alike else "other"
 
 
-def ablation_chart(found: Ablation, path: Path) -> None:
+def ablation_chart(ablation: Ablation, path: Path) -> None:
     """What taking each set away changed, against the full model."""
     rows = [
         {
             "name": f"without {' and '.join(row.removed)}", "value": row.effect.effect.value,
             "low": row.effect.effect.low, "high": row.effect.effect.high, "verdict": row.effect.verdict.value,
         }
-        for row in found.rows[1:] if row.effect is not None
+        for row in ablation.rows[1:] if row.effect is not None
     ]  # fmt: skip
-    title = f"What the model loses without a component; the full model has {shown_value(found.full.accuracy.value)}"
-    charts.save(charts.forest(rows, metric=found.metric, level=found.level, sesoi=None, title=title), path)
+    title = f"What the model loses without a component; the full model has {shown_value(ablation.full.accuracy.value)}"
+    charts.save(charts.forest(rows, metric=ablation.metric, level=ablation.level, sesoi=None, title=title), path)

@@ -70,14 +70,19 @@ class Confirmation:
     analysis: Analysis | None
 
     def to_dict(self) -> dict[str, Any]:
-        found = self.analysis.comparisons[0] if self.analysis else None
+        comparison = self.analysis.comparisons[0] if self.analysis else None
         return {
-            "study": self.study, "winner": self.winner, "baseline": self.baseline,
-            "accuracy": self.accuracy.value, "ci": self.accuracy.limits, "runs": self.accuracy.n,
+            "study": self.study,
+            "winner": self.winner,
+            "baseline": self.baseline,
+            "accuracy": self.accuracy.value,
+            "ci": self.accuracy.limits,
+            "runs": self.accuracy.n,
             "baseline_accuracy": self.baseline_accuracy.value if self.baseline_accuracy else None,
-            "verdict": found.verdict.value if found else None, "sentence": str(found) if found else None,
-            "comparison": found.to_dict() if found else None,
-        }  # fmt: skip
+            "verdict": comparison.verdict.value if comparison else None,
+            "sentence": str(comparison) if comparison else None,
+            "comparison": comparison.to_dict() if comparison else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -209,11 +214,11 @@ def sweep(
     )  # fmt: skip
     fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
     ran = run_arms(study, terms, metric)
-    found = _judge(kind, study, loaded, axes, points, ran, terms)
+    sweep = _judge(kind, study, loaded, axes, points, ran, terms)
     if confirm:
-        found = _confirm(found, loaded, fixed, base, fresh, replace(terms, plan=None))
-    cautions = [*_cautions(found, loaded, fixed, ran), *ran.cautions]
-    return replace(found, cautions=list({caution["text"]: caution for caution in cautions}.values()))
+        sweep = _confirm(sweep, loaded, fixed, base, fresh, replace(terms, plan=None))
+    cautions = [*_cautions(sweep, loaded, fixed, ran), *ran.cautions]
+    return replace(sweep, cautions=list({caution["text"]: caution for caution in cautions}.values()))
 
 
 def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[GridPoint]) -> None:
@@ -298,7 +303,7 @@ def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
 
 
 def _confirm(
-    found: Sweep,
+    sweep: Sweep,
     recipe: LoadedRecipe,
     fixed: Mapping[str, Any],
     base: GridPoint | None,
@@ -306,22 +311,22 @@ def _confirm(
     terms: LabTerms,
 ) -> Sweep:
     """Winner and baseline again, on seeds and report data that had no part in choosing."""
-    best = found.best
+    best = sweep.best
     options = resolve(recipe, {**fixed, **best.values}, where=best.variant)
-    asked = [found.study, sorted(point.variant for point in found.points), found.runs, best.variant]
+    asked = [sweep.study, sorted(point.variant for point in sweep.points), sweep.runs, best.variant]
     fresh = recipe.fresh_report(options, int(content_hash(asked)[:12], 16))
     arms = {base.variant: dict(base.values)} if base else {}
     arms[best.variant] = dict(best.values)
-    split, quantity = split_and_quantity(found.metric)
-    metric = f"report_{quantity}" if split == "eval" else found.metric
+    split, quantity = split_and_quantity(sweep.metric)
+    metric = f"report_{quantity}" if split == "eval" else sweep.metric
     study = terms.study_of(
-        f"{found.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
+        f"{sweep.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
         seeds=seeds,
     )  # fmt: skip
     try:
         ran = run_arms(study, terms, metric)
     except RunsFailed as error:  # what the sweep found stands without it
-        return replace(found, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
+        return replace(sweep, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
     question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
     alone = len(arms) == 1
     analysis = None if alone else analyze(
@@ -334,29 +339,29 @@ def _confirm(
         means[base.variant] if base else None, analysis,
     )  # fmt: skip
     stale = [] if fresh is not None else [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
-    failed = found.failed or bool(ran.launched.bad or ran.launched.missing)
-    return replace(found, confirmation=confirmation, cautions=[*stale, *ran.cautions], failed=failed)
+    failed = sweep.failed or bool(ran.launched.bad or ran.launched.missing)
+    return replace(sweep, confirmation=confirmation, cautions=[*stale, *ran.cautions], failed=failed)
 
 
-def _cautions(found: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran: Ran) -> list[FilledCaution]:
-    best = GridPoint(found.best.variant, found.best.values)
-    cautions = list(found.cautions)
+def _cautions(sweep: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran: Ran) -> list[FilledCaution]:
+    best = GridPoint(sweep.best.variant, sweep.best.values)
+    cautions = list(sweep.cautions)
     cautions += [
         EDGE_OF_GRID.fill(param=axis.name, value=best.values[axis.name])
-        for axis in found.axes
+        for axis in sweep.axes
         if beyond(recipe, fixed, best, axis)
     ]
-    if found.confirmation is None and len(found.points) > 1:
-        cautions.append(BEST_OF_MANY.fill(count=len(found.points), metric=found.metric, runs=CONFIRMED))
-    if found.metric.startswith("report_"):
-        instead = found.metric.replace("report_", "eval_", 1)
-        cautions.append(SELECTED_ON_REPORT.fill(metric=found.metric, instead=instead))
-    lost = [f"{point.variant} seed {seed}" for point in found.points for seed in point.lost]
+    if sweep.confirmation is None and len(sweep.points) > 1:
+        cautions.append(BEST_OF_MANY.fill(count=len(sweep.points), metric=sweep.metric, runs=CONFIRMED))
+    if sweep.metric.startswith("report_"):
+        instead = sweep.metric.replace("report_", "eval_", 1)
+        cautions.append(SELECTED_ON_REPORT.fill(metric=sweep.metric, instead=instead))
+    lost = [f"{point.variant} seed {seed}" for point in sweep.points for seed in point.lost]
     if lost:
         shown = ", ".join(lost[:3]) + (" …" if len(lost) > 3 else "")
         cautions.append(LOST_VALUES.fill(count=len(lost), which=shown))
-    if found.runs == 1 and not any(caution["code"] == FEW_SEEDS.code for caution in ran.cautions):
+    if sweep.runs == 1 and not any(caution["code"] == FEW_SEEDS.code for caution in ran.cautions):
         cautions.append(FEW_SEEDS.fill(n=1))
-    elif counts := [point.accuracy.n for point in found.points if point.accuracy.low is not None]:
+    elif counts := [point.accuracy.n for point in sweep.points if point.accuracy.low is not None]:
         cautions += one_arm_cautions(min(counts))
     return cautions

@@ -56,12 +56,12 @@ class CostPerformance:
         }  # fmt: skip
 
     def rows(self) -> list[dict[str, Any]]:
-        found = self.frontier
-        standing = zip(found.points, found.members, found.beaten_by, found.probabilities, strict=True)
+        frontier = self.frontier
+        standing = zip(frontier.points, frontier.members, frontier.beaten_by, frontier.probabilities, strict=True)
         return [
             {
                 **point_row(point, self.level), "pareto": member, "dominated_by": beaten,
-                "frontier_probability": probability, "savings": found.savings(point),
+                "frontier_probability": probability, "savings": frontier.savings(point),
             }
             for point, member, beaten, probability in standing
         ]  # fmt: skip

@@ -11,22 +11,25 @@ from fairtrial.costs.cost import Priced
 from fairtrial.report import charts
 
 
-def frontier_chart(found: CostPerformance, path: Path) -> None:
+def frontier_chart(cost_performance: CostPerformance, path: Path) -> None:
     """Cost against the metric, with intervals and the frontier drawn."""
-    frontier, judged = found.frontier, found.frontier.judged
-    rows = [_point_row(found, point, member) for point, member in zip(frontier.points, frontier.members, strict=True)]
+    frontier, judged = cost_performance.frontier, cost_performance.frontier.judged
+    rows = [
+        _point_row(cost_performance, point, member)
+        for point, member in zip(frontier.points, frontier.members, strict=True)
+    ]
     names = [judged.quantity if name == "accuracy" else name for name in judged.objectives]
     total = counted(len(frontier.points), "configuration")
     title = f"{len(frontier.on_it)} of {total} on the frontier of {', '.join(names[:-1])} and {names[-1]}"
     chart = charts.frontier(
-        rows, metric=judged.metric, level=found.level, title=title, card=found.model.card.name,
+        rows, metric=judged.metric, level=cost_performance.level, title=title, card=cost_performance.model.card.name,
         better="higher" if judged.direction == "max" else "lower", estimated=any(p.basis for p in frontier.points),
     )  # fmt: skip
     charts.save(chart, path)
 
 
-def _point_row(found: CostPerformance, point: Priced, member: bool) -> dict[str, Any]:
-    cost, quality = found.estimate(point.cost), found.estimate(point.quality)
+def _point_row(cost_performance: CostPerformance, point: Priced, member: bool) -> dict[str, Any]:
+    cost, quality = cost_performance.estimate(point.cost), cost_performance.estimate(point.quality)
     return {
         "name": point.name, "cost": cost.value, "cost_low": cost.low, "cost_high": cost.high, "value": quality.value,
         "low": quality.low, "high": quality.high, "member": member,

@@ -110,7 +110,7 @@ class _RowReader:
 
     def _numbers(self, given: Any, label: str, least: float | None = None) -> list[float]:
         """The numbers of a cell: one, or several in a list or separated by spaces or semicolons."""
-        found = []
+        numbers = []
         for each in _listed(given):
             value = number_in(each)
             if value is None:
@@ -122,8 +122,8 @@ class _RowReader:
             elif least is not None and value < least:
                 self.problems.append(f"{label}: must be at least {least:g}, not {value:g}")
             else:
-                found.append(value)
-        return found
+                numbers.append(value)
+        return numbers
 
     def _check_metric(self, quality: Sequence[float], given: Mapping[str, Any], column: str, label: str) -> None:
         if self._is_accuracy:

@@ -156,40 +156,40 @@ def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
     why = "Training" if source.train else "Nothing to price yet: training"
     terms.tell(f"{why} {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
     ran = run_arms(study, replace(terms, stack=False), recipe.metric.on("report") if recipe.metric else None)
-    found = _from_study(store, name, source)
-    return replace(found, trained=True, failed=bool(ran.launched.bad))
+    points = _from_study(store, name, source)
+    return replace(points, trained=True, failed=bool(ran.launched.bad))
 
 
 def _from_study(store: Store, name: str, source: Source) -> Points:
     metric, direction = parse_metric(source.metric)
-    gathered = from_study(store, name, MetricQuery([metric] if metric else (), direction))
-    decided = gathered.directions[gathered.metric]
-    way = decided.known(give_way(gathered.metric))
-    numbers, _ = number_runs(gathered, gathered.metric, way, SummaryRule())
+    run_set = from_study(store, name, MetricQuery([metric] if metric else (), direction))
+    decided = run_set.directions[run_set.metric]
+    way = decided.known(give_way(run_set.metric))
+    numbers, _ = number_runs(run_set, run_set.metric, way, SummaryRule())
     points: list[CostPoint] = []
     cautions: list[FilledCaution] = []
     worst = _worst(numbers, way)
-    for arm, traces in gathered.arms.items():
+    for arm, traces in run_set.arms.items():
         hours = {str(t.seed): t.facts["wall_s"] / 3600 for t in traces if _is_timed(t)}
         if not hours or not any(each.value is not None for each in numbers[arm].values()):
             cautions.append(NO_HOURS.fill(variant=arm))
             continue
-        points.append(_point(arm, traces, hours, numbers, worst, gathered))
+        points.append(_point(arm, traces, hours, numbers, worst, run_set))
     if not points:
         raise UserError(
-            f"no variant of study '{gathered.source}' has both {gathered.metric} and hours of its own",
+            f"no variant of study '{run_set.source}' has both {run_set.metric} and hours of its own",
             hint="Hours come from runs that had a process to themselves: launch it, or run it with --no-stack.",
         )
-    facts = [trace.facts for traces in gathered.arms.values() for trace in traces if _is_timed(trace)]
+    facts = [trace.facts for traces in run_set.arms.values() for trace in traces if _is_timed(trace)]
     device, local = _device(store, source, facts)
     points = [replace(point, device=device) for point in points]
-    judged = OptimizationTarget(gathered.metric, way)
+    judged = OptimizationTarget(run_set.metric, way)
     cautions += [
         *_against(decided),
-        *_of_runs(gathered),
-        *damage_cautions(gathered),
-        *_missing(gathered, numbers),
-        *_lost(points, gathered.metric),
+        *_of_runs(run_set),
+        *damage_cautions(run_set),
+        *_missing(run_set, numbers),
+        *_lost(points, run_set.metric),
         *_few(points),
     ]
     return Points(
@@ -216,13 +216,13 @@ def _worst(numbers: RunScores, direction: str) -> float:
 
 
 def _point(
-    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: RunScores, worst: float, gathered: RunSet
+    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: RunScores, worst: float, run_set: RunSet
 ) -> CostPoint:  # fmt: skip
     """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
     values = {seed: worst if each.value is None else each.value for seed, each in numbers[arm].items()}
     lost = sum(each.value is None for each in numbers[arm].values())
     memory, basis = _memory(traces)
-    named = (gathered.plan or {}).get("variants", {}).get(arm, {})
+    named = (run_set.plan or {}).get("variants", {}).get(arm, {})
     facts = next(trace.facts for trace in traces if trace.status is not Status.DAMAGED)
     settings = {name: facts["options"].get(name, value) for name, value in named.items()}
     return CostPoint(arm, dict(hours), values, memory, settings=settings, memory_basis=basis, lost=lost)
@@ -241,18 +241,18 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
     return None, "not measured"
 
 
-def _of_runs(gathered: RunSet) -> list[FilledCaution]:
+def _of_runs(run_set: RunSet) -> list[FilledCaution]:
     """What the runs themselves are careful about, each once."""
-    told = [each for traces in gathered.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
+    told = [each for traces in run_set.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
     return list({each["text"]: each for each in told if each["code"] != INERT_OPTION.code}.values())
 
 
-def _missing(gathered: RunSet, numbers: RunScores) -> list[FilledCaution]:
+def _missing(run_set: RunSet, numbers: RunScores) -> list[FilledCaution]:
     """Planned runs that are not there: the answer is about a part of the study."""
     damaged = {
-        arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in gathered.arms.items()
+        arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in run_set.arms.items()
     }
-    count = sum(len(set(gathered.planned_seeds(a)) - set(numbers[a]) - damaged[a]) for a in gathered.arms)
+    count = sum(len(set(run_set.planned_seeds(a)) - set(numbers[a]) - damaged[a]) for a in run_set.arms)
     return [MISSING_RUNS.fill(count=count)] if count else []
 
 

@@ -51,32 +51,39 @@ class Advice:
         return estimated(reading, self.level)
 
     def to_dict(self) -> dict[str, Any]:
-        found, chosen = self.found, self.found.chosen
+        recommendation, chosen = self.found, self.found.chosen
         return {
-            "source": self.gathered.source, "study": self.gathered.study, "trained": self.gathered.trained,
-            "objective": found.objective, "metric": found.judged.metric, "direction": found.judged.direction,
+            "source": self.gathered.source,
+            "study": self.gathered.study,
+            "trained": self.gathered.trained,
+            "objective": recommendation.objective,
+            "metric": recommendation.judged.metric,
+            "direction": recommendation.judged.direction,
             "direction_source": self.gathered.direction_source,
-            "constraints": {**found.constraints.given(), "confidence": found.constraints.confidence},
-            "prices": found.cost_model.table.source,
+            "constraints": {**recommendation.constraints.given(), "confidence": recommendation.constraints.confidence},
+            "prices": recommendation.cost_model.table.source,
             "calibration": None if self.gathered.local is None else self.gathered.local.to_dict(),
             "recommended": None if chosen is None else self._recommended(chosen),
             "expected": None if chosen is None else self._expected(chosen),
-            "rationale": found.rationale,
-            "binding": [each.to_dict() for each in found.binding],
-            "alternatives": [self._row(each) for each in found.alternatives],
+            "rationale": recommendation.rationale,
+            "binding": [each.to_dict() for each in recommendation.binding],
+            "alternatives": [self._row(each) for each in recommendation.alternatives],
             "fits_on": [
                 {
-                    "card": each.card.name, "hours": each.hours.value, "cost": each.cost.value,
+                    "card": each.card.name,
+                    "hours": each.hours.value,
+                    "cost": each.cost.value,
                     "estimated": each.basis is not None,
                 }
-                for each in found.fits_on
+                for each in recommendation.fits_on
             ],
-            "not_told_apart": dict(found.alike),
-            "feasible": len(found.feasible), "candidates": len(found.candidates),
-            "relaxations": [each.to_dict() for each in found.relaxations],
-            "joint_relaxation": None if found.joint is None else found.joint.to_dict(),
+            "not_told_apart": dict(recommendation.alike),
+            "feasible": len(recommendation.feasible),
+            "candidates": len(recommendation.candidates),
+            "relaxations": [each.to_dict() for each in recommendation.relaxations],
+            "joint_relaxation": None if recommendation.joint is None else recommendation.joint.to_dict(),
             "cautions": list(self.cautions),
-        }  # fmt: skip
+        }
 
     def rows(self) -> list[dict[str, Any]]:
         """The recommended configuration and its alternatives."""
@@ -122,8 +129,10 @@ def recommend(
     gathered = gather_points(source, terms, today, None if several else gpu, check)
     model = CostModel.of(next(iter(gathered.table.cards)) if several else gpu, gathered.table, gathered.local)
     cards = list(gathered.table.cards.values()) if several else [model.card]
-    found = CostPerformanceAnalysis(model, gathered.judged).recommend(gathered.points, constraints, objective, cards)
-    return Advice(found, gathered, terms.level, _cautions(found, gathered, today))
+    recommendation = CostPerformanceAnalysis(model, gathered.judged).recommend(
+        gathered.points, constraints, objective, cards
+    )
+    return Advice(recommendation, gathered, terms.level, _cautions(recommendation, gathered, today))
 
 
 def _asked(source: Source) -> OptimizationTarget | None:
@@ -136,34 +145,34 @@ def _asked(source: Source) -> OptimizationTarget | None:
     )  # what a study recorded may still say it
 
 
-def _cautions(found: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:
+def _cautions(recommendation: Recommendation, gathered: Points, today: date) -> list[FilledCaution]:
     cautions = list(gathered.cautions)
-    limit = found.constraints.max_memory
-    largest = max(each.priced.card.memory_gb for each in found.candidates)
+    limit = recommendation.constraints.max_memory
+    largest = max(each.priced.card.memory_gb for each in recommendation.candidates)
     if limit is not None and limit > largest:
         cautions.append(INERT_LIMIT.fill(limit=f"{limit:g}", memory=f"{largest:g}"))
-    shown = [each.priced for each in (found.chosen, *found.alternatives) if each]
-    shown += [each.candidate.priced for each in found.relaxations if each.candidate]
-    if found.joint is not None and (found.chosen is None or len(found.joint.changes) > 1):
-        shown.append(found.joint.candidate.priced)
-    cautions += [*price_cautions([*shown, *found.fits_on], gathered.table, today), *conversion_cautions(shown)]
-    if found.chosen is not None:
-        cautions += _of_choice(found, found.chosen)
+    shown = [each.priced for each in (recommendation.chosen, *recommendation.alternatives) if each]
+    shown += [each.candidate.priced for each in recommendation.relaxations if each.candidate]
+    if recommendation.joint is not None and (recommendation.chosen is None or len(recommendation.joint.changes) > 1):
+        shown.append(recommendation.joint.candidate.priced)
+    cautions += [*price_cautions([*shown, *recommendation.fits_on], gathered.table, today), *conversion_cautions(shown)]
+    if recommendation.chosen is not None:
+        cautions += _of_choice(recommendation, recommendation.chosen)
     return cautions
 
 
-def _of_choice(found: Recommendation, chosen: Candidate) -> list[FilledCaution]:
+def _of_choice(recommendation: Recommendation, chosen: Candidate) -> list[FilledCaution]:
     cautions: list[FilledCaution] = []
-    names = {each.priced.name for each in found.feasible}
+    names = {each.priced.name for each in recommendation.feasible}
     if len(names) > 1 and chosen.priced.quality.n:
-        cautions.append(CHOSEN_OF_MANY.fill(count=len(names), metric=found.judged.quantity))
+        cautions.append(CHOSEN_OF_MANY.fill(count=len(names), metric=recommendation.judged.quantity))
         cautions += one_arm_cautions(chosen.priced.quality.n)
     for check in chosen.checks:
         if check.probability is not None and check.probability < LIKELY:
-            told = f"{100 * check.probability:.0f}"
-            cautions.append(UNSURE_CONSTRAINT.fill(constraint=check.constraint, percent=told))
+            message = f"{100 * check.probability:.0f}"
+            cautions.append(UNSURE_CONSTRAINT.fill(constraint=check.constraint, percent=message))
         memory = check.constraint in (CARD_MEMORY, "max_memory")
-        if check.probability is None and found.constraints.confidence is not None and not memory:
+        if check.probability is None and recommendation.constraints.confidence is not None and not memory:
             cautions.append(NO_CHANCE_KNOWN.fill(constraint=check.constraint, name=chosen.priced.name))
         if check.constraint == CARD_MEMORY and check.value is not None and check.value > NEARLY_FULL * check.limit:
             cautions.append(TIGHT_MEMORY.fill(need=f"{check.value:.3g}", memory=f"{check.limit:g}"))

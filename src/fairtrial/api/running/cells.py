@@ -152,9 +152,9 @@ class _Preparation:
             existing = self.store.look_at(spec.study, spec.run_id)
             judgement(recipe, options, existing.metadata if existing else None)  # refused now, not by every single job
             spec = _as_recorded(spec, existing)
-            request = self._request(spec, recipe, needs)
+            job = self._request(spec, recipe, needs)
             key = recipe.stack_key(options)
-            self.known[spec.name] = Cell(spec, request, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
+            self.known[spec.name] = Cell(spec, job, existing, tuple(needs.values()), key and f"{recipe.name} {key}")
         return self.known[spec.name]
 
     def _variant(self, spec: RunSpec) -> _Variant:
@@ -229,33 +229,33 @@ def clear_conflicts(cells: Sequence[Cell], store: Store, *, replace_old: bool) -
     return [replace(cell, existing=None) for cell in cells]
 
 
-def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: ExecutionPolicy) -> list[ScheduledRun]:
+def complete(cells: Sequence[Cell], store: Store, launcher: Launcher, policy: ExecutionPolicy) -> list[ScheduledRun]:
     """Run what is missing, needs first; returns a ticket per cell that was missing."""
-    missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
+    missing = [cell for cell in cells if not cell.is_done(retry_failed=policy.retry_failed)]
     needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
     with contextlib.ExitStack() as leaving:
         for study in {cell.spec.study for cell in missing}:
             leaving.enter_context(launching(store.paths, study))
         if needs:
-            _run(list(needs.values()), store, launcher, terms)
+            _run(list(needs.values()), store, launcher, policy)
         for cell in missing:
             require_needs(cell, store)
-        tickets = _run(missing, store, launcher, terms)
-    _push_rest(store, sorted({cell.spec.study for cell in (*missing, *needs.values())}), terms)
-    return tickets
+        runs = _run(missing, store, launcher, policy)
+    _push_rest(store, sorted({cell.spec.study for cell in (*missing, *needs.values())}), policy)
+    return runs
 
 
-def _push_rest(store: Store, studies: Sequence[str], terms: ExecutionPolicy) -> None:
+def _push_rest(store: Store, studies: Sequence[str], policy: ExecutionPolicy) -> None:
     """What killed jobs, or jobs that could not reach a shared store, have left on this machine."""
     left = store.push(studies)
     if left:
-        terms.tell(
+        policy.tell(
             f"{counted(len(left), 'run')} of this machine did not reach {store.url} completely; nothing is lost. "
             f"Push them with: fairtrial runs sync --store {shlex.quote(store.address)}"
         )
 
 
-def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: ExecutionPolicy) -> list[ScheduledRun]:
+def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, policy: ExecutionPolicy) -> list[ScheduledRun]:
     by_key = {cell.key: cell for cell in cells}
 
     def look(key: str) -> Outcome | None:
@@ -278,23 +278,23 @@ def _run(cells: Sequence[Cell], store: Store, launcher: Launcher, terms: Executi
     def holder(key: str) -> int | None:
         return token_of(store.paths.run(by_key[key].spec.study, by_key[key].spec.run_id))
 
-    tickets = [ScheduledRun(cell.key, cell.request.to_dict()) for cell in cells]
-    stacked = terms.stack and terms.timeout is None  # a time limit is about one run
-    tasks = divide(tickets, lambda ticket: by_key[ticket.key].stack_key if stacked else None, launcher.slots)
+    runs = [ScheduledRun(cell.key, cell.request.to_dict()) for cell in cells]
+    stacked = policy.stack and policy.timeout is None  # a time limit is about one run
+    tasks = divide(runs, lambda ticket: by_key[ticket.key].stack_key if stacked else None, launcher.slots)
     schedule = Schedule(
-        tasks, launcher, look, settle, terms.timeout, terms.retries, listen, holder,
-        lost_after=terms.lost_after or LOST_AFTER_S, hung_after=terms.hung_after, changed=terms.watch,
-        tell=terms.tell, tickets=tickets,
+        tasks, launcher, look, settle, policy.timeout, policy.retries, listen, holder,
+        lost_after=policy.lost_after or LOST_AFTER_S, hung_after=policy.hung_after, changed=policy.watch,
+        tell=policy.tell, runs=runs,
     )  # fmt: skip
     schedule.run()
-    _bring_results(store, sorted({cell.spec.study for cell in cells}), terms)
-    terms.watch(tickets)
+    _bring_results(store, sorted({cell.spec.study for cell in cells}), policy)
+    policy.watch(runs)
     if schedule.interrupted:
         raise KeyboardInterrupt
-    return tickets
+    return runs
 
 
-def _bring_results(store: Store, studies: Sequence[str], terms: ExecutionPolicy) -> None:
+def _bring_results(store: Store, studies: Sequence[str], policy: ExecutionPolicy) -> None:
     """How runs that other machines made have ended; what was brought a moment ago may be older than that."""
     if not store.url:
         return
@@ -303,7 +303,7 @@ def _bring_results(store: Store, studies: Sequence[str], terms: ExecutionPolicy)
     try:
         pull(store, studies)
     except StoreError as error:
-        terms.tell(
+        policy.tell(
             f"{error.message}. What other machines have recorded is there; bring it with: "
             f"fairtrial runs sync --store {shlex.quote(store.address)}"
         )

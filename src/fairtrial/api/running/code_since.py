@@ -58,39 +58,39 @@ class CodeSince:
         """For people: what is compared, then what differs, or that nothing does."""
         what = f"below {', '.join(self.paths)}" if self.paths else "in the repository"
         own = f"study {self.study}" if self.study else f"commit {self.since}"
-        found = [] if not self.study else self._about_study()
+        lines = [] if not self.study else self._about_study()
         for each in self.changes:
             if not each.any:
-                found.append(f"Code {what}: unchanged since {each.commit[:SHORT]}{self._named(own)}.")
+                lines.append(f"Code {what}: unchanged since {each.commit[:SHORT]}{self._named(own)}.")
                 continue
-            found.append(f"Code {what}: changed since {each.commit[:SHORT]}{self._named(own)}:")
-            found += each.stat.splitlines()
-            found += [f" {name} (new, not known to git)" for name in each.untracked[:MOST_FILES]]
+            lines.append(f"Code {what}: changed since {each.commit[:SHORT]}{self._named(own)}:")
+            lines += each.stat.splitlines()
+            lines += [f" {name} (new, not known to git)" for name in each.untracked[:MOST_FILES]]
             left = len(each.untracked) - MOST_FILES
-            found += [f" … and {left} more new files"] if left > 0 else []
-        found += [f"Commit {commit[:SHORT]} is not in this repository: git cannot compare with it."
+            lines += [f" … and {left} more new files"] if left > 0 else []
+        lines += [f"Commit {commit[:SHORT]} is not in this repository: git cannot compare with it."
                   for commit in self.unknown]  # fmt: skip
-        return found
+        return lines
 
     def _named(self, own: str) -> str:
         return f" ({own})" if self.study or self.since != self.changes[0].commit else ""
 
     def _about_study(self) -> list[str]:
         assert self.runs is not None
-        found = []
+        about_study = []
         commits = len(self.changes) + len(self.unknown)
         if commits > 1:
-            found.append(f"The runs of {self.study} were made at {commits} commits; each is compared.")
+            about_study.append(f"The runs of {self.study} were made at {commits} commits; each is compared.")
         if self.without_commit:
-            found.append(
+            about_study.append(
                 f"{counted(self.without_commit, 'run')} of {self.study} recorded no commit: nobody can tell its code."
             )
         if self.dirty_then:
-            found.append(
+            about_study.append(
                 f"{counted(self.dirty_then, 'run')} of {self.study} had uncommitted changes: the commit alone does not "
                 "tell that code."
             )
-        return found
+        return about_study
 
 
 def code_since(

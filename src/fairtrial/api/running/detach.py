@@ -83,7 +83,7 @@ def _start(
     kept = {name: getattr(terms, name) for name in KEPT}
     kept["plan"] = os.fspath(terms.plan) if terms.plan is not None else None
     files = {"first": str(first), "log": str(log)}
-    told = {
+    messages = {
         "study": study.model_dump(mode="json"), "store": store, "terms": kept,
         "command_line": recorded_command_line(), **files,
     }  # fmt: skip
@@ -95,7 +95,7 @@ def _start(
         )  # fmt: skip
     assert process.stdin is not None
     with process.stdin as line:
-        line.write(json.dumps(told).encode())
+        line.write(json.dumps(messages).encode())
     with os.fdopen(here, "rb") as word:
         return process, word.read() == AT_WORK  # nothing, when it ends without a word
 
@@ -114,14 +114,14 @@ def main(pipe: int) -> int:
 
 
 def _launch(pipe: int) -> int:
-    told: dict[str, Any] = json.load(sys.stdin)
+    document: dict[str, Any] = json.load(sys.stdin)
     at_work = _Once(lambda: _tell_starter(pipe))
-    into_store = _Once(lambda: _move_output(Path(told["first"]), Path(told["log"])))
-    terms = dataclasses.replace(LaunchTerms(**told["terms"]), tell=_say, ready=into_store, watch=at_work)
-    _say(f"{time.strftime('%F %T')} launching {told['study']['study']}, process {os.getpid()}")
+    into_store = _Once(lambda: _move_output(Path(document["first"]), Path(document["log"])))
+    terms = dataclasses.replace(LaunchTerms(**document["terms"]), tell=_say, ready=into_store, watch=at_work)
+    _say(f"{time.strftime('%F %T')} launching {document['study']['study']}, process {os.getpid()}")
     try:
-        with carrying_out(told["command_line"]):
-            launched = run_study(Study.model_validate(told["study"]), store=told["store"], terms=terms)
+        with carrying_out(document["command_line"]):
+            launched = run_study(Study.model_validate(document["study"]), store=document["store"], terms=terms)
     except KeyboardInterrupt:
         _say("Stopped. What was recorded is kept; launch again to go on from there.")
         return EXIT_INTERRUPTED

@@ -50,10 +50,17 @@ class CheckpointEvaluation:
 
     def to_dict(self) -> dict[str, Any]:
         return {
-            "run": self.run.name, "checkpoint": self.checkpoint, "step": self.step, "metrics": dict(self.metrics),
-            "intervals": {name: found.limits for name, found in self.intervals.items()}, "episodes": self.episodes,
-            "fresh": self.fresh, "selected": self.selected, "gap": self.gap, "cautions": list(self.cautions),
-        }  # fmt: skip
+            "run": self.run.name,
+            "checkpoint": self.checkpoint,
+            "step": self.step,
+            "metrics": dict(self.metrics),
+            "intervals": {name: estimate.limits for name, estimate in self.intervals.items()},
+            "episodes": self.episodes,
+            "fresh": self.fresh,
+            "selected": self.selected,
+            "gap": self.gap,
+            "cautions": list(self.cautions),
+        }
 
 
 @dataclass(frozen=True)
@@ -92,7 +99,7 @@ def evaluate(
         raise UserError("only the best checkpoint was chosen, so only that one can be confirmed")
     place = open_store(store)
     named = all_at_once(*(lambda each=each: require_all_existing(place, each) for each in references))
-    found = []
+    checkpoint_evaluations = []
     damaged: dict[str, str] = {}
     chosen = list({run.path: run for runs in named for run in runs}.values())
     for run in chosen:
@@ -100,18 +107,22 @@ def evaluate(
             not_damaged(run)
             tell(f"Evaluating {run.name} …")
             place.fetch(run.study, run.id)
-            found.append(_evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12)))
-            _write_down(found[-1])
+            checkpoint_evaluations.append(
+                _evaluate(run, checkpoint, episodes, fresh=confirm, alpha=round(1 - level, 12))
+            )
+            _write_down(checkpoint_evaluations[-1])
         except StoreError as error:
             if len(chosen) == 1:
                 raise
             damaged[run.name] = error.message
             tell(f"{run.name} cannot be evaluated: {error.message}")
-    if not found:
+    if not checkpoint_evaluations:
         name, reason = next(iter(damaged.items()))
         raise StoreError(f"none of {len(chosen)} runs can be evaluated: {name}: {reason}", hint=HINT)
-    gaps = np.array([each.gap for each in found if each.gap is not None])
-    return CheckpointEvaluations(found, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged)
+    gaps = np.array([each.gap for each in checkpoint_evaluations if each.gap is not None])
+    return CheckpointEvaluations(
+        checkpoint_evaluations, mean_of(gaps, round(1 - level, 12)) if confirm else None, damaged
+    )
 
 
 def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> CheckpointEvaluation:
@@ -123,16 +134,16 @@ def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha:
     saved = _checkpoint(run, which)
     cell = recorded_cell(run)
     require_needs(cell, Store.at(cell.request.store))
-    request, cautions = _with_fresh_data(cell.request) if fresh else (cell.request, [])
-    trainable = rebuild(request)
+    job, cautions = _with_fresh_data(cell.request) if fresh else (cell.request, [])
+    trainable = rebuild(job)
     trainable.load_state(saved.state)
     metric = recipe.metric.on("eval") if recipe.metric else None
     count, metrics, intervals = _measure(trainable, run, metric, episodes, fresh=fresh, alpha=alpha)
-    found = CheckpointEvaluation(
+    checkpoint_evaluation = CheckpointEvaluation(
         run, which, saved.step, metrics, intervals, count, fresh, cautions=() if count else cautions
     )
-    found = _normalized(found, metric)
-    return _against_selection(found) if fresh else found
+    checkpoint_evaluation = _normalized(checkpoint_evaluation, metric)
+    return _against_selection(checkpoint_evaluation) if fresh else checkpoint_evaluation
 
 
 def _measure(
@@ -149,17 +160,17 @@ def _measure(
     return count, {metric: float(np.mean(returns))}, {metric: interval}
 
 
-def _with_fresh_data(request: Job) -> tuple[Job, list[FilledCaution]]:
+def _with_fresh_data(job: Job) -> tuple[Job, list[FilledCaution]]:
     """The same run over report data that nobody has seen, where its recipe has more of them."""
-    spec = request.spec
+    spec = job.spec
     recipe = load_checked_recipe(spec.recipe_file or spec.recipe)
     options = parse_options(recipe.options, spec.options, where=spec.name)
     changes = recipe.fresh_report(options, spec.seed)
     if changes is None:
-        return request, [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
+        return job, [REPORT_NOT_FRESH.fill(recipe=recipe.name)]
     other = parse_options(recipe.options, {**spec.options, **changes}, where=spec.name)
     changed = replace(spec, options=other.to_dict(), identity=result_options(recipe.options, other))
-    return replace(request, spec=changed), []
+    return replace(job, spec=changed), []
 
 
 def _checkpoint(run: Run, which: str) -> Checkpoint:
@@ -185,33 +196,41 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
     raise UserError(f"run {run.name} has no checkpoint '{which}'; it has: {', '.join(there) or 'none'}")
 
 
-def _normalized(found: CheckpointEvaluation, metric: str | None) -> CheckpointEvaluation:
+def _normalized(checkpoint_evaluation: CheckpointEvaluation, metric: str | None) -> CheckpointEvaluation:
     """The same on the scale of the references that the run was made with."""
-    known = found.run.metadata["lineage"].get("references")
-    if known is None or metric is None or metric not in found.metrics:
-        return found
+    known = checkpoint_evaluation.run.metadata["lineage"].get("references")
+    if known is None or metric is None or metric not in checkpoint_evaluation.metrics:
+        return checkpoint_evaluation
     references = References(**known)
     name = f"eval_{NORMALIZED}"
-    metrics = {**found.metrics, name: references.normalized(found.metrics[metric])}
-    carried = {name: references.carry_over(found.intervals[metric])} if metric in found.intervals else {}
-    return replace(found, metrics=metrics, intervals={**found.intervals, **carried})
+    metrics = {**checkpoint_evaluation.metrics, name: references.normalized(checkpoint_evaluation.metrics[metric])}
+    carried = (
+        {name: references.carry_over(checkpoint_evaluation.intervals[metric])}
+        if metric in checkpoint_evaluation.intervals
+        else {}
+    )
+    return replace(checkpoint_evaluation, metrics=metrics, intervals={**checkpoint_evaluation.intervals, **carried})
 
 
-def _against_selection(found: CheckpointEvaluation) -> CheckpointEvaluation:
+def _against_selection(checkpoint_evaluation: CheckpointEvaluation) -> CheckpointEvaluation:
     """How much better the checkpoint looked when it was chosen: the winner's curse, in this run."""
-    metadata = found.run.metadata
-    selected, fresh = metadata["best_metric_value"], found.metrics.get(metadata["best_metric_name"])
+    metadata = checkpoint_evaluation.run.metadata
+    selected, fresh = metadata["best_metric_value"], checkpoint_evaluation.metrics.get(metadata["best_metric_name"])
     if selected is None or fresh is None:
-        return replace(found, selected=selected)
+        return replace(checkpoint_evaluation, selected=selected)
     gap = selected - fresh if metadata["best_metric_mode"] == "max" else fresh - selected
-    return replace(found, selected=selected, gap=gap)
+    return replace(checkpoint_evaluation, selected=selected, gap=gap)
 
 
-def _write_down(found: CheckpointEvaluation) -> None:
-    told = {name: value for name, value in found.to_dict().items() if name not in ("run", "cautions")}
-    recorder = Recorder.attach(found.run.paths)
+def _write_down(checkpoint_evaluation: CheckpointEvaluation) -> None:
+    document = {
+        name: value for name, value in checkpoint_evaluation.to_dict().items() if name not in ("run", "cautions")
+    }
+    recorder = Recorder.attach(checkpoint_evaluation.run.paths)
     try:
-        recorder.write_event(EVALUATION, **told)
+        recorder.write_event(EVALUATION, **document)
     finally:
         recorder.close()
-    Store.at(found.run.path.parent.parent).push_events(found.run.study, found.run.id)
+    Store.at(checkpoint_evaluation.run.path.parent.parent).push_events(
+        checkpoint_evaluation.run.study, checkpoint_evaluation.run.id
+    )

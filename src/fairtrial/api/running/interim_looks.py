@@ -39,22 +39,22 @@ def record_looks(
     damage = why_looks_damaged(store, study)
     shared = [LOOKS_DAMAGED.fill(reason=damage)] if damage else []
     before = read_looks(store, study)
-    found = [_judged_by(before, view, registered=registered) for view in views]
+    look_labels = [_judged_by(before, view, registered=registered) for view in views]
     if not record_interim_looks(store, study, views):
         shared.append(LOOK_NOT_NOTED.fill())
-    return [replace(each, cautions=(*shared, *each.cautions)) for each in found]
+    return [replace(each, cautions=(*shared, *each.cautions)) for each in look_labels]
 
 
 def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, registered: bool) -> LookLabels:
-    found = LookLabels()
+    look_labels = LookLabels()
     if came_later(before, view.seeds):
-        found = LookLabels((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))
+        look_labels = LookLabels((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))
     first = first_asked(before, view.seeds)
     if registered or first is None or not view.asked.differs_from(first):
-        return found
-    told = question_words(first, beside=view.asked)
-    said = f"another question about runs already looked at: first asked for {told}"
-    return LookLabels((*found.labels, said), (*found.cautions, ANOTHER_QUESTION.fill(first=told)))
+        return look_labels
+    message = question_words(first, beside=view.asked)
+    said = f"another question about runs already looked at: first asked for {message}"
+    return LookLabels((*look_labels.labels, said), (*look_labels.cautions, ANOTHER_QUESTION.fill(first=message)))
 
 
 def question_words(asked: Asked, *, beside: Asked) -> str:

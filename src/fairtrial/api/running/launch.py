@@ -169,8 +169,8 @@ def _fill(
         )
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store.at(store)
-    engine, order = _order(study, place, terms, usable_gpus(recipe, specs))
-    engine.check(order)
+    engine, request = _order(study, place, terms, usable_gpus(recipe, specs))
+    engine.check(request)
     place.check_writable()
     place.pull(study.study, DEPENDENCIES_STUDY)
     cells = prepare(specs, place, environment, terms.tell)
@@ -179,7 +179,7 @@ def _fill(
     require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
     terms.ready(cells)
-    made, workload = _run_missing(cells, place, recipe, terms, engine, order)
+    made, workload = _run_missing(cells, place, recipe, terms, engine, request)
     launched = replace(stand(place, study, recipe, cells, made, environment), workload=workload)
     return (launched if registration is None else _by_plan(launched, registration)), study, place
 
@@ -199,8 +199,8 @@ def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
         shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
                  for name in pair}  # fmt: skip
         views.append(InterimLook(asked, shown, dict.fromkeys(pair, planned)))
-    told = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
-    new = {caution["text"]: caution for caution in told}
+    messages = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
+    new = {caution["text"]: caution for caution in messages}
     return replace(launched, cautions=[*launched.cautions, *new.values()])
 
 
@@ -208,12 +208,12 @@ def _as_registered(
     study: Study, recipe: LoadedRecipe, plan: str | os.PathLike[str] | None
 ) -> tuple[Study, Registration | None]:
     """The study with its registered seeds, and its registration, where it has one."""
-    found = registration_for(study.study, plan)
-    if found is None:
+    registration = registration_for(study.study, plan)
+    if registration is None:
         return study, None
-    refuse_other_recipe(found, recipe)
-    refuse_other_options(found, arms_of(study, recipe))
-    return as_registered(study, plan), found
+    refuse_other_recipe(registration, recipe)
+    refuse_other_options(registration, arms_of(study, recipe))
+    return as_registered(study, plan), registration
 
 
 def _by_plan(launched: Launched, registration: Registration) -> Launched:
@@ -246,7 +246,7 @@ def _order(
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
     _refuse_haste(store, terms)
     engine = load_engine(terms.on, to_use=to_use)
-    order = LaunchRequest(
+    request = LaunchRequest(
         study=study.study,
         store=store.address,
         home=str(store.paths.launcher(study.study)),
@@ -259,7 +259,7 @@ def _order(
         environment=references([study.options, study.variants]),
         tell=terms.tell,
     )
-    return engine, order
+    return engine, request
 
 
 def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
@@ -300,14 +300,14 @@ def _run_missing(
     recipe: LoadedRecipe,
     terms: LaunchTerms,
     engine: LauncherModule,
-    order: LaunchRequest,
+    request: LaunchRequest,
 ) -> tuple[list[str], Workload]:
     missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
     if not missing:
         return [], Workload(0, None)
     several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
-    order = replace(order, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
-    with closing(engine.open(order)) as launcher:
+    request = replace(request, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
+    with closing(engine.open(request)) as launcher:
         work = _workload(missing, recipe, store, terms, launcher.slots)  # while the process that starts jobs loads
         for line in work.lines():
             terms.tell(line)
@@ -316,8 +316,8 @@ def _run_missing(
             terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, watch, terms.tell,
             terms.stack,
         )  # fmt: skip
-        tickets = complete(cells, store, launcher, how)
-    return [ticket.key for ticket in tickets if not (ticket.outcome and ticket.outcome.already_done)], work
+        runs = complete(cells, store, launcher, how)
+    return [run.key for run in runs if not (run.outcome and run.outcome.already_done)], work
 
 
 def _workload(
@@ -408,15 +408,17 @@ def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequenc
     """As `analyze` will have it, so that both call the same variant better."""
     own = recipe.metric
     known = own.direction if own and split_and_quantity(metric)[1] == own.quantity else None
-    found = settle_direction(metric, runs, study.to_dict(), recipe=known)
-    if found.source != "recorded":
-        return found
-    return replace(found, source="stated") if study.direction else named_recipe(found, known)
+    direction = settle_direction(metric, runs, study.to_dict(), recipe=known)
+    if direction.source != "recorded":
+        return direction
+    return replace(direction, source="stated") if study.direction else named_recipe(direction, known)
 
 
-def named_recipe(found: Direction, own: str | None) -> Direction:
+def named_recipe(direction: Direction, own: str | None) -> Direction:
     """What the runs of a recipe recorded is the recipe's own direction, and is called that."""
-    return replace(found, source="recipe") if found.source == "recorded" and found.better == own else found
+    return (
+        replace(direction, source="recipe") if direction.source == "recorded" and direction.better == own else direction
+    )
 
 
 def check_direction(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> None:
@@ -428,14 +430,14 @@ def check_direction(study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> 
 def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) -> list[Mapping[str, str]]:
     if way is None:
         return []
-    found: list[Mapping[str, str]] = [*way.cautions()]
+    about_metric: list[Mapping[str, str]] = [*way.cautions()]
     if way.better is None and arms > 1:
-        found.append(DIRECTION_UNKNOWN.fill(metric=way.metric))
+        about_metric.append(DIRECTION_UNKNOWN.fill(metric=way.metric))
     without = [run.name for run in completed if way.metric not in run.final]
     if without:
         named = ", ".join(without[:SHOWN_NAMES]) + (" …" if len(without) > SHOWN_NAMES else "")
-        found.append(METRIC_NOT_LOGGED.fill(count=len(without), metric=way.metric, which=named))
-    return found
+        about_metric.append(METRIC_NOT_LOGGED.fill(count=len(without), metric=way.metric, which=named))
+    return about_metric
 
 
 def _cautions(
@@ -449,8 +451,8 @@ def _cautions(
         found["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
     if damaged:
-        told = "; ".join(f"{name} ({reason})" for name, reason in list(damaged.items())[:MOST_NAMED])
-        found["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=told + " …" * (len(damaged) > MOST_NAMED))
+        message = "; ".join(f"{name} ({reason})" for name, reason in list(damaged.items())[:MOST_NAMED])
+        found["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=message + " …" * (len(damaged) > MOST_NAMED))
     if git["git_dirty"]:
         found["dirty"] = DIRTY_TREE.fill()
     counts = {arm.n for arm in arms}
@@ -524,7 +526,7 @@ def describe(
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
     recipe = load_checked_recipe(study.recipe)
     usable = usable_gpus(recipe, [run.spec for run in planned])
-    engine, order = _order(study, Store.at(store), terms, usable, to_use=False)
+    engine, request = _order(study, Store.at(store), terms, usable, to_use=False)
     missing = [
         run.spec for run in planned
         if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
@@ -533,8 +535,8 @@ def describe(
         return None
     options = [parse_options(recipe.options, spec.options, where=spec.name) for spec in missing]
     needs = {need.recipe for each in options for need in recipe.needs(each).values()}
-    order = replace(order, cells=len(missing), preload=sorted({study.recipe, *needs}))
-    return engine.describe(order, [[spec.name] for spec in missing])
+    request = replace(request, cells=len(missing), preload=sorted({study.recipe, *needs}))
+    return engine.describe(request, [[spec.name] for spec in missing])
 
 
 def planned_workload(
@@ -545,8 +547,8 @@ def planned_workload(
     recipe, place = load_checked_recipe(study.recipe), Store.at(store)
     slots = None
     if terms.on == LOCAL and missing:
-        _, order = _order(study, place, terms, 0, to_use=False)
-        slots = slots_of(replace(order, cells=len(missing)))
+        _, request = _order(study, place, terms, 0, to_use=False)
+        slots = slots_of(replace(request, cells=len(missing)))
     return workload_of(missing, recipe, place, machine(), at_once=slots, measured_here=not terms.stack)
 
 

@@ -62,91 +62,93 @@ def registration_for(study: str, plan: str | os.PathLike[str] | None) -> Registr
         return None
     if plan is None:
         return find_registration(study)
-    found = read_registration(Path(plan))
-    if found.study != study:
-        about = f"study '{found.study}'" if found.study else "no study: it is text only"
-        raise UserError(f"{found.path.name} is about {about}, not about '{study}'")
-    return found
+    registration = read_registration(Path(plan))
+    if registration.study != study:
+        about = f"study '{registration.study}'" if registration.study else "no study: it is text only"
+        raise UserError(f"{registration.path.name} is about {about}, not about '{study}'")
+    return registration
 
 
 def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> Study:
     """The study with the seeds of its registration, if it has one; refuses other seeds."""
-    found = registration_for(study.study, plan)
-    if found is None:
+    registration = registration_for(study.study, plan)
+    if registration is None:
         return study
-    seeds, told = found.seeds, found.plan["seeds"]
+    seeds, told = registration.seeds, registration.plan["seeds"]
     if isinstance(study.seeds, int) and told["derived"]:
         if study.seeds not in (len(seeds), told["given"]):
-            raise _other_seeds(found, f"{len(seeds)} seeds that follow from it, not {study.seeds}")
+            raise _other_seeds(registration, f"{len(seeds)} seeds that follow from it, not {study.seeds}")
         return study.model_copy(update={"seeds": seeds})
     other = [seed for seed in study.seed_list if seed not in seeds]
     if other:
-        raise _other_seeds(found, f"other seeds than {', '.join(map(str, other[:5]))}")
+        raise _other_seeds(registration, f"other seeds than {', '.join(map(str, other[:5]))}")
     return study
 
 
-def not_by_plan(analysis: Analysis, gathered: RunSet) -> Analysis:
+def not_by_plan(analysis: Analysis, run_set: RunSet) -> Analysis:
     """An ordinary analysis of a registered study says that it is not the one that was registered."""
-    known = {study: name for study in gathered.studies if (name := _registered_as(study, gathered.plan))}
+    known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan))}
     if not known:
         return analysis
-    told = [REGISTERED.fill(study=study, registration=name) for study, name in known.items()]
+    messages = [REGISTERED.fill(study=study, registration=name) for study, name in known.items()]
     label = "exploratory: not the analysis that was registered"
     return replace(
-        analysis, cautions=[*told, *analysis.cautions],
+        analysis, cautions=[*messages, *analysis.cautions],
         comparisons=[with_label(each, label) for each in analysis.comparisons],
         secondary=[with_label(each, label) for each in analysis.secondary],
     )  # fmt: skip
 
 
-def with_label(found: Comparison, label: str) -> Comparison:
-    return replace(found, label=f"{found.label}; {label}" if found.label else label)
+def with_label(comparison: Comparison, label: str) -> Comparison:
+    return replace(comparison, label=f"{comparison.label}; {label}" if comparison.label else label)
 
 
 def _registered_as(study: str, plan: Mapping[str, Any] | None) -> str | None:
     """How the registration of a study is called, by the project around or by what the study itself remembers."""
     try:
-        found = find_registration(study)
+        registration = find_registration(study)
     except FairtrialError:
         return "several registrations, or one that is not intact"
-    if found is not None:
-        return str(found.path)
+    if registration is not None:
+        return str(registration.path)
     own = plan is not None and plan.get("study") == study
     return plan.get("registration") if own and plan else None
 
 
-def _other_seeds(found: Registration, what: str) -> UserError:
-    return UserError(f"study '{found.study}' is registered ({found.name}) with {what}", hint=AMEND)
+def _other_seeds(registration: Registration, what: str) -> UserError:
+    return UserError(f"study '{registration.study}' is registered ({registration.name}) with {what}", hint=AMEND)
 
 
-def refuse_other_options(found: Registration, specs: Iterable[RunSpec]) -> None:
+def refuse_other_options(registration: Registration, specs: Iterable[RunSpec]) -> None:
     """A registered arm has the options that it was registered with."""
-    arms = found.plan["study"]["arms"]
+    arms = registration.plan["study"]["arms"]
     problems = {}
     for spec in specs:
         planned = arms.get(spec.variant, {"identity": dict(spec.identity)})["identity"]
         keys = sorted(key for key in {*planned, *spec.identity} if planned.get(key) != spec.identity.get(key))
         for key in keys:
-            told = f"{key} {planned.get(key)} → {spec.identity.get(key)}"
-            problems[spec.variant, key] = f"variant '{spec.variant}' is registered ({found.name}) otherwise: {told}"
+            message = f"{key} {planned.get(key)} → {spec.identity.get(key)}"
+            problems[spec.variant, key] = (
+                f"variant '{spec.variant}' is registered ({registration.name}) otherwise: {message}"
+            )
     if problems:
         first, *rest = problems.values()
         raise UserError(first, problems=rest, hint=AMEND)
 
 
-def refuse_other_recipe(found: Registration, recipe: LoadedRecipe) -> None:
+def refuse_other_recipe(registration: Registration, recipe: LoadedRecipe) -> None:
     """A recipe of one's own is the file that was registered."""
-    planned = found.plan["study"]["recipe_sha256"]
+    planned = registration.plan["study"]["recipe_sha256"]
     if planned != (file_hash(recipe.file) if recipe.file else None):
         raise UserError(
-            f"the file of recipe '{recipe.name}' is not the one that study '{found.study}' is registered with "
-            f"({found.name})", hint=AMEND,
+            f"the file of recipe '{recipe.name}' is not the one that study '{registration.study}' is registered with "
+            f"({registration.name})", hint=AMEND,
         )  # fmt: skip
 
 
-def refuse_other_seed(found: Registration, seed: int) -> None:
-    if seed not in found.seeds:
-        raise _other_seeds(found, f"other seeds than {seed}")
+def refuse_other_seed(registration: Registration, seed: int) -> None:
+    if seed not in registration.seeds:
+        raise _other_seeds(registration, f"other seeds than {seed}")
 
 
 def arms_of(study: Study, recipe: LoadedRecipe) -> list[RunSpec]:

@@ -150,9 +150,9 @@ def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
     return found, None
 
 
-def _brief(found: Brief) -> dict[str, float | int | None]:
+def _brief(brief: Brief) -> dict[str, float | int | None]:
     return {
-        "points": found.points, "last_step": found.last_step, "last": found.last, "min": found.low, "max": found.high,
+        "points": brief.points, "last_step": brief.last_step, "last": brief.last, "min": brief.low, "max": brief.high,
     }  # fmt: skip
 
 

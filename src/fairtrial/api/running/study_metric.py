@@ -35,8 +35,8 @@ def settle_direction(
         if run.metadata["direction"] and run.metadata["metric"] and _same(run.metadata["metric"], metric)
     ]  # fmt: skip
     if stated is None and plan and plan.get("direction") and (judged is None or _same(judged, metric)):
-        found = settle(metric, stated=str(plan["direction"]), recorded=recorded)
-        return replace(found, source="recorded")
+        direction = settle(metric, stated=str(plan["direction"]), recorded=recorded)
+        return replace(direction, source="recorded")
     modes = [str(run.metadata["best_metric_mode"]) for run in runs if run.metadata["best_metric_name"] == metric]
     hinted = modes[0] if len(set(modes)) == 1 else None
     return settle(metric, stated=stated, recorded=recorded, recipe=recipe, hinted=hinted)

@@ -162,9 +162,9 @@ def _kind(recipe: str, identity: Mapping[str, Any]) -> bytes:
 
 def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environment: Mapping[str, Any]) -> list[float]:
     """Of the newest finished runs that were made on this machine, set-up included."""
-    found: list[float] = []
+    seconds_per_step: list[float] = []
     for row in like:
-        if len(found) == MOST_LIKE:
+        if len(seconds_per_step) == MOST_LIKE:
             break
         run = store.look_at(row["study"], row["run"])
         if run is None or run.status is not Status.COMPLETED:
@@ -172,8 +172,8 @@ def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environme
         here = all(run.metadata["environment"].get(key) == environment.get(key) for key in ("hostname", "cpu"))
         timings = run.metadata["timings"]
         if here and timings["wall_s"] and timings["stacked"] == 1:
-            found.append((timings["wall_s"] + (timings["setup_s"] or 0.0)) / row["options"]["steps"])
-    return found
+            seconds_per_step.append((timings["wall_s"] + (timings["setup_s"] or 0.0)) / row["options"]["steps"])
+    return seconds_per_step
 
 
 @dataclass
@@ -190,21 +190,19 @@ class PaceWatcher:
     _began: float | None = None
     _looked: float = field(default=0.0)
 
-    def __call__(self, tickets: Sequence[ScheduledRun]) -> None:
-        self.inner(tickets)
+    def __call__(self, runs: Sequence[ScheduledRun]) -> None:
+        self.inner(runs)
         now = self.clock()
         if self._began is None:
             self._began = self._looked = now
         if self.seconds is not None or now - self._looked < LOOK_EVERY_S:
             return
         self._looked = now
-        self._look(tickets, now - self._began)
+        self._look(runs, now - self._began)
 
-    def _look(self, tickets: Sequence[ScheduledRun], elapsed: float) -> None:
-        ended = [
-            t for t in tickets if t.outcome and t.outcome.status is Status.COMPLETED and not t.outcome.already_done
-        ]
-        running = [t for t in tickets if t.place is RunState.RUNNING]
+    def _look(self, runs: Sequence[ScheduledRun], elapsed: float) -> None:
+        ended = [t for t in runs if t.outcome and t.outcome.status is Status.COMPLETED and not t.outcome.already_done]
+        running = [t for t in runs if t.state is RunState.RUNNING]
         if ended and elapsed > ENOUGH_S:
             each = statistics.median([(t.ended or 0) - (t.started or 0) for t in ended])
             basis = "the first run" if len(ended) == 1 else f"the first {len(ended)} runs"
@@ -216,14 +214,14 @@ class PaceWatcher:
             each = statistics.median([full for full, _ in paces.values()])
             basis = "the first steps"
             done = {key: share for key, (_, share) in paces.items()}
-        left = sum(1 - done.get(t.key, 0.0) for t in tickets if t.place is not RunState.ENDED)
+        left = sum(1 - done.get(t.key, 0.0) for t in runs if t.state is not RunState.ENDED)
         self.seconds, self.basis = left * each / max(1, len(running)), basis
         if self.seconds > WORTH_SAYING_S:
             self.tell(f"Time: about {shown_time(self.seconds)} to go, judging by {basis}.{self.shorter}")
 
-    def _pace(self, ticket: ScheduledRun) -> tuple[float, float] | None:
+    def _pace(self, run: ScheduledRun) -> tuple[float, float] | None:
         """How long the whole run takes at the pace that it has, and which share of it is done."""
-        spec = RunSpec.from_dict(ticket.request["spec"])
+        spec = RunSpec.from_dict(run.request["spec"])
         steps, row = spec.options.get("steps"), last_row(self.store.paths.run(spec.study, spec.run_id).metrics)
         trained, step = (row or {}).get("_time"), (row or {}).get("step")
         if not steps or not trained or not step or trained < ENOUGH_S:

@@ -90,8 +90,8 @@ def frozen_opinion(learner: Learner) -> Reference:
     def ask(written: Sequence[tuple[Tokens, Completion]]) -> list[Floats]:
         order = sorted(range(len(written)), key=lambda number: written[number][0])
         samples = [Sample(*written[number], None, 0.0) for number in order]
-        told = dict(zip(order, learner.reference_logprobs(samples), strict=True))
-        return [told[number] for number in range(len(written))]
+        values = dict(zip(order, learner.reference_logprobs(samples), strict=True))
+        return [values[number] for number in range(len(written))]
 
     return ask
 

@@ -175,19 +175,19 @@ class SamplingEngine:
 
     def _reader(self, version: int) -> Reader:
         self.counters.adapter_lookups += 1
-        found = self._readers.get(version)
-        if found is not None:
+        reader = self._readers.get(version)
+        if reader is not None:
             self.counters.adapter_hits += 1
             self._readers.move_to_end(version)
-            return found
+            return reader
         self.counters.adapter_misses += 1
-        found = self._make_reader(self.blueprint.effective(self._load(version)))
-        self._readers[version] = found
+        reader = self._make_reader(self.blueprint.effective(self._load(version)))
+        self._readers[version] = reader
         while len(self._readers) > max(1, self._most_adapters):
             self.forget(next(iter(self._readers)))
         if not self._most_adapters:
             self.forget(version)
-        return found
+        return reader
 
     def _make_reader(self, weights: Values) -> Reader:
         if self.blueprint.llama is not None:
@@ -221,19 +221,19 @@ class SamplingEngine:
             return None
         key = (version, prefix)
         self.counters.prefix_lookups += 1
-        found = self._prefixes.get(key)
-        if found is not None:
+        kv_cache = self._prefixes.get(key)
+        if kv_cache is not None:
             self.counters.prefix_hits += 1
             self.counters.reused_tokens += len(prefix)
             self._prefixes.move_to_end(key)
-            return found
+            return kv_cache
         self.counters.prefix_misses += 1
-        found = reader.read(np.array([prefix], np.int64))[0]
+        kv_cache = reader.read(np.array([prefix], np.int64))[0]
         self.counters.prefilled_tokens += len(prefix)
-        self._prefixes[key] = found
+        self._prefixes[key] = kv_cache
         while len(self._prefixes) > self._most_prefixes:
             self._prefixes.popitem(last=False)
-        return found
+        return kv_cache
 
     def _decode(self, writer: Writer, rows: Sequence[_Row]) -> None:
         if all(row.request.allowed is None and row.end is None for row in rows) and _level(rows):

@@ -15,20 +15,20 @@ from torch.autograd.function import once_differentiable
 
 def normed(x: Tensor, epsilon: float) -> Tensor:
     """Rows of x scaled to a mean square of 1."""
-    found: Tensor = _Normed.apply(x, epsilon)  # type: ignore[no-untyped-call]
-    return found
+    tensor: Tensor = _Normed.apply(x, epsilon)  # type: ignore[no-untyped-call]
+    return tensor
 
 
 def gated(both: Tensor) -> Tensor:
     """The first half of each row, through SiLU, times the second."""
-    found: Tensor = _Gated.apply(both)  # type: ignore[no-untyped-call]
-    return found
+    tensor: Tensor = _Gated.apply(both)  # type: ignore[no-untyped-call]
+    return tensor
 
 
 def turned(x: Tensor, turns: Tensor) -> Tensor:
     """Neighbours in the last dimension, as complex numbers, times `turns`."""
-    found: Tensor = _Turned.apply(x, turns)  # type: ignore[no-untyped-call]
-    return found
+    tensor: Tensor = _Turned.apply(x, turns)  # type: ignore[no-untyped-call]
+    return tensor
 
 
 def attend_to_both(q: Tensor, early_k: Tensor, early_v: Tensor, k: Tensor, v: Tensor, missing: Tensor | None) -> Tensor:
@@ -37,8 +37,8 @@ def attend_to_both(q: Tensor, early_k: Tensor, early_v: Tensor, k: Tensor, v: Te
     `q` (packs, key heads, samples, repeats, tokens, width); `early_k`, `early_v` (packs, key heads, context, width);
     `k`, `v` (packs, key heads, samples, tokens, width). `missing` is -inf where a context is filled up.
     """
-    found: Tensor = _AttendToBoth.apply(q, early_k, early_v, k, v, missing)  # type: ignore[no-untyped-call]
-    return found
+    tensor: Tensor = _AttendToBoth.apply(q, early_k, early_v, k, v, missing)  # type: ignore[no-untyped-call]
+    return tensor
 
 
 def chosen_logprobs(logits: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
@@ -76,11 +76,11 @@ class _Gated(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         both, opened = ctx.saved_tensors
         gate, up = both.chunk(2, dim=-1)
-        found = torch.empty_like(both)
-        of_gate, of_up = found.chunk(2, dim=-1)
+        tensor = torch.empty_like(both)
+        of_gate, of_up = tensor.chunk(2, dim=-1)
         torch.mul(gradient, opened, out=of_up)
         of_gate.copy_(torch.ops.aten.silu_backward(gradient * up, gate))
-        return found
+        return tensor
 
 
 class _Turned(torch.autograd.Function):

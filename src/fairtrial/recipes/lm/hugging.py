@@ -125,8 +125,8 @@ class TransformersForward:
         }  # fmt: skip
         told = torch.func.functional_call(self.module, dict(weights), (), asked)
         written = told.logits[:, context:].reshape(texts * samples * length, -1)
-        found: Tensor = written[torch.from_numpy(chunk.decided)]
-        return found
+        tensor: Tensor = written[torch.from_numpy(chunk.decided)]
+        return tensor
 
 
 def _mask(seen: np.ndarray) -> Tensor:

@@ -73,8 +73,8 @@ class LearningCounters:
 class Learner:
     """A policy, its optimizer and the frozen model that it is held to."""
 
-    def __init__(self, blueprint: Blueprint, terms: GrpoConfig) -> None:
-        self.blueprint, self.terms, self.counters = blueprint, terms, LearningCounters()
+    def __init__(self, blueprint: Blueprint, config: GrpoConfig) -> None:
+        self.blueprint, self.terms, self.counters = blueprint, config, LearningCounters()
         self._forward = _forward(blueprint)
         self._sizes = [value.size for value in blueprint.initial.values()]
         self._flat = torch.from_numpy(np.concatenate([value.ravel() for value in blueprint.initial.values()]))
@@ -84,23 +84,23 @@ class Learner:
         with torch.no_grad():
             self._reference = self._forward.arrange(reference)
 
-    def step(self, samples: Sequence[Sample], watch: LoopEvents, *, rate: float | None = None) -> dict[str, float]:
+    def step(self, samples: Sequence[Sample], events: LoopEvents, *, rate: float | None = None) -> dict[str, float]:
         """One update of the policy; `rate` takes the place of the learning rate."""
-        with watch.phase("loss_forward"):
+        with events.phase("loss_forward"):
             flat = self._flat.detach().requires_grad_()
             arranged = self._forward.arrange(self._effective(flat))
             leaves = {name: each.detach().requires_grad_(each.requires_grad) for name, each in arranged.items()}
         total = sum(len(decisions(sample)) for sample in samples)
         sums = torch.zeros(len(ChunkMeasures.__annotations__))
         for packs in self._chunks(samples):
-            with watch.phase("loss_forward"):
+            with events.phase("loss_forward"):
                 measured = self._measure(leaves, packs, max(1, total))
-            with watch.phase("backward"):
+            with events.phase("backward"):
                 measured.loss.backward()  # type: ignore[no-untyped-call]
             sums += measured.detached()
-        with watch.phase("backward"):
+        with events.phase("backward"):
             gradient = _through(arranged, leaves, flat)
-        with watch.phase("optimizer"):
+        with events.phase("optimizer"):
             norm = self._update(gradient, self.terms.learning_rate if rate is None else rate)
         self.counters.steps += 1
         self.counters.trained_tokens += total
@@ -182,13 +182,13 @@ class Learner:
         return _among_open(self._forward.logits(self._reference, ready), chunk)[0]
 
     def _logprobs(self, samples: Sequence[Sample], ask: Callable[[Chunk, Any], Tensor]) -> list[Floats]:
-        found: list[Floats] = []
+        values: list[Floats] = []
         for packs in self._chunks(samples):
             chunk = make_chunk(packs, self.blueprint.vocabulary)
             with torch.inference_mode():
                 taken = ask(chunk, self._forward.prepare(chunk)).numpy()
-            found += _by_sample([each for pack in packs for each in pack], taken)
-        return found
+            values += _by_sample([each for pack in packs for each in pack], taken)
+        return values
 
     def _update(self, gradient: Tensor, rate: float) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(gradient)
@@ -241,10 +241,10 @@ def _through(arranged: Mapping[str, Tensor], leaves: Mapping[str, Tensor], flat:
     used = [name for name in arranged if leaves[name].grad is not None]
     if not used:
         return torch.zeros_like(flat)
-    found: Tensor = torch.autograd.grad(
+    tensor: Tensor = torch.autograd.grad(
         [arranged[name] for name in used], [flat], [leaves[name].grad for name in used]
     )[0]  # fmt: skip
-    return found
+    return tensor
 
 
 def _among_open(logits: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
@@ -266,16 +266,16 @@ def _known(packs: Sequence[Pack]) -> Known:
     return Known(*map(torch.from_numpy, known))
 
 
-def _measure(taken: Tensor, entropy: Tensor, known: Known, terms: GrpoConfig, total: int) -> ChunkMeasures:
+def _measure(taken: Tensor, entropy: Tensor, known: Known, config: GrpoConfig, total: int) -> ChunkMeasures:
     ratio = (taken - known.policy).exp()
-    clipped = ratio.clamp(1 - terms.clip_low, 1 + terms.clip_high)
+    clipped = ratio.clamp(1 - config.clip_low, 1 + config.clip_high)
     gain, limited = ratio * known.advantage, clipped * known.advantage
     worth = torch.minimum(gain, limited)
-    kl = divergence(taken, known.reference) if terms.beta else torch.zeros_like(taken)
-    if terms.most_weight is not None:
-        weight = (known.policy - known.behaviour).exp().clamp(max=terms.most_weight)
+    kl = divergence(taken, known.reference) if config.beta else torch.zeros_like(taken)
+    if config.most_weight is not None:
+        weight = (known.policy - known.behaviour).exp().clamp(max=config.most_weight)
         worth, kl = worth * weight, kl * weight
-    loss = (terms.beta * kl - worth).sum() / total
+    loss = (config.beta * kl - worth).sum() / total
     with torch.no_grad():
         hit = (limited < gain).sum() / total
         return ChunkMeasures(loss, kl.sum() / total, hit, entropy / total, ratio.sum() / total)

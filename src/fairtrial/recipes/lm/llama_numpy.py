@@ -41,9 +41,9 @@ class KVCache:
 @dataclass(frozen=True)
 class Layer:
     qkv: Floats
-    merge: Floats
-    widen: Floats
-    narrow: Floats
+    o_proj: Floats
+    gate_up_proj: Floats
+    down_proj: Floats
 
 
 class LlamaReader:
@@ -57,24 +57,24 @@ class LlamaReader:
         self.layers = [_prepare(llama, weights, f"model.layers.{number}.") for number in range(llama.layers)]
         self._turns = _turns(llama, FIRST_TURNS)
 
-    def turns(self, positions: Ints) -> NDArray[np.complex64]:
+    def rope(self, positions: Ints) -> NDArray[np.complex64]:
         """How far each pair of a head's numbers is turned at these positions."""
         most = int(positions.max(initial=0)) + 1
         if most > len(self._turns):
             self._turns = _turns(self.llama, 2 * most)
-        found: NDArray[np.complex64] = self._turns[positions]
-        return found
+        values: NDArray[np.complex64] = self._turns[positions]
+        return values
 
     def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]:
         """Read texts of equal length (texts, tokens), all after the same past; what comes back includes it."""
         texts, length = tokens.shape
         before = past.length if past else 0
-        turns = np.tile(self.turns(np.arange(before, before + length)), (texts, 1))
+        rope = np.tile(self.rope(np.arange(before, before + length)), (texts, 1))
         x = self.embedding[tokens.ravel()]
         seen = []
         for number, layer in enumerate(self.layers):
             earlier = (past.keys[number], past.values[number]) if past else None
-            q, keys, values = self._project(layer, x, turns, (texts, length), earlier)
+            q, keys, values = self._project(layer, x, rope, (texts, length), earlier)
             seen.append((keys, values))
             if number + 1 < len(self.layers):
                 x = self.finish(layer, x, self.joined(_attend_causally(q, keys, values, length), length))
@@ -93,10 +93,10 @@ class LlamaReader:
         return LlamaWriter(self, pasts, sizes, most)
 
     def _project(
-        self, layer: Layer, x: Floats, turns: NDArray[np.complex64], shape: tuple[int, int],
+        self, layer: Layer, x: Floats, rope: NDArray[np.complex64], shape: tuple[int, int],
         earlier: tuple[Floats, Floats] | None,
     ) -> tuple[Floats, Floats, Floats]:  # fmt: skip
-        q, k, v = self.heads(layer, x, turns, shape)
+        q, k, v = self.heads(layer, x, rope, shape)
         keys, values = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
         if earlier is not None:
             before = [np.broadcast_to(each, (shape[0], *each.shape)) for each in earlier]
@@ -104,7 +104,7 @@ class LlamaReader:
         return q, keys, values
 
     def heads(
-        self, layer: Layer, x: Floats, turns: NDArray[np.complex64], shape: tuple[int, int]
+        self, layer: Layer, x: Floats, rope: NDArray[np.complex64], shape: tuple[int, int]
     ) -> tuple[Floats, Floats, Floats]:
         """Queries (rows, key heads, tokens × repeats, width), keys and values (rows, tokens, key heads, width)."""
         rows, length = shape
@@ -112,7 +112,7 @@ class LlamaReader:
         both, wide = llama.heads + llama.key_heads, llama.head_width
         qkv = normed(x, llama.epsilon) @ layer.qkv
         pairs = qkv.view(np.complex64).reshape(rows * length, both + llama.key_heads, wide // 2)
-        pairs[:, :both] *= turns[:, None, :]
+        pairs[:, :both] *= rope[:, None, :]
         split = qkv.reshape(rows, length, both + llama.key_heads, wide)
         q = split[:, :, : llama.heads].reshape(rows, length, llama.key_heads, -1, wide).transpose(0, 2, 1, 3, 4)
         return q.reshape(rows, llama.key_heads, -1, wide), split[:, :, llama.heads : both], split[:, :, both:]
@@ -124,15 +124,15 @@ class LlamaReader:
         return parted.reshape(rows * length, -1)
 
     def finish(self, layer: Layer, x: Floats, attended: Floats) -> Floats:
-        x = attended @ layer.merge + x
-        both = normed(x, self.llama.epsilon) @ layer.widen
+        x = attended @ layer.o_proj + x
+        both = normed(x, self.llama.epsilon) @ layer.gate_up_proj
         gate, up = both[:, : self.llama.inner], both[:, self.llama.inner :]
         with np.errstate(over="ignore"):  # what is infinite here divides to 0, as it should
             shut = np.exp(-gate)
         shut += 1
         up *= gate
         up /= shut
-        x += up @ layer.narrow
+        x += up @ layer.down_proj
         return x
 
 
@@ -195,12 +195,12 @@ class LlamaWriter:
         rows, length = tokens.shape
         columns = self.lengths[:, None] + np.arange(length)
         level = length == 1 and bool((self.lengths == self.lengths[0]).all())
-        turns = self.reader.turns((self.shift[:, None] + columns).ravel())
+        rope = self.reader.rope((self.shift[:, None] + columns).ravel())
         until = int((self.lengths + counts).max())
         unseen = self._unseen(columns, until, level)
         x = self.reader.embedding[tokens.ravel()]
         for number, layer in enumerate(self.reader.layers):
-            q, k, v = self.reader.heads(layer, x, turns, (rows, length))
+            q, k, v = self.reader.heads(layer, x, rope, (rows, length))
             self._remember(number, k, v, columns, None if level else counts)
             attend = self._attend_to_own if self.copied else self._attend_to_both
             attended = self.reader.joined(attend(number, q, until, unseen), length)
@@ -311,12 +311,12 @@ def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
     ]  # fmt: skip
     turned[0] = turned[0] * np.float32(llama.head_width**-0.5)
     qkv = np.concatenate([*turned, weights[f"{at}self_attn.v_proj.weight"]])
-    widen = np.concatenate([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])
+    gate_up_proj = np.concatenate([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])
     return Layer(
         qkv=np.ascontiguousarray((qkv * before).T),
-        merge=np.ascontiguousarray(weights[f"{at}self_attn.o_proj.weight"].T),
-        widen=np.ascontiguousarray((widen * after).T),
-        narrow=np.ascontiguousarray(weights[f"{at}mlp.down_proj.weight"].T),
+        o_proj=np.ascontiguousarray(weights[f"{at}self_attn.o_proj.weight"].T),
+        gate_up_proj=np.ascontiguousarray((gate_up_proj * after).T),
+        down_proj=np.ascontiguousarray(weights[f"{at}mlp.down_proj.weight"].T),
     )
 
 
@@ -325,8 +325,8 @@ def _turns(llama: Llama, most: int) -> NDArray[np.complex64]:
     steps = np.arange(0, llama.head_width, 2, dtype=np.float32) / np.float32(llama.head_width)
     slow = np.float32(1) / np.float32(llama.theta) ** steps
     angles = np.arange(most, dtype=np.float32)[:, None] * slow
-    turns: NDArray[np.complex64] = (np.cos(angles) + 1j * np.sin(angles)).astype(np.complex64)
-    return turns
+    rope: NDArray[np.complex64] = (np.cos(angles) + 1j * np.sin(angles)).astype(np.complex64)
+    return rope
 
 
 def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Floats:

@@ -61,11 +61,11 @@ class LlamaForward:
         at = f"model.layers.{number}."
         q, k, v = (weights[f"{at}self_attn.{name}_proj.weight"] for name in "qkv")
         qkv = torch.cat([self._reordered(q) * self.llama.head_width**-0.5, self._reordered(k), v])
-        widen = torch.cat([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])
+        gate_up_proj = torch.cat([weights[f"{at}mlp.{name}_proj.weight"] for name in ("gate", "up")])
         return {
             f"qkv.{number}": qkv * weights[f"{at}input_layernorm.weight"],
             f"merge.{number}": weights[f"{at}self_attn.o_proj.weight"],
-            f"widen.{number}": widen * weights[f"{at}post_attention_layernorm.weight"],
+            f"widen.{number}": gate_up_proj * weights[f"{at}post_attention_layernorm.weight"],
             f"narrow.{number}": weights[f"{at}mlp.down_proj.weight"],
         }
 
@@ -121,11 +121,11 @@ class LlamaForward:
         k, v = early.view(*ready.context, *early.shape[1:]).transpose(1, 2).chunk(2, dim=1)
         return self._finish(weights, number, after, self._write(k, v, late, ready))
 
-    def _project(self, weight: Tensor, x: Tensor, turns: Tensor) -> Tensor:
+    def _project(self, weight: Tensor, x: Tensor, rope: Tensor) -> Tensor:
         """(tokens, heads, width), queries and keys turned."""
         heads = len(weight) // self.llama.head_width
         projected = functional.linear(normed(x, self.llama.epsilon), weight)
-        return turned(projected.view(len(x), heads, self.llama.head_width), turns)
+        return turned(projected.view(len(x), heads, self.llama.head_width), rope)
 
     def _heads_of_context(self, early: Tensor, ready: Ready) -> list[Tensor]:
         """Queries, keys and values: (packs, heads, tokens, width)."""

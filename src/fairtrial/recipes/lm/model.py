@@ -112,8 +112,8 @@ def _low_rank(
         found: Any = layer
         initial[adapter.down] = _plain(found.lora_A["default"].weight)
         initial[adapter.up] = _plain(found.lora_B["default"].weight)
-    told: dict[str, Any] = config.to_dict()
-    return adapters, initial, _as_json({**told, "base_model_name_or_path": name, "inference_mode": True})
+    document: dict[str, Any] = config.to_dict()
+    return adapters, initial, _as_json({**document, "base_model_name_or_path": name, "inference_mode": True})
 
 
 def _adapter(path: str, transposed: bool) -> Adapter:
@@ -176,5 +176,5 @@ def make_transformer(config: Mapping[str, Any]) -> nn.Module:
     with torch.random.fork_rng(devices=[]):
         made = AutoConfig.for_model(named.pop("model_type"), **named)
         module = AutoModelForCausalLM.from_config(made)
-    found: nn.Module = module.eval()
-    return found
+    transformer: nn.Module = module.eval()
+    return transformer

@@ -130,8 +130,10 @@ def play(line: Connection) -> None:
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return
     except Exception as error:  # noqa: BLE001 - whatever it is, the trainer must hear of it
-        told = error.message if isinstance(error, FairtrialError) else "".join(traceback.format_exception_only(error))
-        line.send(told.strip())
+        message = (
+            error.message if isinstance(error, FairtrialError) else "".join(traceback.format_exception_only(error))
+        )
+        line.send(message.strip())
 
 
 def noted(player: GamePlayer, task: Task) -> RolloutPart:

@@ -116,10 +116,10 @@ class GamePlayer:
         self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
         self._tries = Tries(tokenizer.encode, tokenizer.end)
 
-    def part(self, step: int, version: int, batch: int, watch: LoopEvents) -> RolloutPart:
+    def part(self, step: int, version: int, batch: int, events: LoopEvents) -> RolloutPart:
         """Play the groups of a batch from their openings for as many decisions as the horizon has."""
-        before, begun = self.counters(), watch.clock()
-        with watch.phase("game"):
+        before, begun = self.counters(), events.clock()
+        with events.phase("game"):
             seats = [
                 Seat(group, sample, position)
                 for group in self.terms.groups_of(batch)
@@ -131,12 +131,12 @@ class GamePlayer:
             if not deciding:
                 break
             seeds = [self.streams.seed("env", "sample", step, seat.group, seat.sample, turn) for seat in deciding]
-            self._decide(deciding, seeds, version, self.terms.temperature, watch, scripted=self.terms.scripted)
-        with watch.phase("reference"):
+            self._decide(deciding, seeds, version, self.terms.temperature, events, scripted=self.terms.scripted)
+        with events.phase("reference"):
             trajectories = self._judged(seats)
         after = self.counters()
         counted = {name: after[name] - before.get(name, 0) for name in after}
-        return RolloutPart(step, batch, version, trajectories, begun, watch.clock(), counters=counted)
+        return RolloutPart(step, batch, version, trajectories, begun, events.clock(), counters=counted)
 
     def episodes(self, split: Split, count: int, part: int, decisions: int, version: int) -> list[float]:
         """Returns of whole games from their beginning, with the likeliest orders. No two parts share any."""
@@ -189,15 +189,15 @@ class GamePlayer:
         return {**asdict(self.engine.counters), **self.openings.counters()}
 
     def _decide(
-        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, watch: LoopEvents, *,
+        self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, events: LoopEvents, *,
         scripted: bool = False,
     ) -> None:  # fmt: skip
         """One order for each seat, all written together."""
-        with watch.phase("tokenize"):
+        with events.phase("tokenize"):
             requests = [self.request(seat.position, seed) for seat, seed in zip(seats, seeds, strict=True)]
-        with watch.phase("generate"), self._libraries.limit(limits=1, user_api="blas"):
+        with events.phase("generate"), self._libraries.limit(limits=1, user_api="blas"):
             completions = self.engine.complete(requests, version, temperature=temperature)
-        with watch.phase("game"):
+        with events.phase("game"):
             for seat, request, completion in zip(seats, requests, completions, strict=True):
                 self._play(seat, request, completion, scripted=scripted)
 
@@ -223,10 +223,10 @@ class GamePlayer:
         """Trajectories, with what the frozen model thinks of every order where somebody can tell."""
         decisions = [decision for seat in seats for decision in seat.decisions]
         if self._reference is None:
-            told: Sequence[Floats | None] = [None] * len(decisions)
+            values: Sequence[Floats | None] = [None] * len(decisions)
         else:
-            told = self._reference([(each.prompt, each.completion) for each in decisions])
-        judged = iter(replace(each, reference=reference) for each, reference in zip(decisions, told, strict=True))
+            values = self._reference([(each.prompt, each.completion) for each in decisions])
+        judged = iter(replace(each, reference=reference) for each, reference in zip(decisions, values, strict=True))
         return [Trajectory(seat.group, seat.sample, [next(judged) for _ in seat.decisions]) for seat in seats]
 
 
@@ -251,10 +251,10 @@ def _advantages(trajectories: Sequence[Trajectory]) -> list[float]:
     """Returns in units of their group's deviation from its mean; 0 where all of a group did equally well."""
     totals = np.array([each.total for each in trajectories])
     groups = np.array([each.group for each in trajectories])
-    found = np.zeros(len(totals))
+    values = np.zeros(len(totals))
     for group in np.unique(groups):
         mine = groups == group
         spread = totals[mine].std()
         if spread > ROUNDING * max(1.0, abs(totals[mine].mean())):
-            found[mine] = (totals[mine] - totals[mine].mean()) / spread
-    return [float(each) for each in found]
+            values[mine] = (totals[mine] - totals[mine].mean()) / spread
+    return [float(each) for each in values]

@@ -50,9 +50,9 @@ class GrpoRun:
 
     can_be_rehearsed = False  # a step may call other processes together, and playing is not arithmetic of tensors
 
-    def __init__(self, options: PlayOptions, setting: RunContext, *, scripted: bool = False) -> None:
-        self.options, self.setting, self.streams = options, setting, setting.streams
-        self.vocabulary = find_vocabulary(options, setting.cache)
+    def __init__(self, options: PlayOptions, context: RunContext, *, scripted: bool = False) -> None:
+        self.options, self.setting, self.streams = options, context, context.streams
+        self.vocabulary = find_vocabulary(options, context.cache)
         self._tokenizer = self.vocabulary.load()
         self.blueprint = make_blueprint(options, self.streams, self._tokenizer.size)
         if self._tokenizer.size > self.blueprint.vocabulary:
@@ -93,40 +93,40 @@ class GrpoRun:
             call_together, lag=self.lag, batches=self.terms.batches, last=options.steps, clock=time.perf_counter,
         )  # fmt: skip
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
-        marks = [watch.clock()]
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, Any]:
+        marks = [events.clock()]
         counted = replace(self.learner.counters)
-        taken = self.take(step, watch)
-        marks.append(watch.clock())
-        learned = self.learn(taken.rollout, watch)
-        marks.append(watch.clock())
+        taken = self.take(step, events)
+        marks.append(events.clock())
+        learned = self.learn(taken.rollout, events)
+        marks.append(events.clock())
         self._tell(taken, counted, marks)
         return learned | {"policy_lag": taken.lag}
 
-    def take(self, step: int, watch: LoopEvents) -> Taken:
+    def take(self, step: int, events: LoopEvents) -> Taken:
         """The rollout of a step: played now, or waited for."""
         if not self.options.buffer_depth:
-            rollout = self.play(step, watch)
+            rollout = self.play(step, events)
             return Taken(rollout, self.version - rollout.version, 0.0, 0)
-        with watch.phase("wait"):
+        with events.phase("wait"):
             return self.buffer.take(self.version + 1)
 
-    def play(self, step: int, watch: LoopEvents, *, version: int | None = None) -> Rollout:
+    def play(self, step: int, events: LoopEvents, *, version: int | None = None) -> Rollout:
         """Play in this process; by another version than the newest only where nothing is learned from it."""
         version = self.version if version is None else version
-        parts = [self.player.part(step, version, batch, watch) for batch in range(self.terms.batches)]
+        parts = [self.player.part(step, version, batch, events) for batch in range(self.terms.batches)]
         return Rollout(step, version, parts)
 
-    def learn(self, rollout: Rollout, watch: LoopEvents) -> dict[str, float]:
+    def learn(self, rollout: Rollout, events: LoopEvents) -> dict[str, float]:
         """Improve the policy by what the samples of each group show, and publish it."""
         samples = samples_of(rollout)
         for _ in range(self.options.epochs):
-            found = self.learner.step(samples, watch)
+            step = self.learner.step(samples, events)
         self.generated += rollout.generated_tokens
-        with watch.phase("publish"):
+        with events.phase("publish"):
             self._publish(self.version + 1)
         returns = [each.total for each in rollout.trajectories]
-        return found | {
+        return step | {
             "return_mean": fmean(returns), "generated_tokens": self.generated,
             "trained_tokens": self.learner.counters.trained_tokens,
         }  # fmt: skip

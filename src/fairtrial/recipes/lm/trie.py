@@ -49,10 +49,10 @@ class Trie:
     def _add(self, sequence: Tokens, end: int) -> None:
         node = self
         for token in (*sequence, end):
-            found = node._after.get(token)
-            if found is None:
-                found = node._after[token] = Trie()
-            node = found
+            trie = node._after.get(token)
+            if trie is None:
+                trie = node._after[token] = Trie()
+            node = trie
 
     def _settle(self) -> None:
         self.allowed = tuple(sorted(self._after))
@@ -77,11 +77,11 @@ class Tries:
     def of(self, orders: Sequence[str]) -> Trie:
         key = tuple(orders)
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
+            trie = self._kept.get(key)
+            if trie is not None:
                 self._kept.move_to_end(key)
                 self.hits += 1
-                return found
+                return trie
             self.misses += 1
         made = Trie.of(map(self._encode, key), self._end)
         with self._lock:

@@ -123,13 +123,13 @@ class NarrowAffine(Affine):
 
 def share_rows(members: Sequence[Any]) -> tuple[Tensor, Tensor, Tensor]:
     """Put the members' values and the optimizer's two averages under each other; from now on they look into them."""
-    found = []
+    tensors = []
     for name in ("values", "averages", "squares"):
         rows = torch.stack([getattr(member, name) for member in members])
-        found.append(rows)
+        tensors.append(rows)
         for member, row in zip(members, rows, strict=True):
             setattr(member, name, row)
-    return found[0], found[1], found[2]
+    return tensors[0], tensors[1], tensors[2]
 
 
 class Masked:

@@ -27,23 +27,23 @@ WIDTHS = {"mlp": 64, "gru": 36, "transformer": 20, "cnn": 128}
 HEADS = 4
 
 
-def build_run(options: Options, setting: RunContext) -> PpoRun:
-    make_rows = functools.partial(_make_rows, options, setting)
+def build_run(options: Options, context: RunContext) -> PpoRun:
+    make_rows = functools.partial(_make_rows, options, context)
     space = make_rows(1).space
     kind = policy_kind(options, space)
     width = choose_width(options, kind, space)
     if kind == "mlp":
-        return StackedPpoRun(options, setting, make_rows, lambda rows: _perceptron(rows, width, setting.streams))
+        return StackedPpoRun(options, context, make_rows, lambda rows: _perceptron(rows, width, context.streams))
     check_policy(options, kind)
-    return PpoRun(options, setting, make_rows, lambda rows: _net(rows, kind, width, options.envs, setting.streams))
+    return PpoRun(options, context, make_rows, lambda rows: _net(rows, kind, width, options.envs, context.streams))
 
 
-def _make_rows(options: Options, setting: RunContext, count: int) -> Rows:
+def _make_rows(options: Options, context: RunContext, count: int) -> Rows:
     if options.env in PHYSICS:
         return PhysicsRows(
             PHYSICS[options.env](), count, hide_velocity=options.hide_velocity, limit=options.episode_limit
         )
-    return ForeignRows(options.env, count, setting, limit=options.episode_limit)
+    return ForeignRows(options.env, count, context, limit=options.episode_limit)
 
 
 def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronAgentState:

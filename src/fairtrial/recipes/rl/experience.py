@@ -12,20 +12,20 @@ from fairtrial.recipes.rl.physics import Array
 MOST_DEVIATIONS = 10.0
 
 
-def advantages(rewards: Array, values: Array, going_on: Array, discount: Array, trace: Array) -> Array:
+def advantages(rewards: Array, values: Array, not_done: Array, discount: Array, trace: Array) -> Array:
     """Generalized advantage estimates. Arrays are [runs, steps, environments]; `values` has one step more.
 
     `going_on` is 0 where an episode ended with this step. Discount and trace (gamma and lambda) are each run's own.
     """
-    ahead = discount[:, None, None] * going_on
+    ahead = discount[:, None, None] * not_done
     surprise = rewards + ahead * values[:, 1:] - values[:, :-1]
     carried = ahead * trace[:, None, None]
-    found: Array = numpy.empty_like(surprise)
+    advantages: Array = numpy.empty_like(surprise)
     last = numpy.zeros_like(surprise[:, 0])
     for step in reversed(range(rewards.shape[1])):
         last = surprise[:, step] + carried[:, step] * last
-        found[:, step] = last
-    return found
+        advantages[:, step] = last
+    return advantages
 
 
 class Moments:

@@ -28,8 +28,8 @@ SEEDS = 2**31
 class ForeignRows:
     """Environments of one run, stepped one after another."""
 
-    def __init__(self, name: str, count: int, setting: RunContext, *, limit: int = 0) -> None:
-        self._name, self._setting, self._limit = name, setting, limit
+    def __init__(self, name: str, count: int, context: RunContext, *, limit: int = 0) -> None:
+        self._name, self._setting, self._limit = name, context, limit
         self._environments = [make_environment(name) for _ in range(count)]
         self.space = read_space(name, self._environments[0])
         self._first_action = getattr(self._environments[0].action_space, "start", 0)

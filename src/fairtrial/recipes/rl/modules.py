@@ -102,8 +102,8 @@ class GRUNet(Net):
         laid_out = seen.new_zeros(steps, count, *seen.shape[2:])
         laid_out[place, number] = seen
         before = memory.new_zeros(count, *memory.shape[1:])
-        going_on = ~new[0]
-        before[number[0][going_on]] = memory[going_on]
+        not_done = ~new[0]
+        before[number[0][not_done]] = memory[not_done]
         outputs, values = (net(laid_out, before[:, which])[0] for which, net in enumerate((self.policy, self.value)))
         return outputs[place, number], values[place, number][..., 0]
 
@@ -262,17 +262,17 @@ class NetPolicy:
             self.player.forget(lost)
         self._before = self.player.memory
 
-    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
+    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            outputs, values = self._unroll(seen[0], going_on[0], slice(None))
+            outputs, values = self._unroll(seen[0], not_done[0], slice(None))
         return outputs.flatten(0, 1)[None], values.flatten()[None]
 
-    def _unroll(self, seen: Tensor, going_on: Array, environments: Any) -> tuple[Tensor, Tensor]:
+    def _unroll(self, seen: Tensor, not_done: Array, environments: Any) -> tuple[Tensor, Tensor]:
         """From [steps · environments, …], for some of the environments."""
-        count = going_on.shape[1]
+        count = not_done.shape[1]
         by_time = torch.unflatten(seen, 0, (len(seen) // count, count))[:, environments]
         new = numpy.zeros(by_time.shape[:2], bool)
-        new[1:] = going_on[: len(new) - 1, environments] == 0
+        new[1:] = not_done[: len(new) - 1, environments] == 0
         return self.net.unroll(by_time, new, self._before[environments])
 
     def value_after(self, step: int, final: Tensor) -> Tensor:
@@ -284,21 +284,21 @@ class NetPolicy:
         with torch.no_grad():
             return self.run.actions.likelihood(outputs, actions, self.net.scale)
 
-    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None:
+    def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None:
         self.brain.memory = self.player.memory  # where the next rollout begins
         options, [step] = self.run.options, steps
         draw, number = self.run.streams.numpy("order", step), (step - 1) * options.passes
         for _ in range(options.epochs):
             for chosen in numpy.split(draw.permutation(options.envs), options.minibatches):
                 number += 1
-                self._learn_from(lesson, chosen, number, options.rate_at(step))
+                self._learn_from(batch, chosen, number, options.rate_at(step))
 
-    def _learn_from(self, lesson: RolloutBatch, chosen: Array, number: int, rate: float) -> None:
+    def _learn_from(self, batch: RolloutBatch, chosen: Array, number: int, rate: float) -> None:
         options = self.run.options
-        outputs, values = self._unroll(lesson.seen[0], lesson.going_on[0], chosen)
+        outputs, values = self._unroll(batch.seen[0], batch.not_done[0], chosen)
         actions, old, gains, wanted = (
             torch.unflatten(each[0], 0, (options.rollout, options.envs))[:, chosen]
-            for each in (lesson.actions, lesson.old, lesson.advantages, lesson.wanted)
+            for each in (batch.actions, batch.old, batch.advantages, batch.value_targets)
         )
         log, entropies = self.run.actions.likelihood(outputs, actions, self.net.scale)
         loss = losses(options, log, entropies, values, old, gains, wanted)["loss"]

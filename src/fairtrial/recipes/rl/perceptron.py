@@ -105,7 +105,7 @@ class Perceptron:
 
     def __init__(self, runs: Sequence[PpoRun]) -> None:
         self.runs = runs
-        first, brains = runs[0], [run.brain for run in runs if isinstance(run.brain, PerceptronAgentState)]
+        first, brains = runs[0], [run.agent_state for run in runs if isinstance(run.agent_state, PerceptronAgentState)]
         self.layout = brains[0].layout
         self.values, self.averages, self.squares = share_rows(brains)
         self.gradients = torch.zeros_like(self.values)
@@ -135,12 +135,12 @@ class Perceptron:
     def begin(self, lost: Array | None) -> None: ...
 
     def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
-        return self._judge(final)[1]
+        return self._critic(final)[1]
 
-    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return self._judge(seen)
+    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return self._critic(seen)
 
-    def _judge(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def _critic(self, seen: Tensor) -> tuple[Tensor, Tensor]:
         """What the actors say to [runs, examples, …] and what the judges expect, as copies."""
         doubled = aligned(seen, 2 * len(seen), *seen.shape[1:])
         torch.unflatten(doubled, 0, (len(seen), 2)).copy_(seen[:, None])
@@ -150,28 +150,28 @@ class Perceptron:
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]:
         return self.actions.likelihood(outputs, actions, self._scale)
 
-    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None:
+    def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None:
         done = [(step - 1) * self.runs[0].options.passes for step in steps]
-        for number, (actions, wanted, weigh) in enumerate(self._batches(lesson, steps), 1):
+        for number, (actions, wanted, weigh) in enumerate(self._batches(batch, steps), 1):
             outputs, values = self._two(self.tower.forward(self._x))
             self._pull(outputs, values, actions, wanted, weigh)
             self.tower.backward(self._pulled)
             self._limit_norms()
             self._update(steps, [each + number for each in done])
 
-    def _batches(self, lesson: RolloutBatch, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
+    def _batches(self, batch: RolloutBatch, steps: Sequence[int]) -> Iterator[tuple[Tensor, Tensor, Weigh]]:
         """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
         options = self.runs[0].options
         if options.minibatches == 1:  # one batch has one order: nothing is shuffled
-            self._show(lesson.seen)
-            whole = lesson.actions, lesson.wanted, self._weigher(lesson.old, lesson.advantages)
+            self._show(batch.seen)
+            whole = batch.actions, batch.value_targets, self._weigher(batch.old, batch.advantages)
             yield from itertools.repeat(whole, options.epochs)
             return
         run_of = torch.arange(len(self.runs))[:, None]
-        for chosen in self._orders(lesson.seen.shape[1], steps):
-            self._show(lesson.seen[run_of, chosen])
-            old, gains, wanted = (each.gather(1, chosen) for each in (lesson.old, lesson.advantages, lesson.wanted))
-            yield lesson.actions[run_of, chosen], wanted, self._weigher(old, gains)
+        for chosen in self._orders(batch.seen.shape[1], steps):
+            self._show(batch.seen[run_of, chosen])
+            old, gains, wanted = (each.gather(1, chosen) for each in (batch.old, batch.advantages, batch.value_targets))
+            yield batch.actions[run_of, chosen], wanted, self._weigher(old, gains)
 
     def _show(self, seen: Tensor) -> None:
         """To both networks of each run."""
@@ -263,15 +263,15 @@ class PerceptronAgentState:
 
     def _parts(self, rows: Tensor) -> list[Tensor]:
         """Those that mean something: all of the actor's, and of the judge's what leads to its one output."""
-        found = []
+        tensors = []
         for network, row in zip(NETWORKS, rows, strict=True):
             for name in self.layout.places:
                 value = self.layout.view(row[None], name)[0]
                 if network == "policy":
-                    found.append(value)
+                    tensors.append(value)
                 elif not name.startswith("log_"):
-                    found.append(value[:1] if name.startswith("output") else value)
-        return found
+                    tensors.append(value[:1] if name.startswith("output") else value)
+        return tensors
 
 
 class StackedPpoRun(PpoRun):

@@ -52,7 +52,7 @@ class Policy(Protocol):
         """A rollout begins; `lost` marks the environments whose episodes do not go on."""
         ...
 
-    def judge(self, seen: Tensor, going_on: Array) -> tuple[Tensor, Tensor]:
+    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
         """Outputs and expected returns for [runs, steps · environments, …] from the beginning of the rollout."""
         ...
 
@@ -62,7 +62,7 @@ class Policy(Protocol):
 
     def likelihood(self, outputs: Tensor, actions: Tensor) -> tuple[Tensor, Tensor]: ...
 
-    def learn(self, lesson: RolloutBatch, steps: Sequence[int]) -> None: ...
+    def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None: ...
 
 
 class AgentState(Protocol):
@@ -90,9 +90,9 @@ class RolloutBatch:
     old: Tensor
     """Log-likelihoods of the actions when they were taken."""
     advantages: Tensor
-    wanted: Tensor
+    value_targets: Tensor
     """What the judge should have said."""
-    going_on: Array
+    not_done: Array
     """[runs, steps, environments]: 0 where an episode ended with this step."""
 
 
@@ -103,14 +103,14 @@ class PpoRun:
     """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
 
     def __init__(
-        self, options: Options, setting: RunContext, make_rows: MakeRows, make_brain: Callable[[Rows], AgentState]
+        self, options: Options, context: RunContext, make_rows: MakeRows, make_brain: Callable[[Rows], AgentState]
     ) -> None:
-        self.options, self.streams = options, setting.streams
+        self.options, self.streams = options, context.streams
         self._arena = functools.cache(make_rows)
         self.rows = make_rows(options.envs)
         self.actions: Actions = actions_of(self.rows.space)
-        self.brain = make_brain(self.rows)
-        self.sights = Moments(self.rows.space.observation)
+        self.agent_state = make_brain(self.rows)
+        self.obs_rms = Moments(self.rows.space.observation)
         self.gains = Moments(())
         self.returns, self.discounted = numpy.zeros((1, options.envs)), numpy.zeros((1, options.envs))
         self.env_steps = self.updates = 0
@@ -119,8 +119,8 @@ class PpoRun:
         self.rows.restart()
         self.stack = RunStack([self], RolloutEngine)
 
-    def step(self, step: int, watch: LoopEvents) -> Mapping[str, Any]:
-        return self.stack.step({0: step}, watch)[0]
+    def step(self, step: int, events: LoopEvents) -> Mapping[str, Any]:
+        return self.stack.step({0: step}, events)[0]
 
     def evaluate(self, split: Split) -> Mapping[str, float]:
         """Episodes of the run's `eval` or `report` stream, the same ones at every step, with the likeliest actions."""
@@ -132,15 +132,15 @@ class PpoRun:
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
         """Returns of further episodes. Part 0 is what `evaluate` plays; any other number has episodes of its own."""
-        found: list[float] = self._play(split, episodes, part)[0].tolist()
-        return found
+        evaluate_episodes: list[float] = self._play(split, episodes, part)[0].tolist()
+        return evaluate_episodes
 
     def _play(self, split: Split, episodes: int, part: int) -> tuple[Array, Array]:
         """Return and length of the first episode in each of as many environments."""
-        rows, player = self._arena(episodes), self.brain.player(episodes)
+        rows, player = self._arena(episodes), self.agent_state.player(episodes)
         rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
         rows.restart()
-        view = Sight(rows, [self.sights] if self.options.normalize_observations else None)
+        view = Sight(rows, [self.obs_rms] if self.options.normalize_observations else None)
         seen = aligned(torch.empty(0), 1, episodes, *rows.space.observation)
         returns, lengths = numpy.zeros((2, 1, episodes))
         playing = numpy.ones((1, episodes), bool)
@@ -160,18 +160,18 @@ class PpoRun:
         """A snapshot: further training does not reach into it."""
         kept = {"returns": self.returns[0], "discounted": self.discounted[0]}
         return {
-            **self.brain.state(),
+            **self.agent_state.state(),
             "rows": _as_tensors(self.rows.state()),
-            "sights": _as_tensors(self.sights.state()),
+            "sights": _as_tensors(self.obs_rms.state()),
             "gains": _as_tensors(self.gains.state()),
             "episodes": _as_tensors(kept),
             "counts": {"env_steps": self.env_steps, "updates": self.updates},
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        self.brain.load_state(state)
+        self.agent_state.load_state(state)
         self.rows.load_state(_as_arrays(state["rows"]))
-        self.sights.load_state(_as_arrays(state["sights"]))
+        self.obs_rms.load_state(_as_arrays(state["sights"]))
         self.gains.load_state(_as_arrays(state["gains"]))
         kept = _as_arrays(state["episodes"])
         self.returns[0], self.discounted[0] = kept["returns"], kept["discounted"]
@@ -179,7 +179,7 @@ class PpoRun:
 
     def tensor_groups(self) -> dict[str, list[Tensor]]:
         """The tensors that training keeps, by kind: what `probe` adds up."""
-        return self.brain.tensor_groups(self.stack.engine.policy)
+        return self.agent_state.tensor_groups(self.stack.engine.policy)
 
     @property
     def examples_per_step(self) -> int:
@@ -248,7 +248,7 @@ class RolloutEngine:
         first = runs[0]
         self.options, self.actions = first.options, first.actions
         self.rows = first.rows.beside([run.rows for run in runs[1:]])
-        self.policy: Policy = first.brain.join(runs)
+        self.policy: Policy = first.agent_state.join(runs)
         self._returns, self._discounted = self._share("returns"), self._share("discounted")
         self._discount = numpy.array([run.options.gamma for run in runs])
         self._trace = numpy.array([run.options.gae_lambda for run in runs])
@@ -271,14 +271,14 @@ class RolloutEngine:
         self._rewards, self._ended = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs), bool)
         self._raw = numpy.zeros(by_time.shape, numpy.float32) if self.options.normalize_observations else None
 
-    def step(self, steps: Sequence[int], watch: LoopEvents) -> list[Mapping[str, Any]]:
+    def step(self, steps: Sequence[int], events: LoopEvents) -> list[Mapping[str, Any]]:
         self._reviewed = None
         with numpy.errstate(invalid="ignore", over="ignore"):
-            with watch.phase("rollout"):
+            with events.phase("rollout"):
                 self._play(steps)
-            with watch.phase("advantage"):
+            with events.phase("advantage"):
                 self._lesson = self._draw_lesson()
-            with watch.phase("update"):
+            with events.phase("update"):
                 self.policy.learn(self._lesson, steps)
                 self._see()
         for run in self.runs:
@@ -296,7 +296,7 @@ class RolloutEngine:
             [run.streams.numpy("env", "starts", step) for run, step in runs],
             [run.options.spread_at(step) for run, step in runs],
         )
-        self._sight = Sight(self.rows, [run.sights for run in self.runs] if self._raw is not None else None)
+        self._sight = Sight(self.rows, [run.obs_rms for run in self.runs] if self._raw is not None else None)
         self._finished: list[list[float]] = [[] for _ in self.runs]
         self._cut: list[tuple[int, Moved]] = []
         self.policy.begin(lost)
@@ -329,20 +329,20 @@ class RolloutEngine:
         """What was played, with what came of it."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
-        going_on = 1.0 - self._ended
-        outputs, values = self.policy.judge(self._seen, going_on)
+        not_done = 1.0 - self._ended
+        outputs, values = self.policy.critic(self._seen, not_done)
         taken = self._taken.flatten(1, 2)
         old, _ = self.policy.likelihood(outputs[:, :examples], taken)
         expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
-        rewards = self._scaled_rewards(going_on)
+        rewards = self._scaled_rewards(not_done)
         self._value_what_was_cut(rewards)
-        gains = advantages(rewards, expected, going_on, self._discount, self._trace)
-        found, wanted = (
+        gains = advantages(rewards, expected, not_done, self._discount, self._trace)
+        tensor, wanted = (
             torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
         )
-        return RolloutBatch(self._seen[:, :examples], taken, old, found, wanted, going_on)
+        return RolloutBatch(self._seen[:, :examples], taken, old, tensor, wanted, not_done)
 
-    def _scaled_rewards(self, going_on: Array) -> Array:
+    def _scaled_rewards(self, not_done: Array) -> Array:
         """Rewards in units of the deviation of discounted returns, where that is asked for."""
         if not self.options.normalize_rewards:
             return self._rewards.copy()
@@ -351,7 +351,7 @@ class RolloutEngine:
             self._discounted *= self._discount[:, None]
             self._discounted += self._rewards[:, step]
             seen[:, step] = self._discounted
-            self._discounted *= going_on[:, step]
+            self._discounted *= not_done[:, step]
         for run, values in zip(self.runs, seen, strict=True):
             run.gains.see(values.ravel())
         units = numpy.array([float(run.gains.deviation) for run in self.runs])
@@ -371,14 +371,14 @@ class RolloutEngine:
         """What is normalized is so by all that was seen before the rollout; now this one is added."""
         if self._raw is not None:
             for run, raw in zip(self.runs, self._raw, strict=True):
-                run.sights.see(raw[:-1].reshape(-1, *raw.shape[2:]))
+                run.obs_rms.see(raw[:-1].reshape(-1, *raw.shape[2:]))
 
     def _tell(self, row: int, run: PpoRun) -> Mapping[str, Any]:
-        told: dict[str, Any] = {name: LazyQuantity(self._review, name, row) for name in REVIEWED}
-        told |= {"env_steps": run.env_steps, "updates": run.updates}
+        document: dict[str, Any] = {name: LazyQuantity(self._review, name, row) for name in REVIEWED}
+        document |= {"env_steps": run.env_steps, "updates": run.updates}
         if self._finished[row]:
-            told["return_mean"] = sum(self._finished[row]) / len(self._finished[row])
-        return told
+            document["return_mean"] = sum(self._finished[row]) / len(self._finished[row])
+        return document
 
     def _review(self) -> Mapping[str, Tensor]:
         """The policy after the update, on the rollout it learnt from, against the policy that played it."""
@@ -388,12 +388,12 @@ class RolloutEngine:
 
     def _compute_review(self) -> Mapping[str, Tensor]:
         """Run by run: a mean over all adds in another order."""
-        lesson = self._lesson
-        outputs, values = self.policy.judge(lesson.seen, lesson.going_on)
-        logs, entropies = self.policy.likelihood(outputs, lesson.actions)
-        told = (logs, entropies, values, lesson.old, lesson.advantages, lesson.wanted)
-        found = [losses(run.options, *(each[row] for each in told)) for row, run in enumerate(self.runs)]
-        return {name: torch.stack([each[name] for each in found]) for name in REVIEWED}
+        batch = self._lesson
+        outputs, values = self.policy.critic(batch.seen, batch.not_done)
+        logs, entropies = self.policy.likelihood(outputs, batch.actions)
+        told = (logs, entropies, values, batch.old, batch.advantages, batch.value_targets)
+        tensors = [losses(run.options, *(each[row] for each in told)) for row, run in enumerate(self.runs)]
+        return {name: torch.stack([each[name] for each in tensors]) for name in REVIEWED}
 
 
 def losses(

@@ -40,13 +40,13 @@ def arms(rows: Sequence[Mapping[str, Any]], *, metric: str, level: float, title:
         *interval_layers(frame, drawn),
         *columns(frame, drawn, lambda value: _written(value, span)),
     ]
-    told = [
+    messages = [
         _reading(drawn, level, better),
         goes_on(frame, [row["interval"] for row in drawn]),
         lies_outside(frame.x, (row["value"] for row in drawn), "means")
         or lies_outside(frame.x, (run["x"] for run in runs), "runs"),
     ]
-    return finished(frame.layered(layers), title, [" ".join(filter(None, told))])
+    return finished(frame.layered(layers), title, [" ".join(filter(None, messages))])
 
 
 def _drawable(row: Mapping[str, Any], place: int) -> dict[str, Any]:

@@ -39,17 +39,17 @@ class Resamples:
 
 
 def bootstrap_distribution(
-    found: Sequence[Resamples], *, metric: str, level: float | None, sesoi: float | None, title: str
+    resamples: Sequence[Resamples], *, metric: str, level: float | None, sesoi: float | None, title: str
 ) -> Chart:
     """How far each mean difference moves when runs are drawn again with replacement, a panel per difference."""
-    drawable = [each for each in found if len(finite(each.draws))]
+    drawable = [each for each in resamples if len(finite(each.draws))]
     if not drawable:
         raise NothingToDraw(f"there is nothing to draw: no difference in {metric} was resampled")
     alone = len(drawable) == 1
     frames = [_frame(each, sesoi, metric if alone else None) for each in drawable]
     panels = [_panel(frame, each, sesoi, alone=alone) for frame, each in zip(frames, drawable, strict=True)]
     at = "Each interval at its own level in the family" if level is None else f"Intervals at {100 * level:g} %"
-    told = [
+    messages = [
         "" if alone else f"Difference in {metric}, candidate − control.",
         f"Bars: means of {len(drawable[0].draws):,} resamples of the runs; dark: inside the bootstrap interval.",
         f"{at}{'; grey: the one of the verdict' if any(len(each.intervals) > 1 for each in drawable) else ''}.",
@@ -60,52 +60,52 @@ def bootstrap_distribution(
     return finished(
         chart,
         title,
-        [" ".join(filter(None, told)).replace(" ;", ";").replace(" . ", ". ")],
+        [" ".join(filter(None, messages)).replace(" ;", ";").replace(" . ", ". ")],
         width=700 if alone else 960,
     )
 
 
-def _frame(found: Resamples, sesoi: float | None, metric: str | None) -> Frame:
-    draws = finite(found.draws)
-    limits = [limit for _, low, high in found.intervals for limit in (low, high)]
+def _frame(resamples: Resamples, sesoi: float | None, metric: str | None) -> Frame:
+    draws = finite(resamples.draws)
+    limits = [limit for _, low, high in resamples.intervals for limit in (low, high)]
     margin = [] if sesoi is None else [-sesoi, sesoi]
-    core = [*np.quantile(draws, [0.001, 0.999]), found.value]
+    core = [*np.quantile(draws, [0.001, 0.999]), resamples.value]
     x = domain_of(domain_of(core, [*limits, *margin], room=1.5), [0.0], room=ZERO_WITHIN, margin=0.03)
     title = f"difference in {metric}, candidate − control" if metric else ""
     width, height = (WIDE, TALL) if metric else (NARROW, LOW)
-    height += ROW * len(found.intervals) + ROW // 2
+    height += ROW * len(resamples.intervals) + ROW // 2
     return Frame(Axis(title, x), Axis("", (height, 0), drawn=False), width, height)
 
 
-def _panel(frame: Frame, found: Resamples, sesoi: float | None, *, alone: bool) -> Panel:
-    widths = [high - low for low, high in filter(None, _intervals(found)) if np.isfinite(high - low)]
+def _panel(frame: Frame, resamples: Resamples, sesoi: float | None, *, alone: bool) -> Panel:
+    widths = [high - low for low, high in filter(None, _intervals(resamples)) if np.isfinite(high - low)]
     decimals = decimals_for(min(widths)) if widths else None
     rows = [
-        {"value": found.value, "interval": open_interval(low, high), "y": _row_at(frame, found, place),
+        {"value": resamples.value, "interval": open_interval(low, high), "y": _row_at(frame, resamples, place),
          "colour": (BLUE, CONTROL)[min(place, 1)], "text": method, "limits": _limits(low, high, decimals)}
-        for place, (method, low, high) in enumerate(found.intervals)
+        for place, (method, low, high) in enumerate(resamples.intervals)
     ]  # fmt: skip
-    inside = next(iter(_intervals(found)), None)
+    inside = next(iter(_intervals(resamples)), None)
     layers = [
         *([frame.shade(-sesoi, sesoi)] if sesoi else []),
-        frame.draw("rect", _bars(frame, found, inside)),
+        frame.draw("rect", _bars(frame, resamples, inside)),
         *([frame.across(0, color=INK, strokeWidth=1)] if _shows_zero(frame) else []),
         *interval_layers(frame, rows),
         frame.write([{"x": frame.x_at(-10), "y": row["y"], "text": row["text"]} for row in rows], align="right"),
         frame.write([{"x": frame.x_at(frame.width + 10), "y": row["y"], "text": row["limits"]} for row in rows]),
     ]
-    return frame.layered(layers, heading=None if alone else panel_heading(found.name, frame.width + 160))
+    return frame.layered(layers, heading=None if alone else panel_heading(resamples.name, frame.width + 160))
 
 
-def _row_at(frame: Frame, found: Resamples, place: int) -> float:
-    return frame.height - ROW * (len(found.intervals) - place - 0.5)
+def _row_at(frame: Frame, resamples: Resamples, place: int) -> float:
+    return frame.height - ROW * (len(resamples.intervals) - place - 0.5)
 
 
-def _bars(frame: Frame, found: Resamples, inside: Interval | None) -> list[dict[str, Any]]:
+def _bars(frame: Frame, resamples: Resamples, inside: Interval | None) -> list[dict[str, Any]]:
     """A bar per bin that holds a draw. The outermost draws, one in a thousand at each end, are not drawn."""
-    draws = finite(found.draws)
+    draws = finite(resamples.draws)
     counts, edges = np.histogram(draws, BINS, range=tuple(np.quantile(draws, [0.001, 0.999])))
-    base = frame.height - ROW * len(found.intervals) - ROW // 2
+    base = frame.height - ROW * len(resamples.intervals) - ROW // 2
     heights = counts / counts.max() * (base - 8)
     middles = (edges[1:] + edges[:-1]) / 2
     return [
@@ -119,8 +119,8 @@ def _limits(low: float | None, high: float | None, decimals: int | None) -> str:
     return "no interval" if open_interval(low, high) is None else shown_interval(low, high, decimals)
 
 
-def _intervals(found: Resamples) -> list[Interval | None]:
-    return [open_interval(low, high) for _, low, high in found.intervals]
+def _intervals(resamples: Resamples) -> list[Interval | None]:
+    return [open_interval(low, high) for _, low, high in resamples.intervals]
 
 
 def _zero_words(frames: Sequence[Frame]) -> str:

@@ -64,13 +64,13 @@ def learning_curves(
         frame.draw("circle", lone(means), size=60, opacity=1),
         *end_labels(frame, _ends(bands), left=frame.width + 2),
     ]
-    told = [
+    messages = [
         _what_is_drawn(bands, level),
         "Shaded: the steps of the summary." if window else "",
         "Some lines leave the frame." if _overflows(bands, frame.y.domain) else "",
     ]
     span = frame.y.domain[1] - frame.y.domain[0]
-    return finished(frame.layered(layers), title or _ending(bands, metric, span), [" ".join(filter(None, told))])
+    return finished(frame.layered(layers), title or _ending(bands, metric, span), [" ".join(filter(None, messages))])
 
 
 def _frame(bands: Sequence[Band], metric: str) -> Frame:
@@ -151,8 +151,8 @@ def _ending(bands: Sequence[Band], metric: str, span: float) -> str:
     if len(ends) > 3:
         (bottom, low), *_, (top, high) = sorted(ends, key=lambda end: end[1])
         return f"{metric} ends highest for {top} ({shown(high, span)}), lowest for {bottom} ({shown(low, span)})"
-    told = [f"{shown(value, span)} for {name}" for name, value in ends]
-    return f"{metric} ends at {', '.join(told[:-1])}{' and ' if len(told) > 1 else ''}{told[-1]}"
+    messages = [f"{shown(value, span)} for {name}" for name, value in ends]
+    return f"{metric} ends at {', '.join(messages[:-1])}{' and ' if len(messages) > 1 else ''}{messages[-1]}"
 
 
 def _what_is_drawn(bands: Sequence[Band], level: float) -> str:
@@ -160,9 +160,9 @@ def _what_is_drawn(bands: Sequence[Band], level: float) -> str:
     if counts == [1]:
         return "One run" + (" per variant." if len(bands) > 1 else ".")
     runs = counted(counts[0], "run") if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} runs"
-    told = "Mean" + (f" of {runs}" if counts[-1] else "") + (" per variant" if len(bands) > 1 else "")
-    told += f", pointwise {100 * level:g} % band" if any(len(finite(band.low)) for band in bands) else ", no band"
+    message = "Mean" + (f" of {runs}" if counts[-1] else "") + (" per variant" if len(bands) > 1 else "")
+    message += f", pointwise {100 * level:g} % band" if any(len(finite(band.low)) for band in bands) else ", no band"
     single = (
         "" if not counts[-1] else "; thin lines: single runs" if counts[-1] <= RUNS else f"; thin lines: {RUNS} runs"
     )
-    return f"{told}{single}."
+    return f"{message}{single}."

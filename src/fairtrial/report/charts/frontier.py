@@ -89,7 +89,7 @@ def frontier(
         *_words(frame, labels),
         *(_listed(frame, labels) if numbered else []),
     ]
-    told = [
+    messages = [
         _marks(points, stairs, level, better),
         "The cost axis is logarithmic: equal distances are equal factors." if frame.x.log else "",
         "Numbers: in order of cost, with names at the right." if numbered else "",
@@ -98,7 +98,7 @@ def frontier(
     ]
     lost = len(rows) - len(points)
     left_out = f"Left out: {counted(lost, 'configuration')} without a cost or a value of {metric}." if lost else ""
-    return finished(frame.layered(layers), title, [" ".join(filter(None, told)), left_out])
+    return finished(frame.layered(layers), title, [" ".join(filter(None, messages)), left_out])
 
 
 def _points(rows: Sequence[Mapping[str, Any]]) -> list[FrontierPoint]:
@@ -152,11 +152,11 @@ def _domain(values: Sequence[float], intervals: Sequence[Interval | None]) -> In
 def _stairs(points: Sequence[FrontierPoint], better: str) -> list[FrontierPoint]:
     """Members by cost, each better than the last; others are on the frontier for something that is not drawn."""
     sign = 1 if better == "higher" else -1
-    found: list[FrontierPoint] = []
+    frontier_points: list[FrontierPoint] = []
     for point in sorted(points, key=lambda point: (point.cost, -sign * point.value)):
-        if point.member and (not found or sign * point.value > sign * found[-1].value):
-            found.append(point)
-    return found
+        if point.member and (not frontier_points or sign * point.value > sign * frontier_points[-1].value):
+            frontier_points.append(point)
+    return frontier_points
 
 
 def _staircase(frame: Frame, stairs: Sequence[FrontierPoint]) -> alt.Chart:
@@ -258,13 +258,13 @@ def _listed(frame: Frame, labels: Sequence[Named]) -> list[alt.Chart]:
 
 def _marks(points: Sequence[FrontierPoint], stairs: Sequence[FrontierPoint], level: float, better: str) -> str:
     bars = any(point.costs or point.values for point in points)
-    told = [
+    messages = [
         f"{f'Bars are {100 * level:g} % intervals' if bars else 'Dots are means'}; {better} is better.",
         "Blue: on the frontier." if any(point.member for point in points) else "",
         "Grey: dominated." if not all(point.member for point in points) else "",
         "Line: the best up to each cost." if len(stairs) > 1 else "",
     ]
-    return " ".join(filter(None, told))
+    return " ".join(filter(None, messages))
 
 
 def _outside(frame: Frame, points: Sequence[FrontierPoint]) -> str:

@@ -67,9 +67,9 @@ def too_small(sesoi: float | None) -> str:
 
 def without_strays(means: Numbers, runs: Numbers, always: Sequence[float] = ()) -> Interval:
     """Limits that hold all means and runs, but none that is so far away that it would flatten the others."""
-    found = finite(means)
-    usual = [np.quantile(found, 0.25, method="higher"), np.quantile(found, 0.75, method="lower")]
-    return domain_of([*usual, *always], np.concatenate([found, finite(runs)]), room=ASTRAY, margin=0)
+    values = finite(means)
+    usual = [np.quantile(values, 0.25, method="higher"), np.quantile(values, 0.75, method="lower")]
+    return domain_of([*usual, *always], np.concatenate([values, finite(runs)]), room=ASTRAY, margin=0)
 
 
 def _inside(axis: Axis, value: float | None) -> bool:

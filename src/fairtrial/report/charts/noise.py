@@ -146,13 +146,13 @@ def _beside_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
 
 def _enough(curves: Sequence[Curve], n: int) -> str:
     """`5 runs are too few for AUC (18 needed) and enough for derivative (4 needed)`"""
-    told = [
+    messages = [
         f"{'enough' if n >= curve.needed else 'too few'} for {curve.name} ({curve.needed:,} needed)"
         for curve in curves
         if curve.needed is not None
     ]
     unknown = " and ".join(curve.name for curve in curves if curve.needed is None)
-    if not told:
+    if not messages:
         return f"How many runs are enough for {unknown} is unknown"
-    runs = f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(told)}"
+    runs = f"{counted(n, 'run')} {'is' if n == 1 else 'are'} {' and '.join(messages)}"
     return f"{runs}; unknown for {unknown}" if unknown else runs

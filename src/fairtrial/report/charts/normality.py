@@ -27,22 +27,22 @@ class Quantiles:
     p_value: float | None
 
 
-def normality(found: Sequence[Quantiles], *, what: str, metric: str, title: str | None = None) -> Chart:
+def normality(quantiles: Sequence[Quantiles], *, what: str, metric: str, title: str | None = None) -> Chart:
     """Whether values look normal, a panel per sample; `what` they are, such as differences from a control."""
-    drawable = [each for each in found if len(each.values) > 2]
+    drawable = [each for each in quantiles if len(each.values) > 2]
     if not drawable:
         raise NothingToDraw(f"there is nothing to draw: three values of {metric} are needed")
     alone = len(drawable) == 1
     panels = [_panel(each, what, metric, alone=alone) for each in drawable]
     caption = f"{_caption(drawable[0])}." if alone else f"Up: {what} of {metric}; across: normal quantiles."
-    told = f"{caption} Dots near the line look normal. {NEVER}"
+    message = f"{caption} Dots near the line look normal. {NEVER}"
     chart: Chart = panels[0] if alone else grid(panels, columns=COLUMNS)
     width = 560 if alone else 280 * min(COLUMNS, len(drawable))
-    return finished(chart, title or _finding(drawable, what), [told], width=max(560, width))
+    return finished(chart, title or _finding(drawable, what), [message], width=max(560, width))
 
 
-def _panel(found: Quantiles, what: str, metric: str, *, alone: bool) -> Panel:
-    values, normal = as_numbers(found.values), as_numbers(found.normal)
+def _panel(quantiles: Quantiles, what: str, metric: str, *, alone: bool) -> Panel:
+    values, normal = as_numbers(quantiles.values), as_numbers(quantiles.normal)
     middle, slope = float(values.mean()), float(values.std(ddof=1))
     x = domain_of(normal, margin=0.12)
     line = [{"x": end, "y": middle + slope * end} for end in x]
@@ -57,18 +57,18 @@ def _panel(found: Quantiles, what: str, metric: str, *, alone: bool) -> Panel:
         frame.draw("line", line, color=QUIET, strokeWidth=1.2),
         frame.draw("circle", dots, color=BLUE, size=55 if alone else 35, opacity=0.8),
     ]
-    heading = None if alone else panel_heading(found.name, size + 40)
-    return frame.layered(layers, heading=heading, caption=_caption(found))
+    heading = None if alone else panel_heading(quantiles.name, size + 40)
+    return frame.layered(layers, heading=heading, caption=_caption(quantiles))
 
 
-def _caption(found: Quantiles) -> str:
-    p = "no p" if found.p_value is None else p_equals(shown_p(found.p_value))
-    return f"Shapiro–Wilk {p}, n = {len(found.values)}"
+def _caption(quantiles: Quantiles) -> str:
+    p = "no p" if quantiles.p_value is None else p_equals(shown_p(quantiles.p_value))
+    return f"Shapiro–Wilk {p}, n = {len(quantiles.values)}"
 
 
-def _finding(found: Sequence[Quantiles], what: str) -> str:
-    low = sum(each.p_value is not None and each.p_value < 0.05 for each in found)
-    if len(found) > 1:
-        return f"Shapiro–Wilk p is below 0.05 for {low} of {len(found)} sets of {what}"
+def _finding(quantiles: Sequence[Quantiles], what: str) -> str:
+    low = sum(each.p_value is not None and each.p_value < 0.05 for each in quantiles)
+    if len(quantiles) > 1:
+        return f"Shapiro–Wilk p is below 0.05 for {low} of {len(quantiles)} sets of {what}"
     seen = "do not look normal" if low else "show no departure from a normal distribution"
-    return f"The {what} {found[0].name} {seen}"
+    return f"The {what} {quantiles[0].name} {seen}"

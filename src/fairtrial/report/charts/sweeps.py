@@ -255,14 +255,14 @@ def _names_below(frame: Frame, points: Sequence[PlottedPoint], param: str) -> li
 
 
 def _reading(frame: Frame, points: Sequence[PlottedPoint], level: float) -> str:
-    told = [
+    messages = [
         _marks(points, level),
         "Blue: cannot be told apart from the best." if any(point.alike for point in points) else "",
         goes_on(frame, [point.interval for point in points], upright=True),
         lies_outside(frame.y, (point.mean for point in points), "means")
         or lies_outside(frame.y, (run for point in points for run in point.runs), "runs"),
     ]
-    return " ".join(filter(None, told))
+    return " ".join(filter(None, messages))
 
 
 def _marks(points: Sequence[PlottedPoint], level: float) -> str:
