@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,28 @@ def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> 
 def test_no_module_has_a_name_that_says_nothing() -> None:
     names = {path.stem for path in (ROOT / "src").rglob("*.py")}
     assert not names & {"utils", "util", "helpers", "misc", "common"}
+
+
+def classes_by_name(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
+    """Every public class, with the modules that define one of its name."""
+    homes: dict[str, list[str]] = {}
+    for module, source in sources:
+        for node in ast.parse(source).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                homes.setdefault(node.name, []).append(module)
+    return homes
+
+
+def test_one_public_class_has_one_name() -> None:
+    """`Options` is exempt: a plug-in's model of its options is called so by contract."""
+    sources = [(str(path.relative_to(ROOT)), path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
+    shared = {name: homes for name, homes in classes_by_name(sources).items() if len(homes) > 1 and name != "Options"}
+    assert not shared
+
+
+def test_two_classes_of_one_name_are_noticed() -> None:
+    planted = [("a.py", "class Run: ..."), ("b.py", "class Run: ...\nclass _Run: ..."), ("c.py", "class Other: ...")]
+    assert classes_by_name(planted)["Run"] == ["a.py", "b.py"]
 
 
 def test_no_constant_of_a_module_is_set_twice() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import fairtrial
+
 PUBLIC: dict[str, dict[str, dict[str, Any]]] = json.loads(Path(__file__).with_name("public_names.json").read_text())
 EVERY_NAME = [(module, name) for module, names in PUBLIC.items() for name in names]
 
@@ -37,8 +39,6 @@ def test_a_public_name_works_as_it_did(module: str, name: str) -> None:
 
 
 def test_a_run_of_a_script_has_what_scripts_use() -> None:
-    import fairtrial
-
     with fairtrial.run(seed=3, config={"lr": 0.1}, best_metric="eval_loss") as run:
         assert run.seed == 3 and run.resume() is None
         run.log(1, train_loss=0.5)
@@ -50,3 +50,19 @@ def test_every_name_that_is_public_today_is_listed() -> None:
     for module in ("fairtrial", "fairtrial.testing"):
         unlisted = set(importlib.import_module(module).__all__) - set(PUBLIC[module])
         assert not unlisted, f"{module}: run tools/list_public_names.py"
+
+
+RENAMED = [
+    *(("fairtrial", old, "fairtrial", new) for old, new in fairtrial._RENAMED.items()),
+    ("fairtrial.core.training", "Setting", "fairtrial.core.training", "RunContext"),
+    ("fairtrial.core.training", "Journal", "fairtrial.core.training", "RunLogger"),
+    ("fairtrial.core.training", "Watch", "fairtrial.core.training", "LoopEvents"),
+    ("fairtrial.launch.contract", "Order", "fairtrial.launch.contract", "LaunchRequest"),
+]
+
+
+@pytest.mark.parametrize(("old_module", "old", "new_module", "new"), RENAMED, ids=[each[1] for each in RENAMED])
+def test_an_old_name_stands_for_the_new_one_and_warns(old_module: str, old: str, new_module: str, new: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is now called .*{new}"):
+        value = getattr(importlib.import_module(old_module), old)
+    assert value is getattr(importlib.import_module(new_module), new)

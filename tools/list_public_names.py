@@ -14,6 +14,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import fairtrial
+
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "public_names.json"
 
 MODULES = ("fairtrial", "fairtrial.testing")
@@ -60,6 +62,7 @@ def _pydantic_model() -> type:
 
 def list_names() -> dict[str, dict[str, Any]]:
     names = {module: importlib.import_module(module).__all__ for module in MODULES} | FOR_AUTHORS
+    names["fairtrial"] = [*names["fairtrial"], *fairtrial._RENAMED]  # old names keep working
     return {
         module: {name: describe(name, getattr(importlib.import_module(module), name)) for name in sorted(each)}
         for module, each in names.items()
