@@ -26,15 +26,15 @@ def warm():  # optional: done once per launch, so that no run has to wait for it
     torch.optim.SGD(nn.Linear(1, 1).parameters())
 
 
-def build(options, setting):
-    return Digits(options, setting)
+def build(options, context):
+    return Digits(options, context)
 
 
 class Digits:
-    def __init__(self, options, setting):
-        self.streams = setting.streams
+    def __init__(self, options, context):
+        self.streams = context.streams
         self.splits = {
-            s: [torch.tensor(setting.data.array(f"{s}_{p}"), device=options.device) for p in "xy"]
+            s: [torch.tensor(context.data.array(f"{s}_{p}"), device=options.device) for p in "xy"]
             for s in ("train", "eval", "report")
         }
         self.loss = nn.CrossEntropyLoss(label_smoothing=options.smoothing)
@@ -43,15 +43,15 @@ class Digits:
             self.model = nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)).to(options.device)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1, momentum=0.9)
 
-    def step(self, step, watch):
+    def step(self, step, events):
         x, y = self.splits["train"]
         chosen = self.streams.numpy("order", step).integers(len(y), size=100)
-        with watch.phase("forward"):
+        with events.phase("forward"):
             loss = self.loss(self.model(x[chosen]), y[chosen])
-        with watch.phase("backward"):
+        with events.phase("backward"):
             self.optimizer.zero_grad()
             loss.backward()
-        with watch.phase("optimizer"):
+        with events.phase("optimizer"):
             self.optimizer.step()
         return {"loss": loss.detach()}
 

@@ -8,8 +8,8 @@ A recipe is a module with
     METRIC       the quantity that it is judged by, and its direction
     Options      a frozen model of its options
 
-and either `build(options, setting) -> Trainable`, which the loop drives (its Options then derive from
-`LoopOptions`), or `execute(options, setting, journal)`, which does the whole run itself. Optional:
+and either `build(options, context) -> Trainable`, which the loop drives (its Options then derive from
+`LoopOptions`), or `execute(options, context, logger)`, which does the whole run itself. Optional:
 `data(options, cache) -> Dataset`, `needs(options) -> {name: Need}`, `SYNTHETIC`, `EXAMPLE` (variants and options
 that `init` starts a study file with), and `warm()`, which is called once in the process that jobs are forked from,
 to load what is slow to import.
