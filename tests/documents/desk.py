@@ -37,7 +37,7 @@ class Answer:
 
 
 class Desk:
-    """`call` runs the program; `small` says whether lines are shortened by what their records add.
+    """`call` runs the program; `shorten` says which lines are shortened by what their records add.
 
     `furnish` puts into every new folder what all of them share. `scripts`: folders whose lines build on each other, with
     these lines in order, each with what is added to it; none is run before those that stand above it.
@@ -49,13 +49,13 @@ class Desk:
         prepare: Mapping[str, Prepare],
         call: Call,
         *,
-        small: bool = True,
+        shorten: Callable[[str], bool] = lambda _: True,
         furnish: Prepare | None = None,
         scripts: Mapping[str, Sequence[tuple[str, str]]] | None = None,
     ) -> None:
         self.root = root
         self.call = call
-        self.small = small
+        self.shorten = shorten
         self._furnish = furnish
         self._scripts = scripts or {}
         self._prepare = prepare
@@ -74,7 +74,7 @@ class Desk:
 
     def sized(self, typed: str, add: str) -> str:
         """The line as it is run here; what is added goes before a pipe or a redirection."""
-        if not (self.small and add):
+        if not (add and self.shorten(typed)):
             return typed
         for sign in (" | ", " > ", " -- "):
             if sign in typed:
