@@ -1,8 +1,8 @@
 """Do the reference documents' command lines run as they stand, and how long do they take?
 
 Every line of `tests/documents` is run from scratch, each in a process of its own. It is ok if it has the documented
-exit code, prints the documented fields and writes the documented files. All have their full size, except for launches of
-ppo: fifteen seeds of a transformer take hours on two cores, so these have fewer steps, and say so.
+exit code, prints the documented fields and writes the documented files. All have their full size, except for launches
+of ppo: fifteen seeds of a transformer take hours on two cores, so these have fewer steps, and say so.
 """
 
 from __future__ import annotations
