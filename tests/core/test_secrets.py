@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fairtrial.core.cautions import REDACTED_CONFIG, REDACTED_VALUES
 from fairtrial.core.errors import Interrupted, UserError
 from fairtrial.core.secrets import (
     BLOCK,
@@ -46,6 +47,10 @@ CREDENTIALS = {
     f"eyJ{A36[:20]}.eyJ{A36[:20]}.{A36[:30]}": "jwt",
     "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n-----END OPENSSH PRIVATE KEY-----": "private-key",
     "-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEI\n-----END PRIVATE KEY-----": "private-key",
+    f"https://b.s3.amazonaws.com/k?X-Amz-Expires=9&X-Amz-Signature={A36}": "signed-url",
+    f"https://b.s3.amazonaws.com/k?X-Amz-Security-Token={A36}&x=1": "signed-url",
+    f"https://a.blob.core.windows.net/c?sv=2024&sig={A36[:30]}%3D": "signed-url",
+    f"https://storage.googleapis.com/b/o?GoogleAccessId=a&Signature={A36}": "signed-url",
     "postgres://trainer:hunter2@db.internal/runs": "url-password",
     "https://x-access-token:abc@github.com/a/b": "url-password",
     "Authorization: Bearer abc123def456": "authorization-header",
@@ -65,6 +70,9 @@ CREDENTIALS = {
     "token=abc123def456": "named-secret",
 }
 HARMLESS = [
+    REDACTED_VALUES.fill(names="customer_key2024, db_password1", variables="A")["text"],
+    REDACTED_CONFIG.fill(names="customer_key2024, db_password1")["text"],
+    "https://example.org/?sig=short&Signature=none",
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
     '"sha256": "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"',
     "commit 99749bf06f14f7d2ee06aecd1accc8b141a590aa",

@@ -110,12 +110,14 @@ SHARED_FILE = Caution(
 )
 REDACTED_VALUES = Caution(
     "redacted",
-    "Redacted because they look like secrets, or were named with --secret: {names}. The values are in no file.",
+    "Recorded as references, because they look like secrets or --secret names them, not as values: {names}. What a "
+    "program prints is in its log.txt all the same.",
     "Nothing to do; to resume elsewhere, set {variables} there. Write {{env:NAME}} to name the variable yourself.",
 )
 REDACTED_CONFIG = Caution(
     "redacted config",
-    "Redacted in the config, because they look like secrets or were named so: {names}. The values are in no file.",
+    "Redacted in the config, because they look like secrets or were named so, not recorded as values: {names}. What a "
+    "program prints is in its log.txt all the same.",
     "Nothing to do. Two configs that differ only in these values are the same variant.",
 )
 DIRTY_TREE = Caution(

@@ -95,6 +95,8 @@ FORMATS = (
     _kind("npm-token", "npm_", rf"{_EDGE}npm_[A-Za-z0-9]{{36}}(?![A-Za-z0-9])"),
     _kind("stripe-key", "sk_live_|rk_live_", rf"{_EDGE}[sr]k_live_[A-Za-z0-9]{{20,}}"),
     _kind("jwt", "eyJ", rf"{_EDGE}eyJ[A-Za-z0-9_-]{{10,}}\.eyJ[A-Za-z0-9_-]{{10,}}\.[A-Za-z0-9_-]{{10,}}"),
+    _kind("signed-url", "X-Amz-Signature=|X-Amz-Security-Token=|X-Goog-Signature=|?sig=|&sig=|?Signature=|&Signature=",
+          r"(?:X-(?:Amz|Goog)-(?:Signature|Security-Token)|[?&](?:sig|Signature))=([A-Za-z0-9%/+_=-]{16,})"),
     _kind("url-password", "://", r"://[^\s/:@\"'\\<>{}]{0,256}:([^\s/:@\"'\\<>{}$*]{1,256})@"),
 )  # fmt: skip
 """The formats of credentials of well-known services."""
@@ -227,7 +229,7 @@ def scan(file: BinaryIO) -> Iterator[tuple[int, CredentialMatch, bytes]]:
 
 def masked(kind: str, secret: bytes) -> str:
     """What may be shown of a secret: how its format begins, and nothing of what a person chose."""
-    chosen = kind in ("url-password", NAMED, HEADER)
+    chosen = kind in ("signed-url", "url-password", NAMED, HEADER)
     return "…" if chosen else secret[:4].decode(errors="replace") + "…"
 
 
