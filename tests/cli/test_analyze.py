@@ -46,6 +46,20 @@ def test_the_verdict_is_the_first_line(two: Store, cli: Cli) -> None:
     assert answer.err.startswith("Store: ")
 
 
+def test_a_run_that_was_removed_is_named_as_such(two: Store, cli: Cli) -> None:
+    """A result without runs that somebody put away must say so: they may have been chosen."""
+    name = sorted(run.name for run in two.match(["s/new.*"]))[0]
+    assert cli("runs", "rm", name, "--yes").code == 0
+    text = cli("analyze", "s").out
+    assert f"1 run(s) were made and then removed: {name.removeprefix('s/')}." in text
+    assert "removed after it was made" in text and "not there yet" not in text and "not started" not in text
+
+
+def test_further_metrics_are_named(two: Store, cli: Cli) -> None:
+    text = cli("analyze", "s", "--metric", "report_accuracy", "train_loss").out
+    assert "new, train_loss" in text.partition("Further metrics")[2]
+
+
 def test_what_is_open_says_what_would_settle_it(store: Store, cli: Cli) -> None:
     fill(store, base={}, new={"effect": 0.001})
     line = cli("analyze", "s").out.splitlines()[0]

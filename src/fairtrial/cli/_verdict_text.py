@@ -34,7 +34,7 @@ def show_analysis(console: Console, analysis: Analysis) -> None:
     console.print(_differences_table(analysis.comparisons))
     if analysis.secondary:
         console.print("\nFurther metrics, each by itself and not part of the verdict:", markup=False)
-        console.print(_differences_table(analysis.secondary))
+        console.print(_differences_table(analysis.secondary, name_metrics=True))
     console.print()
     if analysis.plan:
         for line in _plan_lines(analysis.plan):
@@ -102,18 +102,17 @@ def _used_words(tasks: Mapping[str, Any], arm: str) -> str:
     return f"{message} on each of {counted(count, 'task')}"
 
 
-def _differences_table(comparisons: Sequence[Comparison]) -> Any:
+def _differences_table(comparisons: Sequence[Comparison], *, name_metrics: bool = False) -> Any:
     """A row per comparison, narrow enough for any terminal; sizes of effects are told in sentences below it."""
     from rich.text import Text
 
     adjusted = any(each.adjusted_p is not None for each in comparisons)
-    several = len({each.metric for each in comparisons}) > 1
     level = _interval_heading(comparisons)
     table = _table(
         f"minus {comparisons[0].control}", "difference", level, "p", *(["adj. p"] if adjusted else []), "verdict"
     )
     for each in comparisons:
-        name = each.candidate + (f", {each.metric}" if several else "")
+        name = each.candidate + (f", {each.metric}" if name_metrics else "")
         decimals = decimals_for(_width(each))
         difference = "" if each.effect.value is None else shown_change(each.effect.value, decimals)
         cells = [difference, shown_interval(each.effect.low, each.effect.high, decimals)]

@@ -243,6 +243,11 @@ MISSING_RUNS = Caution(
     "{count} planned run(s) are not there yet or were interrupted; they are not scored.",
     "Launch the study again: it fills what is missing.",
 )
+REMOVED_RUNS = Caution(
+    "removed runs",
+    "{count} run(s) were made and then removed: {runs}. A result without them may be one that was chosen.",
+    "Say why they were removed, or launch the study again: it makes them anew.",
+)
 DAMAGED_RUNS = Caution(
     "damaged runs",
     "{count} run(s) are damaged and not scored: {runs}. This result may differ from the one with them.",

@@ -155,6 +155,8 @@ def _accelerators(request: LaunchRequest) -> str | None:
             f"accelerators={options.accelerators} asks for cards, and --gpus 0 for none", hint="Leave one of them out."
         )
     card, colon, count = options.accelerators.partition(":")
+    if colon and not (count.isdecimal() and int(count)):
+        raise UserError(f"accelerators={options.accelerators} names no number of cards", hint=f"Give {card}:1 or more.")
     wanted = (gpus or 1) * options.at_once
     if colon and gpus and count != str(wanted):
         raise UserError(

@@ -193,6 +193,11 @@ class Store:
         claim.release()
         return target
 
+    def archived_ids(self, study: str) -> set[str]:
+        """Ids of the runs that were replaced or removed; another run may have been made in their place since."""
+        folder = self.paths.archive(study)
+        return {place.name.rpartition(".")[0] for place in folder.iterdir()} if folder.is_dir() else set()
+
     def purge(self, paths: RunPaths) -> None:
         """Delete a run for good.
 

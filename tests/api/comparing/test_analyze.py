@@ -213,7 +213,7 @@ def test_planned_cells_that_were_never_started_are_counted(store: Store, cli: Ca
         "20",
     ]
     assert cli(*launch, "--seeds", "4").code == 0
-    assert cli("runs", "rm", "s/new.seed1072", "--yes").code == 0
+    assert cli("runs", "rm", "s/new.seed1072", "--yes", "--purge").code == 0
     analysis = analyze("s", store=store.root)
     assert [(a.planned, a.started, a.used) for a in analysis.arms] == [(4, 4, 4), (4, 3, 3)]
     assert analysis.comparisons[0].pairing == "paired"

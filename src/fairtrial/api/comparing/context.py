@@ -18,6 +18,7 @@ from fairtrial.core.cautions import (
     DUPLICATE_SEEDS,
     FAMILY_SEEDS,
     MISSING_RUNS,
+    REMOVED_RUNS,
     STILL_MOVING,
     UNKNOWN_COMMIT,
 )
@@ -91,7 +92,6 @@ def _streams(run_set: RunSet, comparison: Comparison) -> str:
 def account_of(run_set: RunSet, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
     traces = run_set.arms[name]
     seeds = run_set.planned_seeds(name)
-    present = {trace.seed for trace in traces}
     values = np.sort(np.array([n.value for n in numbers.values() if n.value is not None], dtype=float))
     known = not any(n.censored for n in numbers.values())  # the mean of those that arrived would flatter
     left_out: list[Mapping[str, str | None]] = [
@@ -99,8 +99,10 @@ def account_of(run_set: RunSet, name: str, numbers: Mapping[str, Summarised]) ->
         for trace in traces
         if not is_scored(trace) or not numbers[label(trace)].is_used
     ]
-    missing = [seed for seed in seeds if seed not in present]
-    left_out += [{"run": f"{name}, seed {seed}", "seed": seed, "reason": "not started; not scored"} for seed in missing]
+    removed = run_set.removed_seeds(name)
+    for seed in dict.fromkeys([*run_set.missing_seeds(name), *removed]):
+        why = "removed after it was made" if seed in removed else "not started; not scored"
+        left_out.append({"run": f"{name}, seed {seed}", "seed": seed, "reason": why})
     return ArmAccount(
         name, max(len(seeds), len(traces)), len(traces),
         sum(trace.status is Status.COMPLETED for trace in traces), sum(n.is_used for n in numbers.values()),
@@ -130,11 +132,13 @@ def shared_cautions(
     for trace in traces:
         found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
     found.update({caution["text"]: caution for caution in _about_code(run_set)})
-    seeds = {name: run_set.planned_seeds(name) for name in run_set.arms}
+    removed = {name: run_set.removed_seeds(name) for name in run_set.arms}
+    absent = sum(len(set(run_set.missing_seeds(name)) - set(removed[name])) for name in run_set.arms)
     unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
-    absent = sum(len(set(seeds[name]) - {t.seed for t in each}) for name, each in run_set.arms.items() if seeds[name])
     if unscored + absent:
         found["missing"] = MISSING_RUNS.fill(count=unscored + absent)
+    if names := [f"{name}.seed{seed}" for name, seeds in removed.items() for seed in seeds]:
+        found["removed"] = REMOVED_RUNS.fill(count=len(names), runs=", ".join(names))
     found.update({caution["text"]: caution for caution in damage_cautions(run_set)})
     if run_set.repeated:
         found["repeated"] = DUPLICATE_SEEDS.fill(count=run_set.repeated)

@@ -50,8 +50,20 @@ class RunSet:
     """Roles that no column of the file has: `variant`, `step`."""
     free_columns: Sequence[str] = ()
     """Columns of the file without numbers and without a role."""
+    removed: Collection[str] = ()
+    """Ids of runs that were made, put into the archive of the study, and not made again."""
     baseline: Mapping[str, Sequence[Trace]] = field(default_factory=dict)
     """An arm that is no side of any comparison: differences are adjusted for its values."""
+
+    def missing_seeds(self, name: str) -> list[str]:
+        """Planned seeds of a variant that have no run."""
+        present = {trace.seed for trace in self.arms[name]}
+        return [seed for seed in self.planned_seeds(name) if seed not in present]
+
+    def removed_seeds(self, name: str) -> list[str]:
+        """Seeds of a variant whose runs were made and then removed."""
+        parts = [parts_of_run_id(each) for each in sorted(self.removed)]
+        return [str(seed) for variant, seed, attempt in filter(None, parts) if variant == name and attempt == 1]
 
     @property
     def metric(self) -> str:
@@ -136,7 +148,10 @@ def from_study(store: Store, reference: str, query: MetricQuery) -> RunSet:
     seeds = [str(seed) for seed in (plan or {}).get("seeds", [])]
     planned = {v: seeds for v in order if v in (plan or {}).get("variants", {})}
     repeated = sum(run.attempt > 1 for run in runs)
-    return replace(run_set, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated)
+    return replace(
+        run_set, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated,
+        removed=store.archived_ids(name) - {run.id for run in runs},
+    )  # fmt: skip
 
 
 def study_name(store: Store, reference: str) -> str:
