@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,6 @@ from fairtrial.research.project import find_registration
 from fairtrial.research.registration import Registration, read_registration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fairtrial.api.comparing.analysis import Analysis
     from fairtrial.api.comparing.gather import RunSet
     from fairtrial.core.findings import Comparison
@@ -30,36 +26,8 @@ if TYPE_CHECKING:
 AMEND = "Register the change (research preregister --amends), or use another study name: it is another study."
 
 
-class Planned(Exception):
-    """Raised instead of launching, with the study that would have been launched."""
-
-    def __init__(self, study: Study) -> None:
-        super().__init__(study.study)
-        self.study = study
-
-
-_only_planning: ContextVar[bool] = ContextVar("only_planning", default=False)
-
-
-@contextmanager
-def only_planning() -> Iterator[None]:
-    """Whatever would launch a study in here raises `Planned` with it instead."""
-    token = _only_planning.set(True)
-    try:
-        yield
-    finally:
-        _only_planning.reset(token)
-
-
-def stop_if_planning(study: Study) -> None:
-    if _only_planning.get():
-        raise Planned(study)
-
-
 def registration_for(study: str, plan: str | os.PathLike[str] | None) -> Registration | None:
     """The registration that a person names, or the one of this study in the project around."""
-    if _only_planning.get():
-        return None
     if plan is None:
         return find_registration(study)
     registration = read_registration(Path(plan))
