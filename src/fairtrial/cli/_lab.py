@@ -6,7 +6,8 @@ import contextlib
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -26,6 +27,17 @@ if TYPE_CHECKING:
     from fairtrial.api.lab.arms import LabTerms
     from fairtrial.plan.study import Study
 
+
+class LabResult(Protocol):
+    """What a laboratory command found."""
+
+    @property
+    def failed(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+Result = TypeVar("Result", bound=LabResult)
 FAMILY_HELP = "How the differences are judged together; auto, the default: max-spread below 12 seeds, else holm."
 
 
@@ -116,25 +128,15 @@ def planned_terms(
 
 
 def give(
-    out: Output, lab_result: LabResult, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
-) -> int:
+    out: Output, lab_result: Result, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None],
+    draw: Callable[[Result, Path], None],
+) -> int:  # fmt: skip
     """The result in the format that was asked for, its picture where one was, and the exit code."""
     out.give(lab_result.to_dict(), rows, show)
     if out.chart:
-        from fairtrial.api.lab import lab_plots
-
-        getattr(lab_plots, chart)(lab_result, out.chart)
+        draw(lab_result, out.chart)
         out.say(f"Wrote {out.chart}")
     return EXIT_RUNS if lab_result.failed else EXIT_OK
-
-
-class LabResult(Protocol):
-    """What a laboratory command found."""
-
-    @property
-    def failed(self) -> bool: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -54,7 +55,7 @@ def _ablation(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
     with lab_terms(out, RUNS, **how) as terms:
         found = ablation(**question, terms=terms)
     rows = [_row(row) for row in found.rows]
-    return give(out, found, rows, lambda console: _show(console, out, found), "ablation_chart")
+    return give(out, found, rows, lambda console: _show(console, out, found), _draw)
 
 
 def _plan(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
@@ -99,6 +100,12 @@ def _show(console: Console, out: Output, ablation: Ablation) -> None:
     console.print(judged_line(ablation.metric, ablation.direction), markup=False)
     show_cautions(console, ablation.cautions)
     show_next(console, next_commands(out, ablation.study))
+
+
+def _draw(ablation: Ablation, path: Path) -> None:
+    from fairtrial.api.lab.lab_plots import ablation_chart
+
+    ablation_chart(ablation, path)
 
 
 def _cells(row: AblationRow) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -55,9 +56,7 @@ def _compare(out: Output, settings: dict[str, Any], *, compute_matched: bool, **
     with lab_terms(out, RUNS, **how) as terms:
         strategy_comparison = compare_strategies(**question, compute_matched=compute_matched, terms=terms)
     rows = [flat(each.to_dict()) for each in strategy_comparison.strategies]
-    return give(
-        out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), "strategies_chart"
-    )
+    return give(out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), _draw)
 
 
 def _plan(out: Output, settings: dict[str, Any], *, compute_matched: bool, **parsed: Any) -> Study:  # noqa: ARG001
@@ -105,6 +104,12 @@ def _show(console: Console, out: Output, strategy_comparison: StrategyComparison
     console.print(judged_line(strategy_comparison.metric, strategy_comparison.direction), markup=False)
     show_cautions(console, strategy_comparison.cautions)
     show_next(console, next_commands(out, strategy_comparison.study))
+
+
+def _draw(strategy_comparison: StrategyComparison, path: Path) -> None:
+    from fairtrial.api.lab.lab_plots import strategies_chart
+
+    strategies_chart(strategy_comparison, path)
 
 
 def _headline(strategy_comparison: StrategyComparison) -> str:
