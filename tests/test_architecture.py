@@ -69,14 +69,17 @@ ENTRY_POINT = {("cli/app.py", "a command is run"), ("cli/app.py", "standalone_mo
 """The one place where a command line is carried out, once per process."""
 
 
+IMPORTED = ("contextvars", "ContextVar", "chdir", "click.testing", "CliRunner")
+
+
 def side_channels(source: str) -> set[str]:
     """Ways on which something reaches a function that is not passed to it, or a command runs within a command."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
-        if name in ("ContextVar", "CliRunner"):
+        if name in ("ContextVar", "CliRunner", "chdir"):
             found.add(name)
-        if isinstance(node, ast.alias) and node.name in ("contextvars", "ContextVar", "CliRunner", "click.testing"):
+        if isinstance(node, ast.alias) and node.name in IMPORTED:
             found.add(node.name)
         if isinstance(node, ast.keyword) and node.arg == "standalone_mode":
             found.add("standalone_mode")
@@ -98,6 +101,9 @@ def test_nothing_goes_through_a_side_channel() -> None:
         ("from contextvars import ContextVar", "ContextVar"),
         ("import contextvars", "contextvars"),
         ("planning = contextvars.ContextVar('planning')", "ContextVar"),
+        ("with contextlib.chdir(folder): pass", "chdir"),
+        ("os.chdir(folder)", "chdir"),
+        ("from os import chdir", "chdir"),
         ("from click.testing import CliRunner", "CliRunner"),
         ("cli.main(args=words)", "a command is run"),
         ("command.callback(**context.params, standalone_mode=False)", "standalone_mode"),

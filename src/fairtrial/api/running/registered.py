@@ -53,9 +53,12 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
     return study
 
 
-def not_by_plan(analysis: Analysis, run_set: RunSet) -> Analysis:
-    """An ordinary analysis of a registered study says that it is not the one that was registered."""
-    known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan))}
+def not_by_plan(analysis: Analysis, run_set: RunSet, project: Path | None = None) -> Analysis:
+    """An ordinary analysis of a registered study says that it is not the one that was registered.
+
+    `project` is the folder whose registrations count; None: the one around the current folder.
+    """
+    known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan, project))}
     if not known:
         return analysis
     messages = [REGISTERED.fill(study=study, registration=name) for study, name in known.items()]
@@ -71,10 +74,10 @@ def with_label(comparison: Comparison, label: str) -> Comparison:
     return replace(comparison, label=f"{comparison.label}; {label}" if comparison.label else label)
 
 
-def _registered_as(study: str, plan: Mapping[str, Any] | None) -> str | None:
-    """How the registration of a study is called, by the project around or by what the study itself remembers."""
+def _registered_as(study: str, plan: Mapping[str, Any] | None, project: Path | None) -> str | None:
+    """How the registration of a study is called, by the project or by what the study itself remembers."""
     try:
-        registration = find_registration(study)
+        registration = find_registration(study, project)
     except FairtrialError:
         return "several registrations, or one that is not intact"
     if registration is not None:
