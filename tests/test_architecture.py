@@ -65,6 +65,56 @@ def test_no_module_has_a_name_that_says_nothing() -> None:
     assert not names & {"utils", "util", "helpers", "misc", "common"}
 
 
+ENTRY_POINT = {("cli/app.py", "a command is run"), ("cli/app.py", "standalone_mode")}
+"""The one place where a command line is carried out, once per process."""
+
+
+IMPORTED = ("contextvars", "ContextVar", "chdir", "click.testing", "CliRunner")
+
+
+def side_channels(source: str) -> set[str]:
+    """Ways on which something reaches a function that is not passed to it, or a command runs within a command."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else None
+        if name in ("ContextVar", "CliRunner", "chdir"):
+            found.add(name)
+        if isinstance(node, ast.alias) and node.name in IMPORTED:
+            found.add(node.name)
+        if isinstance(node, ast.keyword) and node.arg == "standalone_mode":
+            found.add("standalone_mode")
+        called = node.func if isinstance(node, ast.Call) else None
+        if isinstance(called, ast.Attribute) and called.attr in ("main", "invoke"):
+            found.add("a command is run")
+    return found
+
+
+def test_nothing_goes_through_a_side_channel() -> None:
+    folder = ROOT / "src" / "fairtrial"
+    files = {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.py"))}
+    assert {(file, way) for file, source in files.items() for way in side_channels(source)} == ENTRY_POINT
+
+
+@pytest.mark.parametrize(
+    ("line", "way"),
+    [
+        ("from contextvars import ContextVar", "ContextVar"),
+        ("import contextvars", "contextvars"),
+        ("planning = contextvars.ContextVar('planning')", "ContextVar"),
+        ("with contextlib.chdir(folder): pass", "chdir"),
+        ("os.chdir(folder)", "chdir"),
+        ("from os import chdir", "chdir"),
+        ("from click.testing import CliRunner", "CliRunner"),
+        ("cli.main(args=words)", "a command is run"),
+        ("command.callback(**context.params, standalone_mode=False)", "standalone_mode"),
+        ("context.invoke(command)", "a command is run"),
+    ],
+)
+def test_a_side_channel_is_noticed(line: str, way: str) -> None:
+    source = (ROOT / "src/fairtrial/cli/_preregister.py").read_text()
+    assert side_channels(source + f"\n\n{line}\n") == {way}
+
+
 def classes_by_name(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Every public class, with the modules that define one of its name."""
     homes: dict[str, list[str]] = {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
@@ -23,7 +25,19 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.plan.study import Study
 
+
+class LabResult(Protocol):
+    """What a laboratory command found."""
+
+    @property
+    def failed(self) -> bool: ...
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+Result = TypeVar("Result", bound=LabResult)
 FAMILY_HELP = "How the differences are judged together; auto, the default: max-spread below 12 seeds, else holm."
 
 
@@ -51,24 +65,25 @@ def run_options(runs: int, *, stack: bool) -> list[click.Parameter]:
 
 
 def lab_command(
-    name: str, body: Callable[..., Any], own: Sequence[click.Parameter], *, recipe: str = "distill",
-    without: Collection[str] = (),
+    name: str, body: Callable[..., Any], plan: Callable[..., Study], own: Sequence[click.Parameter], *,
+    recipe: str = "distill", without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
     """A command about one recipe, with that recipe's options as fixed settings."""
     loaded = load_recipe(recipe)
-    return command_for(loaded, name, body, own, without=without)
+    return command_for(loaded, name, body, plan, own, without=without)
 
 
 def command_for(
-    recipe: LoadedRecipe, name: str, body: Callable[..., Any], own: Sequence[click.Parameter], *,
-    without: Collection[str] = (),
+    recipe: LoadedRecipe, name: str, body: Callable[..., Any], plan: Callable[..., Study],
+    own: Sequence[click.Parameter], *, without: Collection[str] = (),
 ) -> click.Command:  # fmt: skip
+    """`body` answers the command; `plan` makes the study that it would launch, from the same parameters."""
     taken = {parameter.name for parameter in own}  # where a word means both, the command's own meaning wins
     function = with_chart_output(_with_settings(recipe, body, taken))
     shared: list[click.Parameter] = list(reversed(getattr(function, "__click_params__", [])))
     return RecipeCommand(
         recipe, own=own, name=name, params=[*own, *flags(recipe, without={*without, *taken}), *shared],
-        callback=function, help=body.__doc__,
+        callback=function, plan=with_chart_output(_with_settings(recipe, plan, taken)), help=body.__doc__,
     )  # fmt: skip
 
 
@@ -86,47 +101,42 @@ def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collecti
 
 
 @contextlib.contextmanager
-def lab_terms(
+def lab_terms(out: Output, default_runs: int, **how: Any) -> Iterator[LabTerms]:
+    """How to run, with progress for whoever watches while it lasts."""
+    terms = planned_terms(out, default_runs, **how)
+    out.name_store()
+    with make_progress(out) if out.live else contextlib.nullcontext() as progress:
+        watcher = LaunchProgress(out, progress, retry_failed=terms.retry_failed, each=False)
+        yield replace(terms, watch=watcher, ready=watcher.ready, tell=out.say)
+
+
+def planned_terms(
     out: Output, default_runs: int, *, runs: int | None, seeds: str | None, metric: str | None, direction: str | None,
     level: float, study: str | None, jobs: int | None, retry_failed: bool, replace: bool, stack: bool = False,
     plan: str | None = None,
-) -> Iterator[LabTerms]:  # fmt: skip
-    """How to run, with progress for whoever watches while it lasts."""
+) -> LabTerms:  # fmt: skip
+    """How to run, as the flags say it; nobody watches."""
     from fairtrial.api.lab.arms import LabTerms
 
     if runs is not None and seeds is not None:
         raise UsageError("--runs and --seeds exclude each other")
     chosen = parse_seeds(seeds) if seeds is not None else default_runs if runs is None else runs
-    out.name_store()
-    with make_progress(out) if out.live else contextlib.nullcontext() as progress:
-        watcher = LaunchProgress(out, progress, retry_failed=retry_failed, each=False)
-        yield LabTerms(
-            runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
-            stack=stack, retry_failed=retry_failed, replace_old=replace, watch=watcher, ready=watcher.ready,
-            tell=out.say, plan=plan,
-        )  # fmt: skip
+    return LabTerms(
+        runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
+        stack=stack, retry_failed=retry_failed, replace_old=replace, plan=plan,
+    )  # fmt: skip
 
 
 def give(
-    out: Output, lab_result: LabResult, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None], chart: str
-) -> int:
+    out: Output, lab_result: Result, rows: Sequence[Mapping[str, Any]], show: Callable[[Console], None],
+    draw: Callable[[Result, Path], None],
+) -> int:  # fmt: skip
     """The result in the format that was asked for, its picture where one was, and the exit code."""
     out.give(lab_result.to_dict(), rows, show)
     if out.chart:
-        from fairtrial.api.lab import lab_plots
-
-        getattr(lab_plots, chart)(lab_result, out.chart)
+        draw(lab_result, out.chart)
         out.say(f"Wrote {out.chart}")
     return EXIT_RUNS if lab_result.failed else EXIT_OK
-
-
-class LabResult(Protocol):
-    """What a laboratory command found."""
-
-    @property
-    def failed(self) -> bool: ...
-
-    def to_dict(self) -> dict[str, Any]: ...
 
 
 def flat(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,13 @@ completion) still sees an ordinary option with `multiple=True`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from fairtrial.plan.study import Study
 
 
 class InsteadOfArguments(click.Option):
@@ -24,7 +28,14 @@ class ManyValuesCommand(click.Command):
 
     Where the command has arguments, they stand before such an option or after `--`: while they are still missing, the
     option takes one word, so that `analyze --metric loss STUDY` names a study. `--flag=value` always takes one.
+
+    `plan` makes the study that the command would launch from the parameters that its callback gets. None: it makes no
+    study of variants and seeds.
     """
+
+    def __init__(self, *arguments: Any, plan: Callable[..., Study] | None = None, **settings: Any) -> None:
+        self.plan = plan
+        super().__init__(*arguments, **settings)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, repeat_flags(ctx, self.get_params(ctx), args))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import click
+
+from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._source_options import rule_from
 from fairtrial.core.errors import UsageError, unknown
 
@@ -42,16 +46,30 @@ def intent_from(asked: Mapping[str, Any]) -> Intent:
 
 def study_of_command(text: str) -> Study:
     """The study that a command line would launch. Nothing is launched."""
-    from fairtrial.api.running.registered import Planned, only_planning
     from fairtrial.cli.app import cli
 
-    words = _words(text)
-    try:
-        with only_planning():
-            cli.main(args=_quietly(words), prog_name="fairtrial", standalone_mode=False)
-    except Planned as planned:
-        return planned.study
-    raise UsageError(f"--command: '{text}' launches nothing", hint=f"It begins with one of {', '.join(PLANNED)}.")
+    study = None
+    with contextlib.suppress(click.exceptions.Exit):  # --help, which the parser has answered
+        study = _planned_study(cli, "fairtrial", _quietly(_words(text)))
+    if study is None:
+        raise UsageError(f"--command: '{text}' launches nothing", hint=f"It begins with one of {', '.join(PLANNED)}.")
+    return study
+
+
+def _planned_study(
+    command: click.Command, name: str | None, words: list[str], parent: click.Context | None = None
+) -> Study | None:
+    """What a command plans with the parameters of a command line, which it parses itself. It is not run."""
+    if isinstance(command, click.Group):
+        names_command = bool(words) and not words[0].startswith("-")
+        with command.make_context(name, [] if names_command else words, parent=parent) as context:
+            if not names_command:
+                return None
+            name, chosen, rest = command.resolve_command(context, words)
+            return _planned_study(chosen, name, rest, context) if chosen else None
+    with command.make_context(name, words, parent=parent) as context:
+        plan = command.plan if isinstance(command, ManyValuesCommand) else None
+        return plan(**context.params) if plan else None
 
 
 def _words(text: str) -> list[str]:

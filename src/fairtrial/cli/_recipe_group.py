@@ -18,6 +18,8 @@ class RecipeGroup(click.Group):
     """Makes one subcommand per recipe when it is named. `body(recipe)` is what it does."""
 
     body: Body
+    plan: Body | None = None
+    """`plan(recipe)` makes the study that the subcommand would launch, where it launches one."""
     own_options: tuple[click.Parameter, ...] = ()
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -40,6 +42,7 @@ class RecipeGroup(click.Group):
             name=name,
             params=[*flags(recipe, without=self.without(recipe)), *self.own_options, *shared],
             callback=function,
+            plan=self.plan(recipe) if self.plan else None,
             help=recipe.summary + (" SYNTHETIC." if recipe.synthetic else ""),
         )
 

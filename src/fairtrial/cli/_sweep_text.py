@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fairtrial.cli._lab import flat, give, interval_words, next_commands, plain_table
@@ -23,7 +24,13 @@ MOST_SHOWN = 12
 def give_sweep(out: Output, sweep: Sweep) -> int:
     """The result of a sweep in every format, and its picture where one was asked for."""
     rows = [_row(row) for row in sweep.to_dict()["results"]]
-    return give(out, sweep, rows, lambda console: show_sweep(console, out, sweep), "sweep_chart")
+    return give(out, sweep, rows, lambda console: show_sweep(console, out, sweep), _draw)
+
+
+def _draw(sweep: Sweep, path: Path) -> None:
+    from fairtrial.api.lab.lab_plots import sweep_chart
+
+    sweep_chart(sweep, path)
 
 
 def _row(row: dict[str, Any]) -> dict[str, Any]:

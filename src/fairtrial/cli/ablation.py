@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from fairtrial.cli._lab import (
     lab_terms,
     next_commands,
     plain_table,
+    planned_terms,
     run_options,
 )
 from fairtrial.cli._output import Output
@@ -35,15 +37,13 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.lab.ablation import Ablation, AblationRow
+    from fairtrial.plan.study import Study
 
 RUNS = 3
 DEFAULT = "temperature,attention_loss,layer_matching"
 
 
-def _ablation(
-    out: Output, settings: dict[str, Any], *, base: str | None, components: str, also: Sequence[str], all_pairs: bool,
-    factorial: bool, family: str | None, **how: Any,
-) -> int:  # fmt: skip
+def _ablation(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
     """Take components away, one at a time or together, and say what each contributes.
 
     The base is the combined strategy on a cnn student; the option values in --base FILE replace its defaults.
@@ -51,14 +51,28 @@ def _ablation(
     """
     from fairtrial.api.lab.ablation import ablation
 
-    names = [name.strip() for name in components.split(",") if name.strip()]
+    question, how = _question(settings, **parsed)
     with lab_terms(out, RUNS, **how) as terms:
-        found = ablation(
-            names, base=base, options=settings, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
-            terms=terms,
-        )  # fmt: skip
+        found = ablation(**question, terms=terms)
     rows = [_row(row) for row in found.rows]
-    return give(out, found, rows, lambda console: _show(console, out, found), "ablation_chart")
+    return give(out, found, rows, lambda console: _show(console, out, found), _draw)
+
+
+def _plan(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
+    from fairtrial.api.lab.ablation import plan_ablation
+
+    question, how = _question(settings, **parsed)
+    return plan_ablation(**question, terms=planned_terms(out, RUNS, **how))
+
+
+def _question(
+    settings: dict[str, Any], *, base: str | None, components: str, also: Sequence[str], all_pairs: bool,
+    factorial: bool, family: str | None, **how: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """What is asked, by the names that the verb takes, and how it is to be run."""
+    names = [name.strip() for name in components.split(",") if name.strip()]
+    question = {"components": names, "base": base, "options": settings, "also": also, "all_pairs": all_pairs}
+    return {**question, "factorial": factorial, "family": family}, how
 
 
 def _row(row: AblationRow) -> dict[str, Any]:
@@ -86,6 +100,12 @@ def _show(console: Console, out: Output, ablation: Ablation) -> None:
     console.print(judged_line(ablation.metric, ablation.direction), markup=False)
     show_cautions(console, ablation.cautions)
     show_next(console, next_commands(out, ablation.study))
+
+
+def _draw(ablation: Ablation, path: Path) -> None:
+    from fairtrial.api.lab.lab_plots import ablation_chart
+
+    ablation_chart(ablation, path)
 
 
 def _cells(row: AblationRow) -> list[str]:
@@ -146,4 +166,4 @@ OWN: list[click.Parameter] = [
     click.Option(["--family"], type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]), help=FAMILY_HELP),
     *run_options(RUNS, stack=True),
 ]
-command = lab_command("ablation", _ablation, OWN)
+command = lab_command("ablation", _ablation, _plan, OWN)

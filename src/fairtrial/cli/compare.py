@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,7 @@ from fairtrial.cli._lab import (
     lab_terms,
     next_commands,
     plain_table,
+    planned_terms,
     run_options,
 )
 from fairtrial.cli._output import Output
@@ -36,14 +38,13 @@ if TYPE_CHECKING:
 
     from fairtrial.api.lab.compare import StrategyComparison
     from fairtrial.core.findings import Comparison
+    from fairtrial.plan.study import Study
 
 RUNS = 5
 DEFAULT = "kd,progressive,attention,mse,combined"
 
 
-def _compare(
-    out: Output, settings: dict[str, Any], *, strategies: str, compute_matched: bool, family: str | None, **how: Any
-) -> int:
+def _compare(out: Output, settings: dict[str, Any], *, compute_matched: bool, **parsed: Any) -> int:
     """Set distillation strategies against each other on the same seeds.
 
     The baseline none, which learns from labels alone, is always among them. Time and memory are measured on runs
@@ -51,15 +52,26 @@ def _compare(
     """
     from fairtrial.api.lab.compare import compare_strategies
 
-    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    question, how = _question(settings, **parsed)
     with lab_terms(out, RUNS, **how) as terms:
-        strategy_comparison = compare_strategies(
-            names, options=settings, compute_matched=compute_matched, family=family, terms=terms
-        )  # fmt: skip
+        strategy_comparison = compare_strategies(**question, compute_matched=compute_matched, terms=terms)
     rows = [flat(each.to_dict()) for each in strategy_comparison.strategies]
-    return give(
-        out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), "strategies_chart"
-    )
+    return give(out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), _draw)
+
+
+def _plan(out: Output, settings: dict[str, Any], *, compute_matched: bool, **parsed: Any) -> Study:  # noqa: ARG001
+    from fairtrial.api.lab.compare import plan_compare
+
+    question, how = _question(settings, **parsed)
+    return plan_compare(**question, terms=planned_terms(out, RUNS, **how))
+
+
+def _question(
+    settings: dict[str, Any], *, strategies: str, family: str | None, **how: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is asked, by the names that the verb takes, and how it is to be run."""
+    names = [name.strip() for name in strategies.split(",") if name.strip()]
+    return {"strategies": names, "options": settings, "family": family}, how
 
 
 def _show(console: Console, out: Output, strategy_comparison: StrategyComparison) -> None:
@@ -94,6 +106,12 @@ def _show(console: Console, out: Output, strategy_comparison: StrategyComparison
     show_next(console, next_commands(out, strategy_comparison.study))
 
 
+def _draw(strategy_comparison: StrategyComparison, path: Path) -> None:
+    from fairtrial.api.lab.lab_plots import strategies_chart
+
+    strategies_chart(strategy_comparison, path)
+
+
 def _headline(strategy_comparison: StrategyComparison) -> str:
     best = next(each for each in strategy_comparison.strategies if each.name == strategy_comparison.best)
     value = f"{quantity_of(strategy_comparison.metric)} {shown_value(best.accuracy.value)}"
@@ -124,4 +142,4 @@ OWN: list[click.Parameter] = [
     click.Option(["--family"], type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]), help=FAMILY_HELP),
     *run_options(RUNS, stack=False),
 ]
-command = lab_command("compare", _compare, OWN, without=["strategy"])
+command = lab_command("compare", _compare, _plan, OWN, without=["strategy"])

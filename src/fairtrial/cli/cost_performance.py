@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -50,7 +51,7 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
         found,
         [flat_point(row) for row in found.rows()],
         lambda console: _show(console, out, found),
-        "frontier_chart",
+        _draw,
     )
 
 
@@ -63,6 +64,12 @@ def parse_reference(text: str) -> dict[str, float]:
         return {name: float(value) for name, value in given}
     except ValueError:
         raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
+
+
+def _draw(found: CostPerformance, path: Path) -> None:
+    from fairtrial.api.pricing.frontier_plot import frontier_chart
+
+    frontier_chart(found, path)
 
 
 def _show(console: Console, out: Output, cost_performance: CostPerformance) -> None:

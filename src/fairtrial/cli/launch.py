@@ -6,7 +6,6 @@ import contextlib
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -116,45 +115,51 @@ STUDY_OPTIONS: tuple[click.Parameter, ...] = (
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
     @with_output
-    def launch_recipe(
-        out: Output, *, variants: Sequence[str], base_run_name: str | None, seeds: str | None,
-        metric: str | None, direction: str | None, secrets: Sequence[str], **flags: Any,
-    ) -> int:  # fmt: skip
-        from fairtrial.api.running.launch import default_name
-        from fairtrial.core.options import parse_options
-        from fairtrial.plan.study import Study
-
-        word = str(recipe.file or recipe.name)
-        values: dict[str, Any] = {
-            "study": base_run_name or default_name(word, out.store),
-            "recipe": word,
-            "options": given_values(recipe.options, flags),
-            "variants": _variants(variants),
-            "metric": metric,
-            "direction": direction,
-            "secrets": list(secrets),
-        }
-        if seeds is not None:
-            values["seeds"] = parse_seeds(seeds)
-        return _launch(out, parse_options(Study, values, where="launch"), flags)
+    def launch_recipe(out: Output, **flags: Any) -> int:
+        return _launch(out, _study_of_recipe(out, recipe, **flags), flags)
 
     return launch_recipe
 
 
+def _plan(recipe: LoadedRecipe) -> Callable[..., Study]:
+    @with_output
+    def plan_recipe(out: Output, **flags: Any) -> Study:
+        study = _study_of_recipe(out, recipe, **flags)
+        _check_flags(flags)
+        return study
+
+    return plan_recipe
+
+
+def _study_of_recipe(
+    out: Output, recipe: LoadedRecipe, *, variants: Sequence[str], base_run_name: str | None, seeds: str | None,
+    metric: str | None, direction: str | None, secrets: Sequence[str], **flags: Any,
+) -> Study:  # fmt: skip
+    from fairtrial.api.running.launch import plan_launch
+
+    return plan_launch(
+        str(recipe.file or recipe.name), study=base_run_name, options=given_values(recipe.options, flags),
+        variants=_variants(variants), seeds=None if seeds is None else parse_seeds(seeds), metric=metric,
+        direction=direction, secrets=secrets, store=out.store,
+    )  # fmt: skip
+
+
 @with_output
-def _launch_file(out: Output, *, path: str, seeds: str | None, secrets: Sequence[str], **flags: Any) -> int:
-    from fairtrial.plan.study import read_study
+def _launch_file(out: Output, *, path: str, **flags: Any) -> int:
+    return _launch(out, _study_of_file(path, **flags), flags)
 
-    study = read_study(Path(path))
-    changes: dict[str, Any] = {} if seeds is None else {"seeds": parse_seeds(seeds)}
-    if secrets:
-        changes["secrets"] = [*study.secrets, *secrets]
-    if changes:
-        from fairtrial.core.options import parse_options
-        from fairtrial.plan.study import Study
 
-        study = parse_options(Study, {**study.model_dump(), **changes}, where=path)
-    return _launch(out, study, flags)
+@with_output
+def _plan_file(_out: Output, *, path: str, **flags: Any) -> Study:
+    study = _study_of_file(path, **flags)
+    _check_flags(flags)
+    return study
+
+
+def _study_of_file(path: str, *, seeds: str | None, secrets: Sequence[str], **_flags: Any) -> Study:
+    from fairtrial.api.running.launch import plan_launch_of_file
+
+    return plan_launch_of_file(path, seeds=None if seeds is None else parse_seeds(seeds), secrets=secrets)
 
 
 def parse_seeds(text: str) -> int | list[int]:
@@ -174,7 +179,7 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
         if name in found:
             raise UsageError(f"--variant: '{name}' is given twice")
         found[name] = dict(pairs([part for part in settings.split(",") if part]))
-    return found or {"default": {}}
+    return found
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
@@ -203,8 +208,7 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
 def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | None:
     """What changed in the code since an earlier study was made, for whoever asked; said before anything starts."""
     if flags["since_benchmark"] is None:
-        if flags["paths"]:
-            raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
+        _check_paths(flags)
         return None
     from fairtrial.api.running.code_since import code_since
 
@@ -212,6 +216,18 @@ def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | 
     for line in found.lines():
         out.say(line)
     return found.to_dict()
+
+
+def _check_paths(flags: Mapping[str, Any]) -> None:
+    if flags["paths"] and flags["since_benchmark"] is None:
+        raise UsageError("--paths needs --since-benchmark", hint="fairtrial launch … --since-benchmark STUDY")
+
+
+def _check_flags(flags: Mapping[str, Any]) -> None:
+    """A launch that is only planned is refused for the same flags as one that starts."""
+    _terms(flags)
+    if not flags["dry_run"]:
+        _check_paths(flags)
 
 
 def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
@@ -353,6 +369,7 @@ FILE_SEEDS = click.Option(["--seeds"], metavar="N|LIST", help="Other seeds than 
 
 class LaunchGroup(RecipeGroup):
     body = staticmethod(_body)
+    plan = staticmethod(_plan)
     own_options = (*STUDY_OPTIONS, *HOW_OPTIONS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -362,6 +379,7 @@ class LaunchGroup(RecipeGroup):
             cmd_name,
             params=[FILE_SEEDS, SECRET, *HOW_OPTIONS, *reversed(_launch_file.__click_params__)],  # type: ignore[attr-defined]
             callback=lambda **options: _launch_file(path=cmd_name, **options),
+            plan=lambda **options: _plan_file(path=cmd_name, **options),
             help=f"Launch the study in {cmd_name}.",
         )
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from fairtrial.cli._lab import command_for, lab_command, lab_terms, run_options
+from fairtrial.cli._lab import command_for, lab_command, lab_terms, planned_terms, run_options
 from fairtrial.cli._output import Output
 from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._sweep_text import give_sweep
 from fairtrial.core.registry import LoadedRecipe
+
+if TYPE_CHECKING:
+    from fairtrial.plan.study import Study
 
 RUNS = 3
 CONFIRM_OPTIONS: tuple[click.Parameter, ...] = (
@@ -38,40 +41,65 @@ def _range_options(start: float, end: float, step: float) -> tuple[click.Paramet
 def range_command(name: str, start: float, end: float, step: float, text: str) -> click.Command:
     """A sweep of one option of `distill` over a range: the command has the name of the option."""
 
-    def body(
-        out: Output, settings: dict[str, Any], *, start: float, end: float, step: float, confirm: int | None,
-        baseline: str | None, **how: Any,
-    ) -> int:  # fmt: skip
+    def body(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
         from fairtrial.api.lab import sweep as api
 
+        question, how = _range_question(settings, **parsed)
         run = {"temperature": api.temperature_sweep, "alpha": api.alpha_sweep}[name]
         with lab_terms(out, RUNS, **how) as terms:
-            sweep = run(
-                start, end, step, terms.runs, options=settings, confirm=confirm or 0, baseline=baseline, terms=terms
-            )
+            sweep = run(**question, terms=terms)
         return give_sweep(out, sweep)
+
+    def plan(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
+        from fairtrial.api.lab.sweep import plan_range_sweep
+
+        question, how = _range_question(settings, **parsed)
+        return plan_range_sweep(name, **question, terms=planned_terms(out, RUNS, **how))
 
     body.__doc__ = text
     own = [*_range_options(start, end, step), *CONFIRM_OPTIONS, *run_options(RUNS, stack=True)]
-    return lab_command(name, body, own, without=[name])
+    return lab_command(name, body, plan, own, without=[name])
+
+
+def _range_question(
+    settings: dict[str, Any], *, start: float, end: float, step: float, confirm: int | None, baseline: str | None,
+    **how: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """What is asked, by the names that the verb takes, and how it is to be run."""
+    question = {"start": start, "end": end, "step": step, "options": settings}
+    return {**question, "confirm": confirm or 0, "baseline": baseline}, how
 
 
 def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
-    def sweep_recipe(
-        out: Output, settings: dict[str, Any], *, params: Sequence[str], zipped: bool, confirm: int | None,
-        baseline: str | None, **how: Any,
-    ) -> int:  # fmt: skip
+    def sweep_recipe(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
         from fairtrial.api.lab.sweep import sweep
 
+        question, how = _question(recipe, settings, **parsed)
         with lab_terms(out, RUNS, **how) as terms:
-            found = sweep(
-                str(recipe.file or recipe.name), list(params), options=settings, zipped=zipped, confirm=confirm or 0,
-                baseline=baseline, terms=terms,
-            )  # fmt: skip
+            found = sweep(**question, terms=terms)
         return give_sweep(out, found)
 
     sweep_recipe.__doc__ = f"Sweep options of this recipe. {recipe.summary}"
     return sweep_recipe
+
+
+def _plan(recipe: LoadedRecipe) -> Callable[..., Study]:
+    def plan_recipe(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
+        from fairtrial.api.lab.sweep import plan_sweep
+
+        question, how = _question(recipe, settings, **parsed)
+        return plan_sweep(**question, terms=planned_terms(out, RUNS, **how))
+
+    return plan_recipe
+
+
+def _question(
+    recipe: LoadedRecipe, settings: dict[str, Any], *, params: Sequence[str], zipped: bool, confirm: int | None,
+    baseline: str | None, **how: Any,
+) -> tuple[dict[str, Any], dict[str, Any]]:  # fmt: skip
+    """The same for a grid of options of any recipe."""
+    question = {"recipe": str(recipe.file or recipe.name), "params": list(params), "options": settings}
+    return {**question, "zipped": zipped, "confirm": confirm or 0, "baseline": baseline}, how
 
 
 OWN: tuple[click.Parameter, ...] = (
@@ -84,7 +112,7 @@ OWN: tuple[click.Parameter, ...] = (
 
 class SweepGroup(RecipeGroup):
     def make_command(self, recipe: LoadedRecipe, name: str) -> click.Command:
-        return command_for(recipe, name, _body(recipe), OWN)
+        return command_for(recipe, name, _body(recipe), _plan(recipe), OWN)
 
 
 @click.group("sweep", cls=SweepGroup, invoke_without_command=True, subcommand_metavar="RECIPE [OPTIONS]…")

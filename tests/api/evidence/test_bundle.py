@@ -18,17 +18,21 @@ from typing import Any
 import orjson
 import pytest
 
+from fairtrial.api.comparing.analysis import Question
+from fairtrial.api.comparing.analyze import analyze
 from fairtrial.api.evidence.artifact import add_file
 from fairtrial.api.evidence.bundle import BundleTerms, bundle
 from fairtrial.api.evidence.claims import BY_THE_AUTHOR, differences
 from fairtrial.api.evidence.preregister import Intent, preregister
 from fairtrial.api.evidence.verify_bundle import CheckedBundle, verify_bundle
-from fairtrial.api.running.launch import launch
+from fairtrial.api.running.launch import launch, run_study
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.runs import Status
 from fairtrial.plan.study import read_study
 from fairtrial.record.environment import machine
+from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.store import Store
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
 from fairtrial.research.keys import Signer, load_signer
 from fairtrial.research.manifest import BundleManifest, read_manifest
@@ -114,6 +118,32 @@ def test_two_bundles_of_one_state_are_the_same_bytes(
     monkeypatch.chdir(tmp_path)  # from elsewhere, too
     bundle(in_project.artifact, output=tmp_path / "again.zip", terms=BundleTerms(charts=False))
     assert (tmp_path / "again.zip").read_bytes() == in_project.bundle.read_bytes()
+
+
+def test_nobody_looks_when_a_bundle_is_made_or_verified(
+    in_project: Made, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> bool:
+        raise AssertionError("a look was recorded")
+
+    monkeypatch.setattr("fairtrial.api.running.interim_looks.record_interim_looks", refuse)
+    with pytest.raises(AssertionError, match="a look was recorded"):
+        analyze("tea", store=in_project.root / "runs")
+    bundle(in_project.artifact, output=tmp_path / "unseen.zip", terms=BundleTerms(charts=False))
+    assert (tmp_path / "unseen.zip").read_bytes() == in_project.bundle.read_bytes()
+    assert verify_bundle(in_project.bundle).intact
+
+
+def test_other_analyses_of_a_bundle_come_after_its_registered_one(own: Path) -> None:
+    """Its reader has seen the registered numbers, although no look at them is recorded anywhere."""
+    study = read_study(own / "tea.yaml").model_copy(update={"study": "cold"})
+    registered = Intent(study=study, question=Question(method="wilcoxon"))
+    preregister(own / "artifact.yaml", hypothesis="h", methods="m", intent=registered)
+    run_study(study)
+    bundle(own / "artifact.yaml", output=own / "b.zip", terms=BundleTerms(studies=["cold"], charts=False))
+    analysis = json.loads(content_of(own / "b.zip")["report/cold/analysis.json"])
+    assert "first asked for report_accuracy, wilcoxon" in analysis["comparisons"][0]["label"]
+    assert not read_looks(Store(own / "runs"), "cold")
 
 
 def test_a_folder_has_the_same_content_and_verifies(in_project: Made, tmp_path: Path) -> None:

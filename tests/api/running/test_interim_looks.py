@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from fairtrial.api.comparing.analysis import Question
-from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.comparing.analyze import analyze, analyze_gathered
+from fairtrial.api.comparing.gather import from_study
+from fairtrial.api.comparing.shown_comparisons import label_analysis, record_analysis
 from fairtrial.api.running.interim_looks import EXPLORATORY, record_looks
 from fairtrial.api.running.launch import launch, run_study
 from fairtrial.plan.study import Study
@@ -60,6 +62,28 @@ def test_a_look_records_when_and_what_was_asked_of_which_runs(two: Store) -> Non
         "metric": "report_accuracy", "method": "wilcoxon", "side": "greater", "summary": "last value", "n": 5,
         "seeds": {"base": list("12345"), "new": list("12345")},
     }  # fmt: skip
+
+
+def test_an_analysis_records_nothing_and_says_what_is_to_be_recorded(two: Store) -> None:
+    asked = Question(metrics=["report_accuracy", "train_loss"])
+    analysis = analyze_gathered(from_study(two, "s", asked.wanted), None, [], asked, two)
+    assert not read_looks(two, "s"), "nobody has seen it"
+    looks = [look.to_row() for view in analysis.on_view for look in view.looks_at("s")]
+    shown = record_analysis(analysis, two)
+    assert [{**row, "time": None} for row in read_looks(two, "s")] == [{"time": None, **row} for row in looks]
+    assert [row["metric"] for row in looks] == ["report_accuracy", "train_loss"]
+    assert shown.comparisons[0].label is None and shown.secondary == analysis.secondary
+
+
+def test_earlier_looks_label_an_analysis_that_nobody_sees(two: Store) -> None:
+    asked = Question(method="wilcoxon")
+    analysis = analyze_gathered(from_study(two, "s", asked.wanted), None, [], asked, two)
+    analyze("s", store=two.root)
+    before = read_looks(two, "s")
+    labelled = label_analysis(analysis, two).comparisons[0]
+    assert read_looks(two, "s") == before
+    assert labelled == record_analysis(analysis, two).comparisons[0]
+    assert labelled.label == f"{ANOTHER}report_accuracy, t, two-sided"
 
 
 def test_the_table_of_a_launch_is_a_look(store: Store) -> None:

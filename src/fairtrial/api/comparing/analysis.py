@@ -13,7 +13,7 @@ from fairtrial.core.formatting import counted
 from fairtrial.core.specs import covariate_metric
 from fairtrial.core.traces import Trace
 from fairtrial.core.verdict_text import family_sentence
-from fairtrial.record.interim_looks import Asked
+from fairtrial.record.interim_looks import Asked, InterimLook, Seeds
 from fairtrial.research.deviations import Deviation
 from fairtrial.stats.certificate import Certificate
 from fairtrial.stats.fairness import Fairness
@@ -110,6 +110,20 @@ class Followed:
 
 
 @dataclass(frozen=True)
+class ComparisonsOnView:
+    """What a person who sees an analysis looks at: a question, and in each study the seeds of every comparison."""
+
+    asked: Asked
+    seeds: Mapping[str, Sequence[Seeds]]
+    """Study → the seeds of each comparison, in the order of the analysis; empty where it has no run of the study."""
+    secondary: bool = False
+    """Further metrics are looked at too, but no verdict about them is labelled by earlier looks."""
+
+    def looks_at(self, study: str) -> list[InterimLook]:
+        return [InterimLook(self.asked, seeds) for seeds in self.seeds.get(study, ()) if seeds]
+
+
+@dataclass(frozen=True)
 class Analysis:
     """Verdicts first; then what they rest on."""
 
@@ -133,6 +147,8 @@ class Analysis:
     direction_source: str | None = None
     curves: Mapping[str, Sequence[Trace]] = field(default_factory=dict, repr=False)
     resampling_seed: int = 0
+    on_view: Sequence[ComparisonsOnView] = field(default=(), repr=False)
+    """What is to be recorded as a look once somebody sees it."""
 
     def __str__(self) -> str:
         return self.headline

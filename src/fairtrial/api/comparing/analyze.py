@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from fairtrial.api.comparing.adjust import (
     set_baseline_apart,
     with_planned_covariate,
 )
-from fairtrial.api.comparing.analysis import Analysis, Question
+from fairtrial.api.comparing.analysis import Analysis, ComparisonsOnView, Question
 from fairtrial.api.comparing.context import account_of, fairness_of, in_context, shared_cautions
 from fairtrial.api.comparing.gather import (
     RunSet,
@@ -38,7 +39,7 @@ from fairtrial.api.comparing.numbers import (
 )
 from fairtrial.api.comparing.over_tasks import over_tasks
 from fairtrial.api.comparing.published_claims import analyze_summary_table
-from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.api.comparing.shown_comparisons import comparisons_on_view, label_analysis, record_analysis
 from fairtrial.api.comparing.target import against_target, choose_candidates, refuse_without_effect
 from fairtrial.api.running.registered import not_by_plan
 from fairtrial.api.running.study_metric import rule_of_study
@@ -46,6 +47,7 @@ from fairtrial.core.directions import GIVE_FLAG
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.printed import SummaryOptions
+from fairtrial.record.interim_looks import InterimLook
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.tables import Columns, read_table
 from fairtrial.stats.certificate import Certificate, certify
@@ -109,18 +111,29 @@ def analyze(
         question = as_planned(question, run_set.plan)
     else:
         run_set = from_runs(place, _variants(control, candidates, question), question.wanted)
-    return not_by_plan(analyze_gathered(run_set, control, candidates, question, place), run_set)
+    analysis = analyze_gathered(run_set, control, candidates, question, place)
+    return not_by_plan(record_analysis(analysis, place), run_set)
+
+
+def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[InterimLook] = ()) -> Analysis:
+    """The analysis that `analyze` would show of a study of a project. Nobody sees it now, so that no look is recorded.
+
+    `also` are looks at the study that are recorded nowhere.
+    """
+    run_set = _of_studies(store, [study], Question())
+    question = as_planned(Question(), run_set.plan)
+    analysis = analyze_gathered(run_set, None, [], question, store)
+    return not_by_plan(label_analysis(analysis, store, also), run_set, project)
 
 
 def analyze_gathered(
-    run_set: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store, *,
-    registered: bool = False,
-) -> Analysis:  # fmt: skip
-    """The same for runs that are at hand. `registered`: the question was fixed before the runs."""
+    run_set: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store
+) -> Analysis:
+    """What runs that are at hand say. Records nothing: `Analysis.on_view` is for whoever shows it to record."""
     if question.target is not None:
-        return _analyse(choose_candidates(run_set, candidates), "", question, store, registered=registered)
+        return _analyse(choose_candidates(run_set, candidates), "", question, store)
     run_set = set_baseline_apart(run_set, question, (control, *candidates))
-    return _analyse(*choose_arms(run_set, control, candidates), question, store, registered=registered)
+    return _analyse(*choose_arms(run_set, control, candidates), question, store)
 
 
 def _run_ids(control: Sequence[str], candidate: Sequence[str], question: Question) -> dict[str, Sequence[str]]:
@@ -197,24 +210,24 @@ def judge_arms(run_set: RunSet, control: str, question: Question) -> JudgedArms:
     )
 
 
-def _analyse(run_set: RunSet, control: str, question: Question, store: Store, *, registered: bool) -> Analysis:
+def _analyse(run_set: RunSet, control: str, question: Question, store: Store) -> Analysis:
     if question.since is not None:
         run_set = since(run_set, float(store.find(question.since).metadata["timings"]["created"]))
     _check_tasks(run_set, question)
     if question.target is not None:
-        return against_target(run_set, question, store, registered=registered)
+        return against_target(run_set, question)
     if question.tasks:
         refuse_over_tasks(question)
         rule = (question.summary or SummaryRule()).check()
         config = _terms(run_set, rule, question)
-        return over_tasks(run_set, control, rule, config, question, store, registered=registered)
+        return over_tasks(run_set, control, rule, config, question)
     judged = judge_arms(run_set, control, question)
     rule, config, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
     _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(run_set, control, name) for name in run_set.arms if name != control}
     label, asked = rule.label(run_set.metric), question.asked(run_set.metric, str(rule))
-    in_place = [in_context(found, run_set, fairness[found.candidate]) for found in comparisons]
-    shown = with_looks(in_place, run_set, asked, store, registered=registered)
+    shown = [in_context(found, run_set, fairness[found.candidate]) for found in comparisons]
+    secondary, further_views = _secondary(run_set, control, rule, config, question)
     return Analysis(
         source=run_set.source, metric=run_set.metric, direction=run_set.direction,
         direction_source=run_set.direction_source,
@@ -225,10 +238,11 @@ def _analyse(run_set: RunSet, control: str, question: Question, store: Store, *,
         cautions=[
             *shared_cautions(run_set, numbers, judged.windows, paired=config.paired), *logging_cautions(run_set, rule)
         ],
-        secondary=_secondary(run_set, control, rule, config, question, store),
+        secondary=secondary,
         certificate=_certificate(numbers, control, comparisons[0], config, question) if question.certify else None,
         power=_power(comparisons[0], config) if question.power else None,
         curves=run_set.arms, resampling_seed=question.seed,
+        on_view=[comparisons_on_view(shown, run_set, asked), *further_views],
     )  # fmt: skip
 
 
@@ -334,18 +348,18 @@ def _with_t(comparison: Comparison, arms: Mapping[str, Array], config: Compariso
 
 
 def _secondary(
-    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question, store: Store
-) -> list[Comparison]:
+    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question
+) -> tuple[list[Comparison], list[ComparisonsOnView]]:
     """Further metrics, each by itself: shown beside the verdict, which is about the first metric alone."""
-    comparisons = []
+    comparisons, views = [], []
     for metric in list(run_set.directions)[1:]:
         direction = run_set.direction_of(metric)
         own = replace(config, direction=rule.direction(direction), sesoi=None)
         numbers, _ = number_runs(run_set, metric, direction, rule)
         compared = _compare(run_set, numbers, control, own, question)
-        with_looks(compared, run_set, question.asked(metric, str(rule)), store)  # on view, and labelled already
+        views.append(comparisons_on_view(compared, run_set, question.asked(metric, str(rule)), secondary=True))
         comparisons += [replace(each, metric=rule.label(metric), label="secondary metric") for each in compared]
-    return comparisons
+    return comparisons, views
 
 
 def _certificate(

@@ -12,14 +12,13 @@ from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Question
 from fairtrial.api.comparing.context import fairness_of, in_context, shared_cautions
 from fairtrial.api.comparing.gather import RunSet
 from fairtrial.api.comparing.numbers import RunScores, logging_cautions, number_runs
-from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.api.comparing.shown_comparisons import comparisons_on_view
 from fairtrial.core.cautions import INCOMPLETE_GRID, RAW_SCORES, SHARED_LUCK, TASKS_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, FilledCaution
 from fairtrial.core.formatting import counted
 from fairtrial.core.scores import NORMALIZED, SCALE
 from fairtrial.core.specs import split_and_quantity
-from fairtrial.record.store import Store
 from fairtrial.stats.aggregate import aggregate_tables
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.families import POOLED, adjust_comparisons, stepwise
@@ -41,9 +40,8 @@ MOST_NAMED = 5
 
 
 def over_tasks(
-    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question, store: Store, *,
-    registered: bool = False,
-) -> Analysis:  # fmt: skip
+    run_set: RunSet, control: str, rule: SummaryRule, config: ComparisonConfig, question: Question
+) -> Analysis:
     """Runs × tasks per arm; each candidate's aggregate against the control's."""
     by_task = _by_task(run_set, rule)
     grid = _grid(by_task, list(run_set.arms), paired=config.paired)
@@ -65,7 +63,6 @@ def over_tasks(
         for each in judged
     ]  # fmt: skip
     asked = question.asked(run_set.metric, f"{rule}, {how.named(len(grid.tasks))} over tasks")
-    comparisons = with_looks(comparisons, run_set, asked, store, registered=registered)
     tasks = _task_findings(grid, control, config, how)
     if stratified:
         tasks["stratified_bootstrap"] = {
@@ -83,7 +80,7 @@ def over_tasks(
         arms=[_task_account(arm, grid, by_task, run_set) for arm in run_set.arms],
         comparisons=comparisons, fairness=fairness, tasks=tasks,
         cautions=[*cautions, *_grid_cautions(grid, stratified=stratified)],
-        curves=run_set.arms,
+        curves=run_set.arms, on_view=[comparisons_on_view(comparisons, run_set, asked)],
     )  # fmt: skip
 
 

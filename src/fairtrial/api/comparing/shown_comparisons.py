@@ -2,30 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
+from fairtrial.api.comparing.analysis import Analysis, ComparisonsOnView
 from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.api.comparing.numbers import label
-from fairtrial.api.running.interim_looks import LookLabels, record_looks
+from fairtrial.api.running.interim_looks import LookLabels, judge_looks, record_looks
 from fairtrial.core.findings import Comparison
-from fairtrial.record.interim_looks import (
-    Asked,
-    InterimLook,
-)
+from fairtrial.record.interim_looks import Asked, InterimLook
 from fairtrial.record.store import Store
 
+Judge = Callable[[str, Sequence[InterimLook]], Sequence[LookLabels]]
 
-def with_looks(
-    comparisons: Iterable[Comparison], run_set: RunSet, asked: Asked, store: Store, *, registered: bool = False
-) -> list[Comparison]:
+
+def comparisons_on_view(
+    comparisons: Iterable[Comparison], run_set: RunSet, asked: Asked, *, secondary: bool = False
+) -> ComparisonsOnView:
+    """What somebody looks at who sees these comparisons."""
+    pairs = [(each.control, each.candidate) for each in comparisons]
+    seeds = {study: [seeds_on_view(run_set, study, *pair) for pair in pairs] for study in run_set.studies}
+    return ComparisonsOnView(asked, seeds, secondary)
+
+
+def record_analysis(analysis: Analysis, store: Store, *, registered: bool = False) -> Analysis:
+    """Record that somebody sees an analysis, in each study that its runs come from, and label its verdicts."""
+    return _labelled_analysis(analysis, partial(record_looks, store, registered=registered))
+
+
+def label_analysis(analysis: Analysis, store: Store, also: Sequence[InterimLook] = ()) -> Analysis:
+    """Label the verdicts of an analysis by what was looked at before, and record nothing."""
+    return _labelled_analysis(analysis, partial(judge_looks, store, also=also))
+
+
+def _labelled_analysis(analysis: Analysis, judge: Judge) -> Analysis:
+    comparisons = list(analysis.comparisons)
+    for view in analysis.on_view:
+        labelled = _labelled_view(analysis.secondary if view.secondary else comparisons, view, judge)
+        comparisons = comparisons if view.secondary else labelled
+    return replace(analysis, comparisons=comparisons)
+
+
+def with_looks(comparisons: Sequence[Comparison], run_set: RunSet, asked: Asked, store: Store) -> list[Comparison]:
     """Record that these comparisons are on view, in each study that their runs come from, and label them."""
+    return _labelled_view(comparisons, comparisons_on_view(comparisons, run_set, asked), partial(record_looks, store))
+
+
+def _labelled_view(comparisons: Sequence[Comparison], view: ComparisonsOnView, judge: Judge) -> list[Comparison]:
     labelled = list(comparisons)
-    for study in run_set.studies:
-        seeds = [seeds_on_view(run_set, study, each.control, each.candidate) for each in labelled]
+    for study, seeds in view.seeds.items():
         shown = [number for number, each in enumerate(seeds) if each]
-        views = [InterimLook(asked, seeds[number]) for number in shown]
-        for number, looked in zip(shown, record_looks(store, study, views, registered=registered), strict=True):
+        for number, looked in zip(shown, judge(study, view.looks_at(study)), strict=True):
             labelled[number] = _labelled(labelled[number], looked)
     return labelled
 

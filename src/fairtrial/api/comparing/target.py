@@ -11,9 +11,8 @@ from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.context import account_of, in_context, shared_cautions
 from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.api.comparing.numbers import number_runs
-from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.api.comparing.shown_comparisons import comparisons_on_view
 from fairtrial.core.errors import UserError, unknown
-from fairtrial.record.store import Store
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.fairness import Fairness
 from fairtrial.stats.summaries import SummaryRule, describe
@@ -46,7 +45,7 @@ def choose_candidates(run_set: RunSet, candidates: Sequence[str]) -> RunSet:
     return replace(run_set, arms={name: run_set.arms[name] for name in list(candidates) or scored or names})
 
 
-def against_target(run_set: RunSet, question: Question, store: Store, *, registered: bool) -> Analysis:
+def against_target(run_set: RunSet, question: Question) -> Analysis:
     """The number of every run against the target; several arms are a family by Holm."""
     assert question.target is not None
     rule = (question.summary or SummaryRule()).check()
@@ -65,7 +64,6 @@ def against_target(run_set: RunSet, question: Question, store: Store, *, registe
     label, nothing = rule.label(run_set.metric), Fairness((), {}, ())
     shown = [in_context(each, run_set, nothing) for each in comparisons]
     asked = question.asked(run_set.metric, f"{rule}, against {target_name(question.target)}")
-    shown = with_looks(shown, run_set, asked, store, registered=registered)
     return Analysis(
         source=run_set.source, metric=run_set.metric, direction=run_set.direction,
         direction_source=run_set.direction_source, summary=describe(rule, windows),
@@ -73,4 +71,5 @@ def against_target(run_set: RunSet, question: Question, store: Store, *, registe
         arms=[account_of(run_set, name, numbers[name]) for name in run_set.arms],
         comparisons=[replace(each, metric=label) for each in shown],
         cautions=shared_cautions(run_set, numbers, windows, paired=False), curves=run_set.arms,
+        on_view=[comparisons_on_view(shown, run_set, asked)],
     )  # fmt: skip

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -19,11 +19,17 @@ from typing import Any
 import orjson
 
 from fairtrial.api.comparing.analysis import Analysis
-from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.comparing.analyze import analyze_unseen
 from fairtrial.api.comparing.plots import main_chart, write_plots
 from fairtrial.api.evidence.artifact import Project, file_in, load_project
 from fairtrial.api.evidence.bundle_report import report_text
-from fairtrial.api.evidence.claims import BY_THE_AUTHOR, TOLERANCE, plan_headlines, recorded_headlines, study_headlines
+from fairtrial.api.evidence.claims import (
+    BY_THE_AUTHOR,
+    TOLERANCE,
+    plan_headlines_and_looks,
+    recorded_headlines,
+    study_headlines,
+)
 from fairtrial.api.evidence.preregistered_analysis import deviations_beside
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknown
@@ -32,6 +38,7 @@ from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signi
 from fairtrial.core.regular_files import read_regular
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
+from fairtrial.record.interim_looks import InterimLook
 from fairtrial.record.metadata import SEALED
 from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store, open_store
@@ -246,11 +253,10 @@ def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[R
     journal = _stage_project(stage, project, runs, scrubber)
     stage.put(INSIDE.environment, _environments(runs))
     copy = Store(stage.folder / INSIDE.store)
-    with _kept_as_staged(stage), contextlib.chdir(project.paths.root):  # an analysis asks which project it is in
-        found = {study: study_headlines(copy, study) for study in studies}
-        recorded, stale = recorded_headlines(copy, journal, studies)
-        planned = _planned(project, store, copy, studies)
-        analyses = {study: _analysis(copy, study) for study in studies}
+    found = {study: study_headlines(copy, study) for study in studies}
+    recorded, stale = recorded_headlines(copy, journal, studies)
+    planned, looks = _planned(project, store, copy, studies)
+    analyses = {study: _analysis(copy, study, project, looks.get(study, ())) for study in studies}
     headlines = {"studies": found, "registered": planned, "results": recorded}
     stage.put(INSIDE.headlines, as_json(headlines).encode())
     for study, analysis in analyses.items():
@@ -263,29 +269,26 @@ def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[R
     return stale
 
 
-def _planned(project: Project, store: Store, copy: Store, studies: Sequence[str]) -> dict[str, Any]:
+def _planned(
+    project: Project, store: Store, copy: Store, studies: Sequence[str]
+) -> tuple[dict[str, Any], dict[str, list[InterimLook]]]:
     """The registered analysis of every registration that fixes one and whose runs are here, and every deviation.
 
-    Numbers and what runs show come from the copy; what only this machine knows is told by its author.
+    Numbers and what runs show come from the copy; what only this machine knows is told by its author. Also by study
+    what a reader of these numbers looks at: any other analysis in the bundle comes after them.
     """
-    found = {}
+    found: dict[str, Any] = {}
+    looks: dict[str, list[InterimLook]] = {}
     for path in sorted(project.paths.registrations.root.glob("*.json")):
         with contextlib.suppress(FairtrialError):
             registration = read_registration(path)
             if registration.study in studies:
                 staged = RegistrationPaths(copy.root.parent / INSIDE.registrations).registration(registration.sha256)
                 told = [each.to_dict() for each in deviations_beside(registration, store)]
-                found[registration.sha256] = {**plan_headlines(copy, staged), BY_THE_AUTHOR: told}
-    return found
-
-
-@contextlib.contextmanager
-def _kept_as_staged(stage: BundleStaging) -> Iterator[None]:
-    """An analysis notes that somebody looked. What is packed is how it was before this one."""
-    looks = {name: read_regular(path) for name, path in stage.sources.items() if name.endswith("/looks.jsonl")}
-    yield
-    for name, content in looks.items():
-        stage.sources[name].write_bytes(content)
+                headlines, shown = plan_headlines_and_looks(copy, staged)
+                looks.setdefault(str(registration.study), []).extend(shown)
+                found[registration.sha256] = {**headlines, BY_THE_AUTHOR: told}
+    return found, looks
 
 
 def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
@@ -417,10 +420,10 @@ def _environments(runs: Sequence[Run]) -> bytes:
     return as_json({"machines": len(machines), "environments": places}).encode()
 
 
-def _analysis(store: Store, study: str) -> Analysis | None:
+def _analysis(store: Store, study: str, project: Project, looks: Sequence[InterimLook]) -> Analysis | None:
     """The whole analysis, where the study has something to compare."""
     try:
-        return analyze(study, store=store.root)
+        return analyze_unseen(study, store, project.paths.root.resolve(), looks)
     except UserError:
         return None
 

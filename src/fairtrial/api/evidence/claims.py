@@ -21,7 +21,7 @@ from fairtrial.api.comparing.analyze import as_planned, judge_arms
 from fairtrial.api.comparing.context import account_of
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, choose_arms, from_study
 from fairtrial.api.comparing.numbers import align, number_runs, unpaired_samples
-from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
+from fairtrial.api.evidence.preregistered_analysis import analyze_registered_runs
 from fairtrial.api.lab.arms import LabTerms
 from fairtrial.api.pricing.cost_performance import cost_performance
 from fairtrial.api.pricing.points import Source
@@ -31,6 +31,7 @@ from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.costs.choice import Constraints
 from fairtrial.costs.prices import BUILT_IN, REFERENCE
+from fairtrial.record.interim_looks import InterimLook
 from fairtrial.record.store import Store
 from fairtrial.stats.summaries import SummaryRule, describe
 from fairtrial.stats.sweeps import mean_of, pick_winner
@@ -113,19 +114,23 @@ def comparison_numbers(comparison: Comparison) -> Document:
 
 def plan_headlines(store: Store, registration: Path) -> Document:
     """What the registered analysis gives: the numbers that the registration promised to report."""
+    return plan_headlines_and_looks(store, registration)[0]
+
+
+def plan_headlines_and_looks(store: Store, registration: Path) -> tuple[Document, list[InterimLook]]:
+    """The same, and what a reader of these numbers looks at."""
     try:
-        analysis = analyze_by_plan(registration, store=store.root, by_runs_alone=True)
+        computed = analyze_registered_runs(registration, store)
     except FairtrialError as error:
-        return {"reason": error.message}
-    assert analysis.plan is not None
+        return {"reason": error.message}, []
+    analysis, plan = computed.analysis, computed.followed
     arms = [
         {"variant": a.variant, "planned": a.planned, "used": a.used, "mean": a.mean, "sd": a.sd} for a in analysis.arms
     ]
     compared = [comparison_numbers(each) for each in (*analysis.comparisons, *analysis.secondary)]
-    followed = {"late": analysis.plan.late, "deviations": [each.to_dict() for each in analysis.plan.deviations]}
-    return _plain(
-        {"study": analysis.source, "metric": analysis.metric, "arms": arms, "comparisons": compared, **followed}
-    )  # fmt: skip
+    followed = {"late": plan.late, "deviations": [each.to_dict() for each in plan.deviations]}
+    document = {"study": analysis.source, "metric": analysis.metric, "arms": arms, "comparisons": compared, **followed}
+    return _plain(document), [look for view in analysis.on_view for look in view.looks_at(analysis.source)]
 
 
 def recorded_headlines(

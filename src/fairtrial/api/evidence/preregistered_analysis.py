@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Followed, Question
 from fairtrial.api.comparing.analyze import analyze_gathered
 from fairtrial.api.comparing.gather import RunSet, from_study
+from fairtrial.api.comparing.shown_comparisons import record_analysis
 from fairtrial.api.evidence.artifact import store_of_registration
 from fairtrial.api.evidence.preregister import archived_runs, excludable, registered_question
 from fairtrial.api.running.registered import with_label
@@ -44,21 +45,52 @@ BESIDE = frozenset({"certify", "power", "ttest"})
 EXPLORATORY = "exploratory: beyond the plan"
 
 
+@dataclass(frozen=True)
+class RegisteredAnalysis:
+    """What was registered and, apart from it, what was asked beyond that; nobody has seen either of them yet."""
+
+    analysis: Analysis
+    followed: Followed
+    beyond: Analysis | None
+
+
 def analyze_by_plan(
     plan: str | os.PathLike[str],
     *,
     asked: Mapping[str, Any] | None = None,
     store: str | os.PathLike[str] | None = None,
-    by_runs_alone: bool = False,
 ) -> Analysis:
     """The registered analysis of the registered runs. `asked` holds what a person wants otherwise, by the names of
     `Question`, `control` and `candidates`: that is analysed too, apart, and labelled exploratory.
-
-    `by_runs_alone`: only deviations that the runs themselves show, as whoever has a bundle can find them.
     """
     registration = _intact(Path(plan))
+    place = open_store(store or store_of_registration(registration.path), str(registration.study))
+    computed = compute_by_plan(registration, place, asked)
+    analysis = record_analysis(computed.analysis, place, registered=True)
+    beyond = record_analysis(computed.beyond, place) if computed.beyond else None
+    return replace(
+        analysis, plan=computed.followed,
+        comparisons=[with_label(each, computed.followed.sentence) for each in analysis.comparisons],
+        exploratory=beyond and replace(
+            beyond, comparisons=[with_label(each, EXPLORATORY) for each in beyond.comparisons],
+            secondary=[with_label(each, EXPLORATORY) for each in beyond.secondary],
+        ),
+    )  # fmt: skip
+
+
+def analyze_registered_runs(path: Path, store: Store) -> RegisteredAnalysis:
+    """The registered analysis with the deviations that the runs themselves show, as whoever has a bundle can find them.
+
+    Records nothing.
+    """
+    return compute_by_plan(_intact(path), store, by_runs_alone=True)
+
+
+def compute_by_plan(
+    registration: Registration, place: Store, asked: Mapping[str, Any] | None = None, *, by_runs_alone: bool = False
+) -> RegisteredAnalysis:
+    """Analyse what was registered and what is asked beyond it. Records nothing."""
     study = str(registration.study)
-    place = open_store(store or store_of_registration(registration.path), study)
     looks = read_looks(place, study)
     wanted = registration.plan["analysis"]
     beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
@@ -67,7 +99,7 @@ def analyze_by_plan(
     every = [each.run for each in read_study(place, study)]
     runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
-    analysis = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place, registered=True)
+    analysis = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place)
     other = _other(wanted, asked or {})
     deviations = find_deviations(registration, _done(registration, analysis, every, looks))
     deviations += _damaged(every)
@@ -76,11 +108,9 @@ def analyze_by_plan(
     followed = Followed(
         registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
     )
-    return replace(
-        analysis, plan=followed, arms=[_with_reasons(arm, excluded, runs) for arm in analysis.arms],
-        comparisons=[with_label(each, followed.sentence) for each in analysis.comparisons],
-        exploratory=_beyond(wanted, other, everything, question, study, place) if other else None,
-    )  # fmt: skip
+    analysis = replace(analysis, arms=[_with_reasons(arm, excluded, runs) for arm in analysis.arms])
+    beyond = _beyond(wanted, other, everything, question, study, place) if other else None
+    return RegisteredAnalysis(analysis, followed, beyond)
 
 
 def _damaged(runs: Sequence[Run]) -> list[Deviation]:
@@ -247,8 +277,4 @@ def _beyond(
     if {"metrics", "direction", "adjust"} & own.keys():
         everything = from_study(store, study, question.wanted)
     candidates = [name for name in chosen["candidates"] if name != chosen["control"]]
-    analysis = analyze_gathered(everything, chosen["control"], candidates, question, store)
-    return replace(
-        analysis, comparisons=[with_label(each, EXPLORATORY) for each in analysis.comparisons],
-        secondary=[with_label(each, EXPLORATORY) for each in analysis.secondary],
-    )  # fmt: skip
+    return analyze_gathered(everything, chosen["control"], candidates, question, store)

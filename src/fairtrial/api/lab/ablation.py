@@ -14,13 +14,14 @@ import numpy as np
 from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, on_view, run_arms
 from fairtrial.api.lab.compare import STUDENT, with_student
 from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.plan.ablations import FULL, Removed, check_components, removals, variant_of, variants_without
 from fairtrial.plan.cells import resolve
-from fairtrial.plan.study import read_mapping
+from fairtrial.plan.study import Study, read_mapping
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.contrasts import Interaction, interactions
 from fairtrial.stats.families import compare_family
@@ -113,22 +114,63 @@ def ablation(
     take more away at once and give interactions.
     """
     terms = terms or LabTerms(runs=RUNS)
+    plan = _lay_out_study(
+        components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
+        terms=terms,
+    )  # fmt: skip
+    judged, adjustment = terms.judged_by(family)
+    ran = run_arms(as_registered(plan.study, terms.plan), terms, plan.metric)
+    return _judge(ran, plan.sets, components, plan.full, replace(judged, direction=ran.direction), adjustment, terms)
+
+
+def plan_ablation(
+    components: Sequence[str] = COMPONENTS,
+    *,
+    base: str | os.PathLike[str] | Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
+    also: Sequence[str] = (),
+    all_pairs: bool = False,
+    factorial: bool = False,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> Study:
+    """The study that `ablation` would launch, before a registration gives it other seeds. Starts and writes nothing."""
+    return _lay_out_study(
+        components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
+        terms=terms or LabTerms(runs=RUNS),
+    ).study  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _AblationPlan:
+    """The study of an ablation, and what it was made from."""
+
+    study: Study
+    sets: Sequence[Removed]
+    full: Mapping[str, Any]
+    metric: str | None
+
+
+def _lay_out_study(
+    components: Sequence[str], *, base: str | os.PathLike[str] | Mapping[str, Any] | None,
+    options: Mapping[str, Any] | None, also: Sequence[str], all_pairs: bool, factorial: bool, family: str | None,
+    terms: LabTerms,
+) -> _AblationPlan:  # fmt: skip
+    """The full model and every set of components that is taken from it, each as a variant."""
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     check_components(recipe, list(components))
     fixed = with_student({"strategy": STRATEGY, **(_base(base) if base is not None else {}), **(options or {})})
     resolved = resolve(recipe, fixed, where="base")
     _check_base(recipe, resolved, components)
-    full = resolved.differing()
     sets = removals(components, also=also, all_pairs=all_pairs, factorial=factorial)
-    judged, adjustment = terms.judged_by(family)
+    terms.judged_by(family)  # refuses a family that cannot be judged
     metric = terms.metric_of(recipe, "report")
-    study = terms.study_of(
-        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, beside={}), recipe, options=fixed,
+    study = terms.plan_of(
+        lab_name("ablation", recipe, fixed, terms.study, usual=BASE, beside={}), recipe, metric, options=fixed,
         variants=variants_without(recipe, sets),
     )  # fmt: skip
-    ran = run_arms(study, terms, metric)
-    return _judge(ran, sets, components, full, replace(judged, direction=ran.direction), adjustment, terms)
+    return _AblationPlan(study, sets, resolved.differing(), metric)
 
 
 def _base(given: str | os.PathLike[str] | Mapping[str, Any]) -> dict[str, Any]:

@@ -69,16 +69,22 @@ class LabTerms:
     def seeds(self) -> int | list[int]:
         return self.runs if isinstance(self.runs, int) else list(self.runs)
 
-    def study_of(self, name: str, recipe: LoadedRecipe, **values: Any) -> Study:
-        """A study of these terms, checked like one from a file, with its registered seeds if it has any.
+    def plan_of(self, name: str, recipe: LoadedRecipe, metric: str | None, **values: Any) -> Study:
+        """A study of these terms that is judged by `metric`, checked like one from a file.
 
-        Its metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
+        Its own metric stays the recipe's own, on report data: what a sweep selects by is not what `analyze` judges by.
         """
         word = str(recipe.file or recipe.name)
         given: dict[str, Any] = {"study": name, "recipe": word, "seeds": self.seeds, "alpha": self.alpha}
         if recipe.metric is None:
             given |= {"metric": self.metric, "direction": self.direction}
-        return as_registered(parse_options(Study, {**given, **values}, where=name, noun="key"), self.plan)
+        study = parse_options(Study, {**given, **values}, where=name, noun="key")
+        check_metric(study, self, metric)
+        return study
+
+    def study_of(self, name: str, recipe: LoadedRecipe, metric: str | None, **values: Any) -> Study:
+        """The same with its registered seeds, if it has any."""
+        return as_registered(self.plan_of(name, recipe, metric, **values), self.plan)
 
     def judged_by(self, family: str | None) -> tuple[ComparisonConfig, str]:
         """How differences between arms are judged: paired by seed, as one family."""
@@ -142,7 +148,6 @@ class Ran:
 def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     """Fill what is missing of a study and read all of it back, whoever made it."""
     threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
-    check_metric(study, terms, metric)
     launched = run_study(study, store=terms.store, terms=terms.launching())
     if all(arm.n == 0 for arm in launched.arms):
         first = next(iter(launched.bad), None)

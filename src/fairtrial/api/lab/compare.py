@@ -11,6 +11,7 @@ import numpy as np
 
 from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
 from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
 from fairtrial.core.errors import InvalidOptions, RunsFailed, unknown
@@ -123,17 +124,12 @@ def compare_strategies(
     Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
     second baseline that trains as long as the slowest strategy took.
     """
-    terms, fixed = terms or LabTerms(runs=RUNS), with_student(options or {})
-    check_terms(terms)
+    terms = terms or LabTerms(runs=RUNS)
+    study = as_registered(plan_compare(strategies, options=options, family=family, terms=terms), terms.plan)
     recipe = load_checked_recipe(RECIPE)
-    names = _check_strategies(recipe, strategies, fixed)
     judged, adjustment = terms.judged_by(family)
     metric = terms.metric_of(recipe, "report")
     alone = replace(terms, stack=False)
-    study = alone.study_of(
-        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,
-        options=fixed, variants={name: {"strategy": name} for name in names},
-    )  # fmt: skip
     ran = run_arms(study, alone, metric)
     cautions: list[FilledCaution] = []
     if compute_matched:
@@ -149,6 +145,28 @@ def compare_strategies(
 
 
 compare = compare_strategies
+
+
+def plan_compare(
+    strategies: Sequence[str] = STRATEGIES,
+    *,
+    options: Mapping[str, Any] | None = None,
+    family: str | None = None,
+    terms: LabTerms | None = None,
+) -> Study:
+    """The study that `compare_strategies` would launch first, before a registration gives it other seeds.
+
+    Starts and writes nothing. A baseline of matched compute is no part of it: its steps follow from the times of runs.
+    """
+    terms, fixed = terms or LabTerms(runs=RUNS), with_student(options or {})
+    check_terms(terms)
+    recipe = load_checked_recipe(RECIPE)
+    names = _check_strategies(recipe, strategies, fixed)
+    terms.judged_by(family)  # refuses a family that cannot be judged
+    return terms.plan_of(
+        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,
+        terms.metric_of(recipe, "report"), options=fixed, variants={name: {"strategy": name} for name in names},
+    )  # fmt: skip
 
 
 def with_student(given: Mapping[str, Any]) -> dict[str, Any]:

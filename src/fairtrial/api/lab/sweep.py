@@ -14,7 +14,7 @@ from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.analyze import analyze
 from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.running.cells import load_checked_recipe
-from fairtrial.api.running.registered import registration_for
+from fairtrial.api.running.registered import as_registered, registration_for
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
     BEST_OF_MANY,
@@ -160,24 +160,28 @@ def temperature_sweep(
     start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil at every temperature of a range. Takes what `sweep` takes, and any option of `distill` in `options`."""
-    return _named_sweep("temperature", span("temperature", start, end, step), runs, settings)
+    return sweep("distill", [span("temperature", start, end, step)], kind="temperature", **_with_runs(settings, runs))
 
 
 def alpha_sweep(
     start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil with every weight of the teacher in a range."""
-    return _named_sweep("alpha", span("alpha", start, end, step), runs, settings)
+    return sweep("distill", [span("alpha", start, end, step)], kind="alpha", **_with_runs(settings, runs))
+
+
+def plan_range_sweep(kind: str, start: float, end: float, step: float, **settings: Any) -> Study:
+    """The study that `temperature_sweep` or `alpha_sweep` would launch; `kind` is the option that is swept."""
+    return plan_sweep("distill", [span(kind, start, end, step)], kind=kind, **settings)
 
 
 temperature = temperature_sweep
 alpha = alpha_sweep
 
 
-def _named_sweep(kind: str, axis: GridAxis, runs: int | Sequence[int] | None, settings: dict[str, Any]) -> Sweep:
-    terms = settings.pop("terms", None) or LabTerms()
-    terms = terms if runs is None else replace(terms, runs=runs)
-    return sweep("distill", [axis], kind=kind, terms=terms, **settings)
+def _with_runs(settings: Mapping[str, Any], runs: int | Sequence[int] | None) -> dict[str, Any]:
+    terms = settings.get("terms") or LabTerms()
+    return {**settings, "terms": terms if runs is None else replace(terms, runs=runs)}
 
 
 def sweep(
@@ -196,7 +200,60 @@ def sweep(
     `params` are texts such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
     is chosen by the eval split; `confirm` runs it and the baseline again on fresh seeds and fresh report data.
     """
-    terms, fixed = terms or LabTerms(), dict(options or {})
+    terms = terms or LabTerms()
+    plan = _lay_out_study(
+        recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind, terms=terms
+    )
+    loaded, fixed, study = plan.recipe, plan.fixed, as_registered(plan.study, terms.plan)
+    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
+    ran = run_arms(study, terms, plan.metric)
+    sweep = _judge(kind, study, loaded, plan.axes, plan.points, ran, terms)
+    if confirm:
+        sweep = _confirm(sweep, loaded, fixed, plan.baseline, fresh, replace(terms, plan=None))
+    cautions = [*_cautions(sweep, loaded, fixed, ran), *ran.cautions]
+    return replace(sweep, cautions=list({caution["text"]: caution for caution in cautions}.values()))
+
+
+def plan_sweep(
+    recipe: str,
+    params: Sequence[GridAxis | str],
+    *,
+    options: Mapping[str, Any] | None = None,
+    zipped: bool = False,
+    confirm: int = 0,
+    baseline: Any = None,
+    kind: str = "sweep",
+    terms: LabTerms | None = None,
+) -> Study:
+    """The study that `sweep` would launch, before a registration gives it other seeds. Starts and writes nothing."""
+    plan = _lay_out_study(
+        recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind,
+        terms=terms or LabTerms(),
+    )  # fmt: skip
+    if confirm:
+        _unregistered_seeds(confirm, terms or LabTerms())  # as many as no sweep could confirm with are refused
+    return plan.study
+
+
+@dataclass(frozen=True)
+class _SweepPlan:
+    """The study of a sweep, and what it was made from."""
+
+    study: Study
+    recipe: LoadedRecipe
+    fixed: Mapping[str, Any]
+    axes: Sequence[GridAxis]
+    points: Sequence[GridPoint]
+    baseline: GridPoint | None
+    metric: str | None
+
+
+def _lay_out_study(
+    recipe: str, params: Sequence[GridAxis | str], *, options: Mapping[str, Any] | None, zipped: bool, confirm: int,
+    baseline: Any, kind: str, terms: LabTerms,
+) -> _SweepPlan:  # fmt: skip
+    """Every setting of the grid as a variant; what could not be trained or confirmed is refused here."""
+    fixed = dict(options or {})
     check_terms(terms, confirm)
     loaded = load_checked_recipe(recipe)
     axes = [parse_axis(param) if isinstance(param, str) else param for param in params]
@@ -208,17 +265,11 @@ def sweep(
         _check_confirmation(loaded, fixed, [*points, base])
     metric = terms.metric_of(loaded, "eval")
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
-    study = terms.study_of(
-        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, options=fixed,
+    study = terms.plan_of(
+        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, metric, options=fixed,
         variants={point.variant: dict(point.values) for point in points},
     )  # fmt: skip
-    fresh = _fresh_seeds(study, confirm, terms) if confirm else []  # refused now, not when everything has been trained
-    ran = run_arms(study, terms, metric)
-    sweep = _judge(kind, study, loaded, axes, points, ran, terms)
-    if confirm:
-        sweep = _confirm(sweep, loaded, fixed, base, fresh, replace(terms, plan=None))
-    cautions = [*_cautions(sweep, loaded, fixed, ran), *ran.cautions]
-    return replace(sweep, cautions=list({caution["text"]: caution for caution in cautions}.values()))
+    return _SweepPlan(study, loaded, fixed, axes, points, base, metric)
 
 
 def _check_confirmation(recipe: LoadedRecipe, fixed: Mapping[str, Any], points: Sequence[GridPoint]) -> None:
@@ -299,6 +350,10 @@ def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
     registration = registration_for(study.study, terms.plan)
     if registration is not None and registration.derives_seeds:
         return registration.derived(CONFIRMATION, count)
+    return _unregistered_seeds(count, terms)
+
+
+def _unregistered_seeds(count: int, terms: LabTerms) -> list[int]:
     return confirmation_seeds(count, terms.seeds if isinstance(terms.seeds, list) else ())
 
 
@@ -320,8 +375,8 @@ def _confirm(
     split, quantity = split_and_quantity(sweep.metric)
     metric = f"report_{quantity}" if split == "eval" else sweep.metric
     study = terms.study_of(
-        f"{sweep.study}-confirm-{content_hash(asked)[:8]}", recipe, options={**fixed, **(fresh or {})}, variants=arms,
-        seeds=seeds,
+        f"{sweep.study}-confirm-{content_hash(asked)[:8]}", recipe, metric, options={**fixed, **(fresh or {})},
+        variants=arms, seeds=seeds,
     )  # fmt: skip
     try:
         ran = run_arms(study, terms, metric)

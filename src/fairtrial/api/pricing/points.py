@@ -152,10 +152,11 @@ def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
     if changed:
         raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
     name = lab_name(FAMILY_STUDY, recipe, source.options, None, beside=next(iter(family.values())))
-    study = terms.study_of(name, recipe, options=dict(source.options), variants=dict(family))
+    metric = recipe.metric.on("report") if recipe.metric else None
+    study = terms.study_of(name, recipe, metric, options=dict(source.options), variants=dict(family))
     why = "Training" if source.train else "Nothing to price yet: training"
     terms.tell(f"{why} {', '.join(family)}, {counted(len(study.seed_list), 'run')} each.")
-    ran = run_arms(study, replace(terms, stack=False), recipe.metric.on("report") if recipe.metric else None)
+    ran = run_arms(study, replace(terms, stack=False), metric)
     points = _from_study(store, name, source)
     return replace(points, trained=True, failed=bool(ran.launched.bad))
 

@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.running.launch import LaunchTerms, run_study
-from fairtrial.api.running.registered import stop_if_planning
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.private_files import open_to_append
@@ -62,7 +61,6 @@ def detach(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
 ) -> Detached:  # fmt: skip
     """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
-    stop_if_planning(study)
     _collect_the_ended()
     place = Store.at(store)
     log = place.paths.launch_log(study.study)

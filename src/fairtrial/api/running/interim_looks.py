@@ -36,16 +36,28 @@ def record_looks(
 
     A question that was `registered` before the runs is never another one, whoever asked something else meanwhile.
     """
-    damage = why_looks_damaged(store, study)
-    shared = [LOOKS_DAMAGED.fill(reason=damage)] if damage else []
+    damaged = _damage_cautions(store, study)
     before = read_looks(store, study)
     look_labels = [_judged_by(before, view, registered=registered) for view in views]
-    if not record_interim_looks(store, study, views):
-        shared.append(LOOK_NOT_NOTED.fill())
-    return [replace(each, cautions=(*shared, *each.cautions)) for each in look_labels]
+    unrecorded = () if record_interim_looks(store, study, views) else (LOOK_NOT_NOTED.fill(),)
+    return [replace(each, cautions=(*damaged, *unrecorded, *each.cautions)) for each in look_labels]
 
 
-def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, registered: bool) -> LookLabels:
+def judge_looks(
+    store: Store, study: str, views: Sequence[InterimLook], *, also: Sequence[InterimLook] = ()
+) -> list[LookLabels]:
+    """What was looked at before each of these views; records nothing. `also` are looks that are recorded nowhere."""
+    before = [*read_looks(store, study), *(each.to_row() for each in also)]
+    damaged, look_labels = _damage_cautions(store, study), [_judged_by(before, view) for view in views]
+    return [replace(each, cautions=(*damaged, *each.cautions)) for each in look_labels]
+
+
+def _damage_cautions(store: Store, study: str) -> tuple[FilledCaution, ...]:
+    damage = why_looks_damaged(store, study)
+    return (LOOKS_DAMAGED.fill(reason=damage),) if damage else ()
+
+
+def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, registered: bool = False) -> LookLabels:
     look_labels = LookLabels()
     if came_later(before, view.seeds):
         look_labels = LookLabels((EXPLORATORY,), (SEEDS_AFTER_LOOK.fill(),))

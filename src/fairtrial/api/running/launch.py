@@ -29,7 +29,6 @@ from fairtrial.api.running.registered import (
     refuse_other_options,
     refuse_other_recipe,
     registration_for,
-    stop_if_planning,
 )
 from fairtrial.api.running.study_metric import is_outcome, rule_of_study, settle_direction
 from fairtrial.api.running.workload import PaceWatcher, Workload, workload_of
@@ -58,7 +57,7 @@ from fairtrial.launch.contract import Described, LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import LauncherModule, load_engine
 from fairtrial.launch.local import slots_of
 from fairtrial.plan.cells import plan_study
-from fairtrial.plan.study import Study
+from fairtrial.plan.study import Study, read_study
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import machine, surroundings
 from fairtrial.record.heartbeat import heartbeat_seconds
@@ -135,6 +134,47 @@ class LaunchTerms:
     tell: Callable[[str], None] = lambda _: None
 
 
+def plan_launch(
+    recipe: str,
+    *,
+    study: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    variants: Mapping[str, Mapping[str, Any]] | None = None,
+    seeds: int | list[int] | None = None,
+    metric: str | None = None,
+    direction: str | None = None,
+    secrets: Sequence[str] = (),
+    store: str | os.PathLike[str] | None = None,
+) -> Study:
+    """The study of these variants and seeds, checked. Starts nothing and writes nothing.
+
+    Without the name of a `study` it gets one that is free in the store; without `variants` it has one, the default.
+    """
+    values: dict[str, Any] = {
+        "study": study or default_name(recipe, store),
+        "recipe": recipe,
+        "options": options or {},
+        "variants": variants or {"default": {}},
+        "metric": metric,
+        "direction": direction,
+        "secrets": list(secrets),
+    }
+    if seeds is not None:
+        values["seeds"] = seeds
+    return parse_options(Study, values, where="launch")
+
+
+def plan_launch_of_file(
+    path: str | os.PathLike[str], *, seeds: int | list[int] | None = None, secrets: Sequence[str] = ()
+) -> Study:
+    """The study in a file, with other seeds and more secrets where they are given."""
+    study = read_study(Path(path))
+    changes: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    if secrets:
+        changes["secrets"] = [*study.secrets, *secrets]
+    return parse_options(Study, {**study.model_dump(), **changes}, where=str(path)) if changes else study
+
+
 def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
     """Run every cell of a study that is not there yet; returns how the whole study stands.
 
@@ -155,7 +195,6 @@ def _fill(
     study: Study, store: str | os.PathLike[str] | None, terms: LaunchTerms | None
 ) -> tuple[Launched, Study, Store]:
     """How the study stands once nothing of it is missing, the study with its registered seeds, and its store."""
-    stop_if_planning(study)
     terms = terms or LaunchTerms()
     recipe = load_checked_recipe(study.recipe)
     study, registration = _as_registered(study, recipe, terms.plan)
@@ -504,7 +543,6 @@ def dry_run(
     study: Study, *, store: str | os.PathLike[str] | None = None, plan: str | os.PathLike[str] | None = None
 ) -> list[PlannedRun]:
     """Every cell of a study. Starts nothing and writes nothing."""
-    stop_if_planning(study)
     recipe = load_checked_recipe(study.recipe)
     study, _ = _as_registered(study, recipe, plan)
     place = open_store(store, study.study)

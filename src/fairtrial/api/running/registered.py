@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +18,6 @@ from fairtrial.research.project import find_registration
 from fairtrial.research.registration import Registration, read_registration
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from fairtrial.api.comparing.analysis import Analysis
     from fairtrial.api.comparing.gather import RunSet
     from fairtrial.core.findings import Comparison
@@ -30,36 +26,8 @@ if TYPE_CHECKING:
 AMEND = "Register the change (research preregister --amends), or use another study name: it is another study."
 
 
-class Planned(Exception):
-    """Raised instead of launching, with the study that would have been launched."""
-
-    def __init__(self, study: Study) -> None:
-        super().__init__(study.study)
-        self.study = study
-
-
-_only_planning: ContextVar[bool] = ContextVar("only_planning", default=False)
-
-
-@contextmanager
-def only_planning() -> Iterator[None]:
-    """Whatever would launch a study in here raises `Planned` with it instead."""
-    token = _only_planning.set(True)
-    try:
-        yield
-    finally:
-        _only_planning.reset(token)
-
-
-def stop_if_planning(study: Study) -> None:
-    if _only_planning.get():
-        raise Planned(study)
-
-
 def registration_for(study: str, plan: str | os.PathLike[str] | None) -> Registration | None:
     """The registration that a person names, or the one of this study in the project around."""
-    if _only_planning.get():
-        return None
     if plan is None:
         return find_registration(study)
     registration = read_registration(Path(plan))
@@ -85,9 +53,12 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
     return study
 
 
-def not_by_plan(analysis: Analysis, run_set: RunSet) -> Analysis:
-    """An ordinary analysis of a registered study says that it is not the one that was registered."""
-    known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan))}
+def not_by_plan(analysis: Analysis, run_set: RunSet, project: Path | None = None) -> Analysis:
+    """An ordinary analysis of a registered study says that it is not the one that was registered.
+
+    `project` is the folder whose registrations count; None: the one around the current folder.
+    """
+    known = {study: name for study in run_set.studies if (name := _registered_as(study, run_set.plan, project))}
     if not known:
         return analysis
     messages = [REGISTERED.fill(study=study, registration=name) for study, name in known.items()]
@@ -103,10 +74,10 @@ def with_label(comparison: Comparison, label: str) -> Comparison:
     return replace(comparison, label=f"{comparison.label}; {label}" if comparison.label else label)
 
 
-def _registered_as(study: str, plan: Mapping[str, Any] | None) -> str | None:
-    """How the registration of a study is called, by the project around or by what the study itself remembers."""
+def _registered_as(study: str, plan: Mapping[str, Any] | None, project: Path | None) -> str | None:
+    """How the registration of a study is called, by the project or by what the study itself remembers."""
     try:
-        registration = find_registration(study)
+        registration = find_registration(study, project)
     except FairtrialError:
         return "several registrations, or one that is not intact"
     if registration is not None:
