@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial import jobserver
 from fairtrial.core.paths import KEY_VARIABLE
+from fairtrial.jobs import server
 from fairtrial.record.store import Store
 from tests.conftest import Answer as CliAnswer
 from tests.conftest import link_data
@@ -45,7 +45,7 @@ def desk(
 
     monkeypatch.setattr(importlib.import_module("fairtrial.launch.local"), "open_launcher", InProcess)
     monkeypatch.setattr(importlib.import_module("fairtrial.api.benchmarking.self_check"), "AA_BLOCK_S", 1e-4)
-    monkeypatch.setattr(jobserver, "printed_to_log", lambda paths: contextlib.nullcontext())
+    monkeypatch.setattr(server, "printed_to_log", lambda paths: contextlib.nullcontext())
     monkeypatch.setenv(KEY_VARIABLE, str(all_desks.root / "key.pem"))
     monkeypatch.setattr(all_desks, "call", call)
     yield all_desks

@@ -29,7 +29,7 @@ RUNS_FAILED = 4
 ESCAPED = 99
 """Exit code of a child whose command raised: no code of the program."""
 _POLL_S = 0.004
-_PRELOADED = ("core", "plan", "record", "research", "analyse", "decide", "report", "api", "cli")
+_PRELOADED = ("core", "plan", "record", "research", "stats", "costs", "report", "api", "cli")
 _LIBRARIES = ("duckdb", "pyarrow.parquet", "scipy.stats", "rich.console", "rich.table", "yaml")
 _TRACE = re.compile(r"^\s*Traceback \(most recent call last\)", re.MULTILINE)
 _WARNING = re.compile(r"^\S+\.py:\d+: \w*Warning: .*$", re.MULTILINE)
@@ -256,7 +256,7 @@ def _forbid() -> None:
 
         return {f"{split}_{part}": numpy.zeros((4, 40)) for split in ("train", "eval", "report") for part in "xy"}
 
-    small = _module("api.train").run_cell
+    small = _module("api.running.train").run_cell
 
     def only_small(request: Any, **settings: Any) -> Any:
         options = request.spec.options
@@ -265,12 +265,12 @@ def _forbid() -> None:
         is_small = request.spec.recipe == "fake" and isinstance(steps, int) and steps <= 50 and not any(times)
         return small(request, **settings) if is_small else stop()
 
-    engines, hidden = _module("launch.engines").Engine, _module("api.bench_runs").HiddenRuns
+    engines, hidden = _module("launch.engines").LauncherModule, _module("api.benchmarking.bench_runs").HiddenRuns
     for holder, name, instead in (
         (engines, "open", stop),
         (hidden, "__enter__", stop),
-        (_module("api.profile"), "_running", stop),
-        (_module("api.train"), "run_cell", only_small),
+        (_module("api.benchmarking.profile"), "_running", stop),
+        (_module("api.running.train"), "run_cell", only_small),
         (_module("recipes.data.mnist1d"), "make", tiny),
         (_module("recipes.data.mnist1d_shifted"), "make", tiny),
         (_module("recipes.data.digits"), "make", tiny),

@@ -46,7 +46,7 @@ EXPLORATORY = "exploratory: beyond the plan"
 
 
 @dataclass(frozen=True)
-class RegisteredAnalysis:
+class RegisteredResult:
     """What was registered and, apart from it, what was asked beyond that; nobody has seen either of them yet."""
 
     analysis: Analysis
@@ -78,7 +78,7 @@ def analyze_by_plan(
     )  # fmt: skip
 
 
-def analyze_registered_runs(path: Path, store: Store) -> RegisteredAnalysis:
+def analyze_registered_runs(path: Path, store: Store) -> RegisteredResult:
     """The registered analysis with the deviations that the runs themselves show, as whoever has a bundle can find them.
 
     Records nothing.
@@ -88,7 +88,7 @@ def analyze_registered_runs(path: Path, store: Store) -> RegisteredAnalysis:
 
 def compute_by_plan(
     registration: Registration, place: Store, asked: Mapping[str, Any] | None = None, *, by_runs_alone: bool = False
-) -> RegisteredAnalysis:
+) -> RegisteredResult:
     """Analyse what was registered and what is asked beyond it. Records nothing."""
     study = str(registration.study)
     looks = read_looks(place, study)
@@ -110,7 +110,7 @@ def compute_by_plan(
     )
     analysis = replace(analysis, arms=[_with_reasons(arm, excluded, runs) for arm in analysis.arms])
     beyond = _beyond(wanted, other, everything, question, study, place) if other else None
-    return RegisteredAnalysis(analysis, followed, beyond)
+    return RegisteredResult(analysis, followed, beyond)
 
 
 def _damaged(runs: Sequence[Run]) -> list[Deviation]:
