@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measure import ROOT
+
 _NUMBERED = re.compile(r"([A-D])([0-9]+)")
 
 
@@ -26,9 +28,11 @@ class Step:
     stable_names: bool = False
     """The tests use only names that were there before, so one that cannot even be imported there shows nothing."""
 
-    @property
-    def folder(self) -> Path:
-        return Path(__file__).parent / f"step{self.number}"
+    tests_of: str = "9d70c10"
+    """The last commit whose tests use the module names that the source before the step had: they are run on it."""
+
+    def folder(self, tree: Path) -> Path:
+        return tree / "benchmarks" / f"step{self.number}"
 
 
 def _ids(letter: str, first: int, last: int) -> list[str]:
@@ -61,10 +65,10 @@ class Mutation:
     test: str
 
 
-def defects(step: Step) -> list[Defect]:
-    """All of them, in the order of their numbers; what has none, because nobody listed it, comes last."""
+def defects(step: Step, tree: Path = ROOT) -> list[Defect]:
+    """All that a tree lists, in the order of their numbers; what has none, because nobody listed it, comes last."""
     by_id: dict[str, Defect] = {}
-    for row in (row for content in _areas(step) for row in content.get("defect", ())):
+    for row in (row for content in _areas(step, tree) for row in content.get("defect", ())):
         tests = (row["test"],) if isinstance(row["test"], str) else tuple(row["test"])
         known = by_id.get(row["id"])  # two areas may each mend a part of it
         by_id[row["id"]] = (
@@ -80,9 +84,9 @@ def _order(defect: Defect) -> tuple[bool, str, int]:
 
 
 def mutations(step: Step) -> list[Mutation]:
-    return [Mutation(**row) for content in _areas(step) for row in content.get("mutation", ())]
+    return [Mutation(**row) for content in _areas(step, ROOT) for row in content.get("mutation", ())]
 
 
-def _areas(step: Step) -> Iterator[dict[str, Any]]:
-    for path in sorted(step.folder.glob("*.toml")):
+def _areas(step: Step, tree: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(step.folder(tree).glob("*.toml")):
         yield tomllib.loads(path.read_text())

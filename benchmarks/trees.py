@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +15,8 @@ from pathlib import Path
 from benchmarks.measure import ROOT
 
 TEST_TIMEOUT_S = 300
+_TEMPORARY = re.compile(re.escape(tempfile.gettempdir()) + r"/[^\s'\":,)]*")
+"""What went wrong is published, and where the copy of the tree happened to lie says nothing."""
 
 
 def copy_tree(target: Path) -> None:
@@ -25,11 +29,21 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, copy)
 
 
+def check_out(commit: str, target: Path) -> None:
+    """Every file of a commit."""
+    target.mkdir(parents=True)
+    _unpack(commit, target)
+
+
 def take_source_of(commit: str, target: Path, *folders: str) -> None:
     """Replace `src`, or other folders, of a copy by those of a commit."""
     names = folders or ("src",)
     for name in names:
         shutil.rmtree(target / name)
+    _unpack(commit, target, *names)
+
+
+def _unpack(commit: str, target: Path, *names: str) -> None:
     packed = subprocess.run(["git", "archive", commit, *names], cwd=ROOT, capture_output=True, check=True).stdout
     subprocess.run(["tar", "-x", "-C", str(target)], input=packed, check=True)
 
@@ -63,7 +77,7 @@ def _outcomes(report: Path, tests: Sequence[str]) -> dict[str, str | None]:
     broken: list[str] = []
     for case in ET.parse(report).iter("testcase"):
         problem = next((child for child in case if child.tag in ("failure", "error")), None)
-        said = None if problem is None else (problem.get("message") or "failed").splitlines()[0]
+        said = None if problem is None else _TEMPORARY.sub("a temporary path", (problem.get("message") or "failed").splitlines()[0])
         file = case.get("classname", "").replace(".", "/") + ".py"
         name = f"{file}::{case.get('name', '').partition('[')[0]}"
         if name in tests:
