@@ -77,7 +77,9 @@ def _outcomes(report: Path, tests: Sequence[str]) -> dict[str, str | None]:
     broken: list[str] = []
     for case in ET.parse(report).iter("testcase"):
         problem = next((child for child in case if child.tag in ("failure", "error")), None)
-        said = None if problem is None else _TEMPORARY.sub("a temporary path", (problem.get("message") or "failed").splitlines()[0])
+        said = None
+        if problem is not None:
+            said = _TEMPORARY.sub("a temporary path", (problem.get("message") or "failed").splitlines()[0])
         file = case.get("classname", "").replace(".", "/") + ".py"
         name = f"{file}::{case.get('name', '').partition('[')[0]}"
         if name in tests:
