@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,14 @@ from typing import Any
 import pytest
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.runs import Status
 from fairtrial.launch.contract import LaunchRequest
 from fairtrial.launch.engines import load_engine
-from fairtrial.launch.ray_cluster import _environment, _not_let_in, _set_authentication
+from fairtrial.launch.ray_cluster import RayLauncher, _environment, _not_let_in, _set_authentication
 from fairtrial.record.heartbeat import HEARTBEAT_VARIABLE, read_heartbeat
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
-from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS
+from fairtrial.testing import LAUNCHER_CHECKS, PROCESS_CHECKS, launcher_contract
 from tests.conftest import Answer, start
 from tests.harness import eventually, is_alive, parent_of, series_of
 
@@ -121,6 +123,22 @@ def test_the_launcher_keeps_the_contract(tmp_path: Path, connected: None) -> Non
     for check in (*LAUNCHER_CHECKS, *PROCESS_CHECKS):
         store = tmp_path / check.__name__
         check(lambda store=store: load_engine("ray").open(order(store)), store)
+    check_a_task_that_has_begun_is_given_to_nobody_else(order(tmp_path / "begun"))
+
+
+def check_a_task_that_has_begun_is_given_to_nobody_else(request: LaunchRequest) -> None:
+    """Its actor has started, which the launcher has not read yet, when another actor has nothing to do."""
+    import ray
+
+    with closing(RayLauncher(request)) as launcher:
+        launcher.submit({"cell": launcher_contract._request(Path(request.store), 1).to_dict()})
+        [seat] = launcher._seats
+        ray.wait([seat.about], timeout=60)
+        launcher._new_seat()
+        launcher._place()
+        assert seat in launcher._seats and list(seat.requests) == ["cell"]
+        [end] = launcher_contract._collect(launcher, 1).values()
+    assert end.outcome and end.outcome.status is Status.COMPLETED and not end.outcome.already_done
 
 
 def making(store: Store, event: str) -> dict[str, int]:

@@ -377,9 +377,19 @@ class RayLauncher:
         while self._waiting and (free or len(self._seats) < self.slots):
             (free.pop() if free else self._new_seat()).take(self._waiting.popleft())
         for late in [seat for seat in self._seats if seat.ready is None and seat.requests]:
-            if free:  # Ray has no room for that actor yet, and here is one that has nothing to do
+            if not free:
+                break
+            self._drop_unless_started(late)
+            if late.ready is None:  # Ray has no room for that actor yet, and here is one that has nothing to do
                 free.pop().take(late.requests)
-                self._drop(late)
+
+    def _drop_unless_started(self, seat: _Seat) -> None:
+        """An actor that has started works on its task, even where nobody has read its greeting yet."""
+        started, _ = _ray().wait([seat.about], timeout=0)
+        if started:
+            self._greet(seat)
+        else:
+            self._drop(seat)
 
     def _new_seat(self) -> _Seat:
         ray = _ray()
