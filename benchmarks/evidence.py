@@ -10,6 +10,7 @@ from __future__ import annotations
 import datetime
 import importlib
 import json
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,16 +21,17 @@ from benchmarks.registry import BENCHMARKS
 from fairtrial.record.environment import git_state, machine, torch_instruction_set
 
 SCHEMA = 1
+EVIDENCE = "docs/evidence"
 
 
 def gather(step: int, wanted: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
     """What was measured now, and beside it what the file of this step had of other benchmarks."""
-    git = git_state(ROOT)  # before the evidence itself changes the working tree
+    git, dirty = git_state(ROOT), _is_dirty()
     date = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     found = {name: _measured(name) for name in wanted}
     changed = git_state(ROOT) != git  # then the figures are not all of one code, and must not look as if they were
     about = {
-        "commit": git["git_commit"], "dirty": git["git_dirty"] or changed, "changed_while_measured": changed,
+        "commit": git["git_commit"], "dirty": dirty or changed, "changed_while_measured": changed,
         "date": date, "machine": _machine(),
     }  # fmt: skip
     kept = [name for name in _of_step(step) if name in known.get("figures", {}) and name not in found]
@@ -44,6 +46,12 @@ def gather(step: int, wanted: Sequence[str], known: Mapping[str, Any]) -> dict[s
         "figures": {**{name: known["figures"][name] for name in kept}, **figures},
         "missed": [*old, *(f"{name}: {figure}" for name, each in found.items() for figure in missed(each))],
     }
+
+
+def _is_dirty() -> bool:
+    """Whether anything but evidence differs from the commit: one measurement's file does not change what another runs."""
+    words = ["git", "status", "--porcelain", "--", ".", f":(exclude){EVIDENCE}"]
+    return bool(subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip())
 
 
 def _of_step(step: int) -> list[str]:
@@ -74,7 +82,7 @@ def _machine() -> dict[str, Any]:
 
 
 def write(step: int, wanted: Sequence[str]) -> None:
-    path = ROOT / "docs" / "evidence" / f"{step:02d}.json"
+    path = ROOT / EVIDENCE / f"{step:02d}.json"
     known = json.loads(path.read_text()) if path.exists() else {}
     document = gather(step, wanted, known)
     path.parent.mkdir(parents=True, exist_ok=True)
