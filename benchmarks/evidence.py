@@ -49,7 +49,7 @@ def gather(step: int, wanted: Sequence[str], known: Mapping[str, Any]) -> dict[s
 
 
 def _is_dirty() -> bool:
-    """Whether anything but evidence differs from the commit: one measurement's file does not change what another runs."""
+    """Whether anything but evidence differs from the commit: its files change no measurement."""
     words = ["git", "status", "--porcelain", "--", ".", f":(exclude){EVIDENCE}"]
     return bool(subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip())
 
