@@ -20,7 +20,8 @@ from benchmarks.figures import Figure, estimated, exactly, less_than
 from benchmarks.measure import ROOT, Estimate, Spent, Unavailable, in_a_process, median_interval
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.store import Store

@@ -19,7 +19,8 @@ from benchmarks.measure import Spent, in_a_process, interleave, median_interval
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.environment import git_state, machine
 

@@ -19,7 +19,8 @@ from fairtrial.api.running.cells import prepare
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.plan.cells import resolve, spec_of
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store

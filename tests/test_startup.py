@@ -77,7 +77,8 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 from pathlib import Path
 from fairtrial.core.specs import RunSpec
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 import fairtrial.jobserver
 spec = RunSpec(recipe="fake", options=dict(steps=5), identity={{}}, seed=1)
 print(run_cell(Job(spec, Path({store!r}))).status)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from fairtrial.jobs.run_session import Job
-from fairtrial.jobs.server import do_job
+from fairtrial.core.specs import Job
+from fairtrial.jobs.server import run_task
 from fairtrial.launch.contract import Exit, LaunchRequest
 
 
@@ -33,7 +33,7 @@ class InProcess:
         exits: list[Exit] = []
         for task in self._tasks:
             jobs = {key: Job.from_dict(request) for key, request in task.items()}
-            do_job(jobs, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
+            run_task(jobs, lambda *end: exits.append(Exit(*end)), should_stop=lambda: False)
         self._tasks.clear()
         return exits
 

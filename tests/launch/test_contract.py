@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Outcome
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.inline import InlineLauncher
 from fairtrial.launch.local import LocalLauncher

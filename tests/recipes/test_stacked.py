@@ -14,9 +14,9 @@ import torch
 from torch.nn.functional import cross_entropy, kl_div, log_softmax, mse_loss
 
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.specs import Job, RunSpec
 from fairtrial.core.training import LoopEvents
-from fairtrial.jobs.run_session import Job, run_cell, run_stack
+from fairtrial.jobs.run_session import run_cell, run_stack
 from fairtrial.recipes._stacked import LossTerms, StackedRun
 from fairtrial.record.claims import Claim
 from fairtrial.record.store import Store

@@ -17,8 +17,9 @@ import fairtrial
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
-from fairtrial.jobs.run_session import Job, run_cell, run_stack
-from fairtrial.jobs.server import do_job
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell, run_stack
+from fairtrial.jobs.server import run_task
 from fairtrial.record import claims
 from fairtrial.record.claims import Claim, ClaimedElsewhere, ClaimLost, token_of
 from fairtrial.record.heartbeat import HEARTBEAT_VARIABLE, read_heartbeat
@@ -208,7 +209,7 @@ def test_a_job_whose_run_was_given_away_says_that_another_has_it(store: Store, m
     lost = Claim(store.paths.run("s", "v.seed1"))
     Claim(lost.paths, takeover_token=lost.token)
     monkeypatch.setattr("fairtrial.jobs.run_session.Claim", lambda *_, **__: lost)
-    do_job({"k": job}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
+    run_task({"k": job}, lambda _key, code, outcome: told.append((code, outcome)), lambda: False, lambda *_: None)
     assert told == [(EXIT_CLAIMED, None)]
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fairtrial.core.runs import Status
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.core.specs import Job
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.record import checkpoints
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.metadata import load_run

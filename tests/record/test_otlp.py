@@ -141,7 +141,7 @@ def test_jobs_of_a_launch_deliver_from_their_own_processes(
 def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fairtrial.core.specs import RunSpec; "
-        "from fairtrial.jobs.run_session import Job, run_cell; "
+        "from fairtrial.core.specs import Job; from fairtrial.jobs.run_session import run_cell; "
         "spec = RunSpec(recipe='fake', options=dict(steps=5), identity={}, seed=1); "
         f"print(run_cell(Job(spec, Path({str(tmp_path / 'store')!r}))).status, "
         "*[name for name in ('opentelemetry', 'urllib.request') if name in sys.modules])"

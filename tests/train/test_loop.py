@@ -10,7 +10,7 @@ import pytest
 from fairtrial.core.errors import Diverged, Interrupted
 from fairtrial.core.options import LoopOptions
 from fairtrial.core.training import LoopEvents, Observer
-from fairtrial.train.loop import train
+from fairtrial.train.loop import LoopContext, train
 
 
 class Notebook:
@@ -68,7 +68,7 @@ def options(**values: Any) -> LoopOptions:
 
 def test_the_order_of_a_step_is_fixed_and_the_last_one_does_everything() -> None:
     journal = Notebook()
-    train(Counting(), options(steps=5, eval_every=2, log_every=3, checkpoint_every=4), journal)
+    train(Counting(), LoopContext(options(steps=5, eval_every=2, log_every=3, checkpoint_every=4), journal))
     assert journal.lines == [
         ("evaluated", 2), ("log", 3, "train_loss"), ("evaluated", 4), ("save", 4),
         ("log", 5, "train_loss"), ("evaluated", 5), ("save", 5),
@@ -78,13 +78,13 @@ def test_the_order_of_a_step_is_fixed_and_the_last_one_does_everything() -> None
 
 def test_no_evaluation_in_between_and_no_checkpoints_when_so_asked() -> None:
     journal = Notebook()
-    train(Counting(), options(steps=5, eval_every=0, log_every=5, checkpoint_every=0), journal)
+    train(Counting(), LoopContext(options(steps=5, eval_every=0, log_every=5, checkpoint_every=0), journal))
     assert [line[0] for line in journal.lines] == ["log", "evaluated", "log"]
 
 
 def test_reporting_on_the_best_weights_puts_the_last_ones_back() -> None:
     trainable = Counting()
-    train(trainable, options(steps=4, eval_every=1), Notebook())
+    train(trainable, LoopContext(options(steps=4, eval_every=1), Notebook()))
     assert trainable.count == 4
 
 
@@ -92,14 +92,14 @@ def test_a_stop_saves_the_step_that_was_reached() -> None:
     journal = Notebook()
     asked = iter([False, False, True])
     with pytest.raises(Interrupted, match="stopped at step 3 of 9"):
-        train(Counting(), options(steps=9, log_every=9), journal, should_stop=lambda: next(asked))
+        train(Counting(), LoopContext(options(steps=9, log_every=9), journal, should_stop=lambda: next(asked)))
     assert journal.lines[-1] == ("save", 3)
 
 
 def test_a_nan_is_logged_and_then_ends_the_run() -> None:
     journal = Notebook()
     with pytest.raises(Diverged, match="train_loss became nan at step 3"):
-        train(Counting(diverge_at=3), options(steps=9, log_every=1), journal)
+        train(Counting(diverge_at=3), LoopContext(options(steps=9, log_every=1), journal))
     assert journal.lines[-1] == ("log", 3, "train_loss")
 
 
@@ -122,5 +122,5 @@ class Stopwatch(Observer):
 def test_observers_live_on_the_clock_that_the_loop_was_given() -> None:
     now = [100.0]
     watcher = Stopwatch()
-    train(Counting(now), options(steps=7), Notebook(), events=LoopEvents([watcher], clock=lambda: now[0]))
+    train(Counting(now), LoopContext(options(steps=7), Notebook(), events=LoopEvents([watcher], clock=lambda: now[0])))
     assert watcher.spent["forward"] == 14.0 and watcher.steps == 7

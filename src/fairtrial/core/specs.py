@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -131,6 +132,36 @@ class RunSpec:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunSpec:
         return cls(**values)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run to be made: its spec, the store by path or URL, and its needs, each by name as (study, run id).
+
+    `takeover_token` is the token of a claim on the run that is known to be lost, so that it may be taken over. Runs of
+    one `stack_key` may share a process; it is for the scheduler alone and is not sent along.
+    """
+
+    spec: RunSpec
+    store: str | os.PathLike[str]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    needs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    takeover_token: int | None = None
+    stack_key: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "spec": self.spec.to_dict(),
+            "store": str(self.store),
+            "environment": dict(self.environment),
+            "needs": {name: list(need) for name, need in self.needs.items()},
+            "over": self.takeover_token,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Job:
+        needs = {name: (study, run) for name, (study, run) in values["needs"].items()}
+        return cls(RunSpec.from_dict(values["spec"]), values["store"], values["environment"], needs, values["over"])
 
 
 BASELINE = "variant:"

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 from fairtrial.core.paths import is_url
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.core.specs import Job
 from fairtrial.jobs.mailbox import RemoteJob, open_mailbox
 from fairtrial.jobs.processes import kill_session
-from fairtrial.jobs.run_session import Job
-from fairtrial.jobs.server import GRACE_S, StopFlag, do_job
+from fairtrial.jobs.server import GRACE_S, StopFlag, run_task
 from fairtrial.record.leases import lease_seconds
 from fairtrial.version import __version__
 
@@ -91,7 +91,7 @@ def _run_cells(
         remote_job.tell(cells[key], code, outcome)
 
     if jobs:
-        do_job(jobs, ended, stop, lambda spec, token: remote_job.record_claim(by_name[spec.name], token))
+        run_task(jobs, ended, stop, lambda spec, token: remote_job.record_claim(by_name[spec.name], token))
     if held:
         time.sleep(TRY_AGAIN_S)
         _run_cells(remote_job, cells, held, stop, deadline)

@@ -1,7 +1,7 @@
 """The processes that jobs run in.
 
-`python -m fairtrial.jobserver serve` loads the heavy imports once and forks a job per request, which costs
-milliseconds instead of seconds. Requests come as JSON lines on standard input, answers leave on standard
+`python -m fairtrial.jobserver serve` loads the heavy imports once and forks a process per task, which costs
+milliseconds instead of seconds. Commands come as JSON lines on standard input, answers leave on standard
 output. When standard input closes, because the launcher ended in any way, a kill included, every job is asked
 to save and stop: none outlives its launcher unnoticed.
 """
@@ -29,9 +29,9 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome, Status
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.specs import Job, RunSpec
 from fairtrial.jobs.processes import VISIBLE_DEVICES, kill_session
-from fairtrial.jobs.run_session import Claimed, Ending, Job, has_another, refused, run_cell, run_stack
+from fairtrial.jobs.run_session import OnClaim, exit_for, interrupted_by, run_cell, run_stack
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
 
@@ -74,44 +74,40 @@ def printed_to_log(paths: RunPaths) -> Iterator[None]:
         sys.stderr.flush()
 
 
-def do_job(
+def run_task(
     jobs: Mapping[str, Job],
-    ended: Callable[[str, int, Outcome | None], None],
+    on_end: Callable[[str, int, Outcome | None], None],
     should_stop: Callable[[], bool],
-    claimed: Claimed = lambda *_: None,
+    on_claim: OnClaim = lambda *_: None,
 ) -> None:
-    """Run the cells of a job; the launcher must hear of whatever goes wrong, and of every cell once."""
+    """Run the jobs of a task. `on_end` gets the exit of each exactly once, whatever goes wrong."""
     keys = {job.spec.name: key for key, job in jobs.items()}
 
-    def tell_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
+    def report_once(spec: RunSpec, code: int, outcome: Outcome | None) -> None:
         key = keys.pop(spec.name, None)
         if key is not None:
-            ended(key, code, outcome)
+            on_end(key, code, outcome)
 
-    _do_all(list(jobs.values()), tell_once, should_stop, claimed)
-
-
-def _do_all(jobs: Sequence[Job], ended: Ending, should_stop: Callable[[], bool], claimed: Claimed) -> None:
+    first, *others = jobs.values()
+    output = printed_to_log
     try:
-        if len(jobs) > 1:
-            run_stack(jobs, ended, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
+        if others:
+            run_stack([first, *others], report_once, should_stop=should_stop, redirect_output=output, on_claim=on_claim)
             return
-        ended(jobs[0].spec, *_do_one(jobs[0], should_stop, claimed))
+        try:
+            outcome = run_cell(first, should_stop=should_stop, redirect_output=output, on_claim=on_claim)
+        except (ClaimedElsewhere, FairtrialError) as error:
+            report_once(first.spec, *exit_for(error))
+        else:
+            report_once(first.spec, 0, outcome)
     except Exception as error:  # noqa: BLE001
         traceback.print_exc()
-        for job in jobs:  # those that have been heard of already stay as they were told
-            ended(job.spec, 1, refused(error))
+        for job in jobs.values():
+            report_once(job.spec, 1, interrupted_by(error))
 
 
-def _do_one(job: Job, should_stop: Callable[[], bool], claimed: Claimed) -> tuple[int, Outcome | None]:
-    try:
-        return 0, run_cell(job, should_stop=should_stop, to_log=printed_to_log, claimed=claimed)
-    except (ClaimedElsewhere, FairtrialError) as error:
-        return has_another(error) or (1, refused(error))
-
-
-def tell(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:
-    """How a cell ended, or with None the whole job: one line, so that nobody waits for the process to be gone."""
+def write_exit(descriptor: int, cell: str | None, code: int, outcome: Outcome | None) -> None:
+    """The exit of a run, or with None of the whole task: one line, so that nobody waits for the process to be gone."""
     short = outcome and replace(outcome, reason=_short(outcome.reason), hint=_short(outcome.hint))
     message = {"cell": cell, "exit": code, "outcome": short.to_dict() if short else None}
     os.write(descriptor, json.dumps(message, ensure_ascii=False).encode(errors="replace") + b"\n")
@@ -124,18 +120,18 @@ def _short(text: str | None) -> str | None:
 
 @dataclass
 class Child:
-    """A forked process: it reads one command, does that job, and writes a line for each cell that ended."""
+    """A forked process: it reads one command, runs that task, and writes a line for each run that ended."""
 
     pid: int
     command: int
     outcome: int
-    heard: bytes = b""
+    unread: bytes = b""
 
 
 class Server:
-    """Hands jobs to forked children and says how they ended.
+    """Hands tasks to forked children and reports how they ended.
 
-    One child is always forked ahead of need, so that a job does not wait for the fork, nor for the pages
+    One child is always forked ahead of need, so that a task does not wait for the fork, nor for the pages
     that a child touches first.
     """
 
@@ -145,7 +141,7 @@ class Server:
         self.warm = warm
         self.spare: Child | None = None
         self.jobs: dict[int, tuple[str, Child]] = {}
-        self.leaving: set[int] = set()
+        self.exiting: set[int] = set()
         self.pending = b""
         self.wake, self._wake_write = os.pipe()
         os.set_blocking(self._wake_write, False)
@@ -155,17 +151,18 @@ class Server:
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, lambda *_: self.end_all())
-        self._say({"ready": os.getpid()})
-        going_on = True
-        while going_on:
+        self._send({"ready": os.getpid()})
+        is_open = True
+        while is_open:
             outcomes = {child.outcome: pid for pid, (_, child) in self.jobs.items()}
             ready, _, _ = select.select([self.commands, self.wake, *outcomes], [], [])
             if self.wake in ready:
                 os.read(self.wake, 4096)
-            self.leaving.update(pid for descriptor, pid in outcomes.items() if descriptor in ready and self._hear(pid))
+            reported = [pid for descriptor, pid in outcomes.items() if descriptor in ready]
+            self.exiting.update(pid for pid in reported if self._forward(pid))
             self._reap()
             if self.commands in ready:
-                going_on = self._read_commands()
+                is_open = self._read_commands()
         self.end_all()
 
     def _read_commands(self) -> bool:
@@ -181,7 +178,7 @@ class Server:
         self.jobs[child.pid] = (identity, child)
         with os.fdopen(child.command, "wb") as pipe, contextlib.suppress(BrokenPipeError):
             pipe.write(line)
-        self._say({"id": identity, "pid": child.pid})
+        self._send({"id": identity, "pid": child.pid})
         self.spare = self._fork()
 
     def _living_spare(self) -> Child | None:
@@ -198,13 +195,13 @@ class Server:
         pid = os.fork()
         if pid == 0:
             os.close(command_write)
-            self._be_child(command_read, outcome_write, server)
+            self._run_child(command_read, outcome_write, server)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         os.close(command_read)
         os.close(outcome_write)
         return Child(pid, command_write, outcome_read)
 
-    def _be_child(self, command_read: int, outcome_write: int, server: int) -> NoReturn:
+    def _run_child(self, command_read: int, outcome_write: int, server: int) -> NoReturn:
         code = 1
         try:
             signal.set_wakeup_fd(-1)
@@ -218,44 +215,44 @@ class Server:
             self.warm()
             with os.fdopen(command_read, "rb") as pipe:
                 line = pipe.read()
-            code = _do_and_tell(json.loads(line), outcome_write) if line else 0
+            code = _run_command(json.loads(line), outcome_write) if line else 0
         except BaseException as error:  # noqa: BLE001 — a child that cannot even begin must say why
             traceback.print_exc()
-            tell(outcome_write, None, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
+            write_exit(outcome_write, None, code, Outcome(Status.FAILED, f"{type(error).__name__}: {error}"))
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
 
-    def _hear(self, pid: int) -> bool:
-        """Pass on what a job says; whether that was its last word. The next need not wait for its process to go."""
+    def _forward(self, pid: int) -> bool:
+        """Pass on what a child wrote; True after its last line. The next task need not wait for its process to go."""
         identity, child = self.jobs[pid]
         while select.select([child.outcome], [], [], 0)[0]:
             chunk = os.read(child.outcome, 1 << 16)
             if not chunk:
                 return False
-            *lines, child.heard = (child.heard + chunk).split(b"\n")
+            *lines, child.unread = (child.unread + chunk).split(b"\n")
             for message in map(json.loads, lines):
-                self._say({"id": identity, **message})
+                self._send({"id": identity, **message})
                 if message["cell"] is None:
                     self._forget(pid)
                     return True
         return False
 
     def _reap(self) -> None:
-        """Collect processes that are gone; one that said nothing has only its exit status to tell."""
-        self.leaving = {pid for pid in self.leaving if not os.waitpid(pid, os.WNOHANG)[0]}
+        """Collect processes that are gone; of one that wrote no last line only the exit status is known."""
+        self.exiting = {pid for pid in self.exiting if not os.waitpid(pid, os.WNOHANG)[0]}
         for pid, (identity, _) in list(self.jobs.items()):
             done, status = os.waitpid(pid, os.WNOHANG)
-            if done and not self._hear(pid):
+            if done and not self._forward(pid):
                 self._forget(pid)
                 code = os.waitstatus_to_exitcode(status)
-                self._say({"id": identity, "cell": None, "exit": code, "outcome": None})
+                self._send({"id": identity, "cell": None, "exit": code, "outcome": None})
 
     def _forget(self, pid: int) -> None:
         os.close(self.jobs.pop(pid)[1].outcome)
 
-    def _say(self, message: Mapping[str, Any]) -> None:
+    def _send(self, message: Mapping[str, Any]) -> None:
         with contextlib.suppress(BrokenPipeError):  # the launcher is gone: its closed input tells us what to do
             os.write(self.answers, json.dumps(message).encode() + b"\n")
 
@@ -277,7 +274,7 @@ class Server:
         os._exit(0)
 
 
-def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
+def _run_command(command: Mapping[str, Any], write_end: int) -> int:
     if command.get("device") is not None:
         os.environ[VISIBLE_DEVICES] = command["device"]  # before anything asks what there is
     if command.get("fresh"):
@@ -285,8 +282,8 @@ def _do_and_tell(command: Mapping[str, Any], write_end: int) -> int:
     stop = StopFlag()
     stop.listen()
     jobs = {key: Job.from_dict(request) for key, request in command["requests"].items()}
-    do_job(jobs, lambda key, code, outcome: tell(write_end, key, code, outcome), stop)
-    tell(write_end, None, 0, None)
+    run_task(jobs, lambda key, code, outcome: write_exit(write_end, key, code, outcome), stop)
+    write_exit(write_end, None, 0, None)
     return 0
 
 
@@ -332,5 +329,5 @@ def serve(preload: Sequence[str]) -> NoReturn:
 
 
 def run_once(write_end: int, command: str) -> int:
-    """Do one job in this process, and say on a descriptor how its cells ended."""
-    return _do_and_tell(json.loads(command), write_end)
+    """Run one task in this process, and write to a descriptor how its runs ended."""
+    return _run_command(json.loads(command), write_end)

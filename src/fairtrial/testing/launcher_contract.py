@@ -14,8 +14,7 @@ from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import EXIT_CLAIMED, Status
-from fairtrial.core.specs import RunSpec
-from fairtrial.jobs.run_session import Job
+from fairtrial.core.specs import Job, RunSpec
 from fairtrial.launch.contract import Exit, Launcher
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.series import read_lines

@@ -16,9 +16,9 @@ from fairtrial.core.paths import ADHOC_STUDY, DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed
 from fairtrial.core.runs import Status
 from fairtrial.core.scores import NORMALIZED
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.specs import Job, RunSpec
 from fairtrial.core.training import Observer
-from fairtrial.jobs.run_session import Job, run_cell
+from fairtrial.jobs.run_session import run_cell
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 

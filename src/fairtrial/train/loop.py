@@ -8,6 +8,7 @@ save. A checkpoint is the state after its step, so a resumed run repeats exactly
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any, SupportsFloat
 
@@ -19,32 +20,35 @@ from fairtrial.core.training import LoopEvents, RunLogger, Split, Stack, Trainab
 
 Metrics = Mapping[str, SupportsFloat]
 RunLoop = Generator[int, Metrics, None]
-"""A run under way: gives the step that it wants to take, and is sent what that step gave."""
+"""A run under way: yields the number of the step to take next, and is sent the metrics of that step."""
 
 
-def train(
-    trainable: Trainable,
-    options: LoopOptions,
-    logger: RunLogger,
-    *,
-    done: int = 0,
-    events: LoopEvents | None = None,
-    scoring: Scoring | None = None,
-    bounded: Metric | None = None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> None:
+@dataclass(frozen=True)
+class LoopContext:
+    """What the loop needs besides the trainable. `done` is the last step that an earlier attempt has saved.
+
+    `bounded` is the metric that selects the best checkpoint by a confidence bound over episodes, if one does.
+    """
+
+    options: LoopOptions
+    logger: RunLogger
+    done: int = 0
+    events: LoopEvents = field(default_factory=LoopEvents)
+    scoring: Scoring | None = None
+    bounded: Metric | None = None
+    should_stop: Callable[[], bool] = lambda: False
+
+
+def train(trainable: Trainable, context: LoopContext) -> None:
     """Train from the step after `done` to the last one, then report on data that selected nothing."""
-    events = events or LoopEvents()
-    run = run_loop(
-        trainable, options, logger, done=done, events=events, scoring=scoring, bounded=bounded, should_stop=should_stop
-    )
-    take_steps(trainable, run, next(run, None), events)
+    run = run_loop(trainable, context)
+    take_steps(trainable, run, next(run, None), context.events)
 
 
 def take_steps(
     trainable: Trainable, run: RunLoop, step: int | None, events: LoopEvents, most: int | None = None
-) -> int | None:  # fmt: skip
-    """Take the step that is due and those after it, all of them or the `most`. Returns the one that is due then."""
+) -> int | None:
+    """Take `step` and those after it, all of them or at most `most`. Returns the step that comes next, if any."""
     left = -1 if most is None else most
     while step is not None and left != 0:
         left -= 1
@@ -56,7 +60,7 @@ def take_steps(
 
 
 def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, Exception | None], None]) -> None:
-    """Drive the courses of a stack's members. Each is told to `ended` when it is over, with the error that ended it."""
+    """Drive the loops of a stack's members. `ended` gets each member that ends, with the error that ended it."""
     events, due = LoopEvents(), dict.fromkeys(range(len(runs)), 0)
 
     def advance(member: int, take: Callable[[], int]) -> None:
@@ -73,69 +77,31 @@ def train_together(stack: Stack, runs: Sequence[RunLoop], ended: Callable[[int, 
             advance(member, lambda member=member, metrics=metrics: runs[member].send(metrics))  # type: ignore[misc]
 
 
-def run_loop(
-    trainable: Trainable,
-    options: LoopOptions,
-    logger: RunLogger,
-    *,
-    done: int,
-    events: LoopEvents,
-    should_stop: Callable[[], bool],
-    scoring: Scoring | None = None,
-    bounded: Metric | None = None,
-) -> RunLoop:
-    """All that happens in a run but the steps themselves. `bounded` is judged by its bound over episodes."""
-    judge = _Judge(trainable, logger, events, scoring, bounded)
-    events.tell("training_started", done + 1, options.steps)
-    for step in range(done + 1, options.steps + 1):
+def run_loop(trainable: Trainable, context: LoopContext) -> RunLoop:
+    """All that happens in a run except the steps themselves."""
+    options, logger, events = context.options, context.logger, context.events
+    events.tell("training_started", context.done + 1, options.steps)
+    for step in range(context.done + 1, options.steps + 1):
         metrics = yield step
-        _after_step(trainable, options, logger, judge, step, metrics)
-        if should_stop() and step < options.steps:
+        _after_step(trainable, context, step, metrics)
+        if context.should_stop() and step < options.steps:
             if options.checkpoint_every:
                 logger.save(step, trainable.state())
             raise Interrupted(f"stopped at step {step} of {options.steps}")
-    _report(trainable, options, logger, judge)
+    _report(trainable, context)
     events.tell("training_ended")
 
 
-class _Judge:
-    """Evaluates: metrics by their full names, normalized scores among them, and every single episode written down."""
-
-    def __init__(
-        self,
-        trainable: Trainable,
-        logger: RunLogger,
-        events: LoopEvents,
-        scoring: Scoring | None,
-        bounded: Metric | None,
-    ) -> None:
-        self.trainable, self.journal, self.watch = trainable, logger, events
-        self.scoring, self.bounded = scoring, bounded
-
-    def evaluate(self, step: int, split: Split, of: str | None = None) -> dict[str, float]:
-        """`of` names the weights where they are not the last ones."""
-        with self.watch.phase("evaluation"):
-            values = as_floats(self.trainable.evaluate(split), f"{split}_")
-        if self.scoring is not None:
-            values |= self.scoring.score(values, split)
-        returns = getattr(self.trainable, "episode_returns", None)
-        if returns is not None:
-            self.journal.event("episodes", step=step, split=split, of=of or "last", returns=list(map(float, returns)))
-        if self.bounded is not None and split == "eval" and returns is not None:
-            values[bound_name(self.bounded.on("eval"))] = confidence_bound(returns, self.bounded.direction)
-        return values
-
-
-def _after_step(
-    trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge, step: int, metrics: Metrics
-) -> None:
-    events = judge.watch
+def _after_step(trainable: Trainable, context: LoopContext, step: int, metrics: Metrics) -> None:
+    options, logger, events = context.options, context.logger, context.events
     if _is_due(step, options.log_every, options.steps):
         with events.phase("logging"):
-            _log(logger, step, metrics)
+            values = as_floats(metrics, "train_")
+            logger.log(step, values)  # also values that are not finite, before they end the run
+            _refuse_infinite(step, values)
     events.tell("step_ended", step)
     if _is_due(step, options.eval_every, options.steps):
-        values = judge.evaluate(step, "eval")
+        values = _evaluate(trainable, context, step, "eval")
         with events.phase("checkpoint"):  # the best so far is kept
             logger.evaluated(step, values, trainable.state)
         events.tell("evaluated", step, values)
@@ -149,11 +115,21 @@ def _is_due(step: int, every: int, last: int) -> bool:
     return step == last or (every > 0 and step % every == 0)
 
 
-def _log(logger: RunLogger, step: int, metrics: Metrics) -> None:
-    """What is not finite is written down first, then the run ends as diverged."""
-    values = as_floats(metrics, "train_")
-    logger.log(step, values)
-    _refuse_infinite(step, values)
+def _evaluate(
+    trainable: Trainable, context: LoopContext, step: int, split: Split, weights: str = "last"
+) -> dict[str, float]:
+    """Metrics by their full names, normalized scores among them; every single episode is logged."""
+    with context.events.phase("evaluation"):
+        values = as_floats(trainable.evaluate(split), f"{split}_")
+    if context.scoring is not None:
+        values |= context.scoring.score(values, split)
+    returns = getattr(trainable, "episode_returns", None)
+    if returns is not None:
+        context.logger.event("episodes", step=step, split=split, of=weights, returns=list(map(float, returns)))
+        if context.bounded is not None and split == "eval":
+            bounded = context.bounded
+            values[bound_name(bounded.on("eval"))] = confidence_bound(returns, bounded.direction)
+    return values
 
 
 def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
@@ -162,25 +138,18 @@ def _refuse_infinite(step: int, values: Mapping[str, float]) -> None:
             raise Diverged(step, name, value)
 
 
-def _report(trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge) -> None:
+def _report(trainable: Trainable, context: LoopContext) -> None:
     """The numbers that verdicts are made from: the last weights, and the best ones, on untouched data."""
-    values = judge.evaluate(options.steps, "report")
+    logger, last_step = context.logger, context.options.steps
+    values = best = _evaluate(trainable, context, last_step, "report")
     if logger.best_step is not None:
-        values |= _report_best(trainable, options, logger, judge, values)
-    logger.log(options.steps, values)
-    _refuse_infinite(options.steps, values)
-
-
-def _report_best(
-    trainable: Trainable, options: LoopOptions, logger: RunLogger, judge: _Judge, last: dict[str, float]
-) -> dict[str, float]:
-    if logger.best_step == options.steps:
-        best = last
-    else:
-        current: dict[str, Any] = trainable.state()
-        state = logger.best_state()
-        assert state is not None
-        trainable.load_state(state)
-        best = judge.evaluate(options.steps, "report", of="best")
-        trainable.load_state(current)
-    return {name.replace("report_", "report_best_", 1): value for name, value in best.items()}
+        if logger.best_step != last_step:
+            current: dict[str, Any] = trainable.state()
+            state = logger.best_state()
+            assert state is not None
+            trainable.load_state(state)
+            best = _evaluate(trainable, context, last_step, "report", weights="best")
+            trainable.load_state(current)
+        values = values | {name.replace("report_", "report_best_", 1): value for name, value in best.items()}
+    logger.log(last_step, values)
+    _refuse_infinite(last_step, values)

@@ -186,10 +186,10 @@ class HiddenRuns:
 
         def take() -> float:
             before = run.taken
-            run.settle()
+            run.synchronize()
             start = self.terms.clock()
             run.advance(steps)
-            run.settle()
+            run.synchronize()
             seconds = self.terms.clock() - start
             self.require(run.ended)
             if run.taken - before < steps:

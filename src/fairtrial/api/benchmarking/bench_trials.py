@@ -174,7 +174,7 @@ def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[SteppableRun], step
         for _ in range(steps):
             taken += 1
             stack.step(dict.fromkeys(range(len(members)), taken), events)
-        members[0].settle()
+        members[0].synchronize()
         runs.require(None)
         return clock() - start
 

@@ -21,8 +21,8 @@ from fairtrial.core.paths import DEPENDENCIES_STUDY
 from fairtrial.core.registry import LoadedRecipe, load_recipe, require_installed, require_packages
 from fairtrial.core.runs import Outcome, Run, Status
 from fairtrial.core.secrets import PREFIX, redacted_names, references, require_variables, reveal
-from fairtrial.core.specs import Need, RunSpec
-from fairtrial.jobs.run_session import Job, revealed
+from fairtrial.core.specs import Job, Need, RunSpec
+from fairtrial.jobs.run_session import revealed
 from fairtrial.launch.contract import Launcher
 from fairtrial.launch.schedule import LOST_AFTER_S, Heartbeat, Schedule, ScheduledRun
 from fairtrial.launch.stacks import divide

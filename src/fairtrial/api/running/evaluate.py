@@ -18,8 +18,9 @@ from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.runs import EVALUATION, Run, Status
 from fairtrial.core.scores import NORMALIZED, References
+from fairtrial.core.specs import Job
 from fairtrial.core.training import as_floats
-from fairtrial.jobs.run_session import Job, rebuild
+from fairtrial.jobs.run_session import rebuild
 from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
 from fairtrial.record.metadata import HINT
 from fairtrial.record.recorder import Recorder, saved_checkpoints

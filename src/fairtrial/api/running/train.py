@@ -158,7 +158,7 @@ def complete_needs(
 def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
     try:
         outcome = run_cell(
-            cell.request, observers=observe(cell.spec), should_stop=should_stop, to_log=printed_to_log_too
+            cell.request, observers=observe(cell.spec), should_stop=should_stop, redirect_output=printed_to_log_too
         )
     except ClaimedElsewhere:
         raise UserError(
