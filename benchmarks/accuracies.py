@@ -11,7 +11,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from benchmarks.figures import Figure, within
-from fairtrial import LaunchTerms, Study, launch
+from fairtrial import ExecutionPolicy, Study, launch
 from fairtrial.core.runs import Run, Status
 
 TITLE = "MNIST-1D accuracies"
@@ -38,7 +38,7 @@ def measure(folder: Path) -> list[Figure]:
             "metric": METRIC,
         }
     )
-    done = launch(study, store=folder / "store", terms=LaunchTerms(jobs=2))
+    done = launch(study, store=folder / "store", terms=ExecutionPolicy(jobs=2))
     return [
         figure
         for variant in SETTINGS

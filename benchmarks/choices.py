@@ -11,7 +11,7 @@ from pathlib import Path
 from benchmarks.figures import Figure, at_most, exactly
 from benchmarks.lab import percent
 from benchmarks.measure import in_a_process
-from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint, LabTerms, Source, cost_performance
+from fairtrial import Constraints, CostModel, CostPerformanceAnalysis, CostPoint, LabConfig, Source, cost_performance
 
 TITLE = "Choosing"
 FAMILY_S = 300
@@ -53,7 +53,7 @@ def _documented() -> list[Figure]:
 def _family(store: Path) -> list[Figure]:
     argv = [sys.executable, "-m", "fairtrial", "cost-performance", "--quiet", "--store", str(store)]
     spent = in_a_process(argv)
-    found = cost_performance(Source(), terms=LabTerms(store=store))
+    found = cost_performance(Source(), terms=LabConfig(store=store))
     figures = [
         Figure(
             "fairtrial cost-performance, wall",

@@ -22,7 +22,7 @@ from tests.harness import parent_of
 
 from benchmarks.disturbed import beating, compare, completed, quiet_study, start, until
 from benchmarks.figures import Figure, at_least, less_than
-from fairtrial import LaunchTerms, Study, launch
+from fairtrial import ExecutionPolicy, Study, launch
 
 TITLE = "On a Ray cluster"
 SLEEPERS = 200
@@ -88,14 +88,14 @@ def _places_of_runs(store: Path) -> list[int]:
 
 
 def _loss(folder: Path) -> list[Figure]:
-    figures = _lost("here", folder / "here", LaunchTerms(jobs=SLOTS))
+    figures = _lost("here", folder / "here", ExecutionPolicy(jobs=SLOTS))
     with _cluster(SLOTS) as cluster:
-        terms = LaunchTerms(jobs=SLOTS, on="ray", settings={"address": cluster.address})
+        terms = ExecutionPolicy(jobs=SLOTS, on="ray", settings={"address": cluster.address})
         figures += _lost("on Ray", folder / "ray", terms)
     return figures
 
 
-def _lost(label: str, store: Path, terms: LaunchTerms) -> list[Figure]:
+def _lost(label: str, store: Path, terms: ExecutionPolicy) -> list[Figure]:
     """What is lost from the first start to the last end; and how long it takes before and after that."""
     options = {"steps": 1, "checkpoint_every": 0, "eval_every": 0, "step_time": 1.0}
     study = Study.model_validate({"study": "s", "recipe": "fake", "options": options, "seeds": SLEEPERS})

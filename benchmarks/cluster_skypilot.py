@@ -22,12 +22,14 @@ from typing import Any
 
 from benchmarks.figures import Figure, exactly, less_than
 from benchmarks.measure import ROOT
-from fairtrial.api.running.cells import ExecutionPolicy, complete, prepare
+from fairtrial.api.running.execution import complete
+from fairtrial.api.running.planning import plan_jobs
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
 from fairtrial.launch.contract import LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import load_engine
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.launch.sky_program import Sky
 from fairtrial.launch.sky_tasks import as_yaml
 from fairtrial.launch.skypilot import require_accepted, tasks_for
@@ -153,7 +155,7 @@ def _carried_out(folder: Path) -> list[Figure]:
         _surroundings(program.parent, folder / "cloud"),
         closing(load_engine("skypilot").open(request)) as launcher,
     ):
-        runs = complete(prepare(specs, store, {}), store, launcher, ExecutionPolicy())
+        runs = complete(plan_jobs(specs, store, {}), store, launcher, ExecutionPolicy())
     done = sum(bool(run.outcome and run.outcome.status is Status.COMPLETED) for run in runs)
     took = time.perf_counter() - began
     return [

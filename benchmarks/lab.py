@@ -13,12 +13,12 @@ from statistics import mean
 
 from benchmarks.figures import Figure, at_least, at_most, exactly
 from benchmarks.measure import in_a_process
-from fairtrial import LabTerms, Study, alpha_sweep, compare, launch, temperature_sweep
-from fairtrial.api.running.launch import LaunchTerms
+from fairtrial import LabConfig, Study, alpha_sweep, compare, launch, temperature_sweep
 from fairtrial.core.options import parse_options
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.record.series import read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
@@ -59,7 +59,7 @@ def _planned(store: Path, study: str) -> int:
 
 def _set_of(store: Path) -> list[Figure]:
     """What the default sweep says, read back from its runs."""
-    found = temperature_sweep(terms=LabTerms(store=store))
+    found = temperature_sweep(terms=LabConfig(store=store))
     alike = [point.value for point in found.alike or ()]
     rows = [
         Figure(
@@ -72,7 +72,7 @@ def _set_of(store: Path) -> list[Figure]:
 
 
 def _strategies(store: Path) -> list[Figure]:
-    found = compare(terms=LabTerms(runs=5, store=store))
+    found = compare(terms=LabConfig(runs=5, store=store))
     figures = []
     for each in found.strategies:
         low, high = each.accuracy.low, each.accuracy.high
@@ -97,7 +97,7 @@ def percent(share: float | None) -> float | None:
 
 def _alone(store: Path) -> Figure:
     """The runs of the default sweep again, each by itself: how many of them have a number that differs."""
-    temperature_sweep(terms=LabTerms(store=store, stack=False, study="alone"))
+    temperature_sweep(terms=LabConfig(store=store, stack=False, study="alone"))
     place = Store(store)
     runs = [entry.name for _, entry in place.directories("alone")]
     differing = [name for name in runs if _series(place, "alone", name) != _series(place, "temperature", name)]
@@ -114,7 +114,7 @@ def _series(store: Store, study: str, run: str) -> dict[str, list[tuple[int, str
 
 def _settled(first: Path, second: Path) -> list[Figure]:
     """Accuracy after the default number of steps and after many more, on the same seeds."""
-    alpha_sweep(terms=LabTerms(store=first))
+    alpha_sweep(terms=LabConfig(store=first))
     figures = []
     for name, store in (("temperature", first), ("alpha", first), ("compare", second)):
         short, steps = _accuracies(store, name), _planned(store, name)
@@ -137,7 +137,7 @@ def _train_on(store: Path, study: str) -> None:
     plan = dict(load_plan(Store(store), study) or {})
     options = {**plan["options"], "steps": LONG, "checkpoint_every": 0}
     longer = {"study": f"{study}-{LONG}", "recipe": "distill", "variants": plan["variants"], "options": options}
-    launch(Study.model_validate({**longer, "seeds": SEEDS}), store=store, terms=LaunchTerms(stack=True))
+    launch(Study.model_validate({**longer, "seeds": SEEDS}), store=store, terms=ExecutionPolicy(stack=True))
 
 
 def _accuracies(store: Path, study: str) -> dict[str, float]:

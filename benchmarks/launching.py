@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.figures import Figure, estimated, less_than
 from benchmarks.measure import median_interval
-from fairtrial import Launched, LaunchTerms, Study, launch
+from fairtrial import ExecutionPolicy, Launched, Study, launch
 from fairtrial.core.runs import Run
 from fairtrial.launch.schedule import ScheduledRun
 from fairtrial.record.series import RESERVED, last_row
@@ -51,7 +51,7 @@ def measure(folder: Path) -> list[Figure]:
 def _overhead(label: str, recipe: str, options: Mapping[str, Any], store: Path) -> list[Figure]:
     study = Study.model_validate({"study": recipe, "recipe": recipe, "options": dict(options), "seeds": CELLS})
     tickets: dict[str, ScheduledRun] = {}
-    done = launch(study, store=store, terms=LaunchTerms(jobs=1, watch=lambda seen: _remember(seen, tickets)))
+    done = launch(study, store=store, terms=ExecutionPolicy(jobs=1, watch=lambda seen: _remember(seen, tickets)))
     runs = _completed(done)
     gaps = _gaps(list(tickets.values()))
     counted = {name: runs[name] for name in gaps}
@@ -94,7 +94,7 @@ def _loss(store: Path) -> list[Figure]:
     options = {"steps": 10, "step_time": 0.1, "checkpoint_every": 0, "eval_every": 0}
     study = Study.model_validate({"study": "sleepers", "recipe": "fake", "options": options, "seeds": SLEEPERS})
     begun, clock = time.time(), time.monotonic()
-    done = launch(study, store=store, terms=LaunchTerms(jobs=SLOTS))
+    done = launch(study, store=store, terms=ExecutionPolicy(jobs=SLOTS))
     total = time.monotonic() - clock
     runs = _completed(done).values()
     start = min(run.metadata["timings"]["created"] for run in runs) - begun

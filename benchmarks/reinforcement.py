@@ -23,9 +23,9 @@ from benchmarks.figures import NOISE, Figure, at_least, estimated
 from benchmarks.measure import OURS, OURS_AGAIN, interleave, median_interval, ratio_interval, told_by
 from benchmarks.peer_ppo import make_peer
 from fairtrial import Study, launch
-from fairtrial.api.running.launch import LaunchTerms
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import LoopEvents, RunContext
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.recipes import ppo
 from fairtrial.record.store import Store
 
@@ -123,7 +123,7 @@ def _study(folder: Path) -> list[Figure]:
 def _launch(store: Path, name: str, seeds: Sequence[int], options: Mapping[str, Any]) -> list[float]:
     """A study in stacks, two at a time; what each run reports."""
     study = Study.model_validate({"study": name, "recipe": "ppo", "options": dict(options), "seeds": list(seeds)})
-    launched = launch(study, store=store, terms=LaunchTerms(jobs=PROCESSES, stack=True))
+    launched = launch(study, store=store, terms=ExecutionPolicy(jobs=PROCESSES, stack=True))
     return [float(run.final["report_return_mean"]) for run in launched.runs]
 
 

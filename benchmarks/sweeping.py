@@ -30,7 +30,7 @@ from benchmarks.measure import (
     ratio_interval,
     told_by,
 )
-from fairtrial import LabTerms, temperature_sweep
+from fairtrial import LabConfig, temperature_sweep
 
 TITLE = "A temperature sweep of 45 trainings"
 ROUNDS = 6
@@ -45,7 +45,7 @@ SHARE_ROUNDS = 15
 
 def measure(folder: Path) -> list[Figure]:
     store = folder / "store"
-    temperature_sweep(4, 4, 1, runs=1, options={"steps": 1}, terms=LabTerms(store=store))  # trains the teacher
+    temperature_sweep(4, 4, 1, runs=1, options={"steps": 1}, terms=LabConfig(store=store))  # trains the teacher
     numbers = itertools.count()
 
     def ours() -> float:
@@ -134,7 +134,7 @@ def _stack(store: Path) -> tuple[Callable[[], None], Callable[[], None], int]:
 
 
 def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped-def]
-    from fairtrial.api.running.cells import prepare
+    from fairtrial.api.running.planning import plan_jobs
     from fairtrial.core.registry import load_recipe
     from fairtrial.core.streams import Streams
     from fairtrial.core.training import RunContext
@@ -143,8 +143,9 @@ def _run(store: Path, temperature: float, seed: int):  # type: ignore[no-untyped
 
     place, recipe = Store(store), load_recipe("distill")
     options = resolve(recipe, {"temperature": temperature}, where="benchmark")
-    [cell] = prepare([spec_of(recipe, options, study="benchmark", variant="v", seed=seed)], place, {})
-    needs = {name: place.paths.run(*where) for name, where in cell.request.needs.items()}
+    spec = spec_of(recipe, options, study="benchmark", variant="v", seed=seed)
+    [job] = plan_jobs([spec], place, {}).jobs
+    needs = {name: place.paths.run(*where) for name, where in job.needs.items()}
     context = RunContext(
         Streams(seed), "v", place.paths.run("benchmark", "v"), place.cache, recipe.data(options, place.cache), needs
     )

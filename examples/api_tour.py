@@ -18,7 +18,7 @@ def main():
             variants={"control": {}, "candidate": {"effect": 0.03}},
             seeds=5,
         )
-        launched = fairtrial.launch(study, store=store, terms=fairtrial.LaunchTerms(jobs=2))
+        launched = fairtrial.launch(study, store=store, terms=fairtrial.ExecutionPolicy(jobs=2))
         for arm in launched.arms:
             print(f"{arm.variant}: {arm.n} runs, mean {arm.mean:.4f}, sd {arm.sd:.4f}")
         analysis = fairtrial.analyze("tour", store=store, question=fairtrial.Question(sesoi=0.005))

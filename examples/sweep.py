@@ -14,7 +14,7 @@ if found.confirmation is not None:
 grid = fairtrial.sweep("classify", ["learning_rate=log:1e-3:1e-1:5"], options={"model": "linear", "steps": 200})
 print(f"best learning rate {grid.best_param}")
 
-terms = fairtrial.LabTerms(runs=2)
+terms = fairtrial.LabConfig(runs=2)
 strategies = fairtrial.compare(["kd"], options={**SMALL, "student": "mlp"}, terms=terms)
 for each in strategies.strategies:
     print(f"{each.name}: {each.accuracy.value:.3f} in {each.time_s:.1f} s")

@@ -24,15 +24,16 @@ from fairtrial.api.benchmarking.doctor import damage_of
 from fairtrial.api.comparing.analyze import analyze
 from fairtrial.api.comparing.power import power
 from fairtrial.api.comparing.variance import variance
-from fairtrial.api.lab.arms import LabTerms
+from fairtrial.api.lab.arms import LabConfig
 from fairtrial.api.pricing.cost_performance import cost_performance
 from fairtrial.api.pricing.points import Source
 from fairtrial.api.running.evaluate import evaluate
-from fairtrial.api.running.launch import LaunchTerms, dry_run, launch
+from fairtrial.api.running.launch import dry_run, launch
 from fairtrial.api.running.runs import export_runs, last_metrics, list_runs, query, show_run
 from fairtrial.api.running.watch import watch_study
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.runs import Status
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.plan.study import Study
 
 STUDY = "demo"
@@ -51,7 +52,7 @@ def study() -> Study:
 def build(root: Path) -> None:
     """A study that was run, evaluated again, looked at and listed: every kind of file that damage can be done to."""
     with fairtrial_here(root):
-        launch(study(), store=root, terms=LaunchTerms(jobs=1))
+        launch(study(), store=root, terms=ExecutionPolicy(jobs=1))
         evaluate([f"{STUDY}/base.seed1072"], store=root)
         analyze(STUDY, store=root)
         list_runs(store=root)
@@ -451,9 +452,9 @@ def _is_rebuilt(case: Case) -> bool:
 def _check_launch(tally: Tally, where: str, case: Case, root: Path) -> None:
     """Launching again leaves a damaged run alone, says so, and makes nothing else anew; evaluating goes on."""
     commands: tuple[tuple[str, Callable[[], Any]], ...] = (
-        ("launch", lambda: launch(study(), store=root, terms=LaunchTerms(jobs=1))),
+        ("launch", lambda: launch(study(), store=root, terms=ExecutionPolicy(jobs=1))),
         ("evaluate", lambda: evaluate([f"{STUDY}/base.*"], store=root).to_dict()),
-        ("cost-performance", lambda: cost_performance(Source(study=STUDY), terms=LabTerms(store=root))),
+        ("cost-performance", lambda: cost_performance(Source(study=STUDY), terms=LabConfig(store=root))),
     )
     for name, command in commands:
         tally.answers += 1

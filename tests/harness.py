@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.running.cells import prepare
+from fairtrial.api.running.planning import plan_jobs
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome
@@ -31,10 +31,11 @@ def request_for(
 ) -> Job:
     loaded = load_recipe(recipe)
     spec = spec_of(loaded, resolve(loaded, options, where="test"), study=study, variant=variant, seed=seed)
-    [cell] = prepare([spec], store, {})
-    for need in cell.needs:
-        run_cell(need.request)
-    return cell.request
+    plan = plan_jobs([spec], store, {})
+    [job] = plan.jobs
+    for need in plan.needs_of(job):
+        run_cell(need)
+    return job
 
 
 def make(store: Store, recipe: str, **settings: Any) -> Outcome:

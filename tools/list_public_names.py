@@ -32,8 +32,8 @@ FOR_AUTHORS = {
 
 CONSTRUCTED = frozenset({
     "BenchTerms", "BundleTerms", "Columns", "Constraints", "CostModel", "CostPerformanceAnalysis", "CostPoint",
-    "GameCase", "Intent", "LabTerms", "LaunchTerms", "Metric", "ProfileTerms", "Question", "RecipeCase", "References",
-    "Source", "Study", "SummaryOptions", "SummaryRule",
+    "ExecutionPolicy", "GameCase", "Intent", "LabConfig", "LabTerms", "LaunchTerms", "Metric", "ProfileTerms",
+    "Question", "RecipeCase", "References", "Source", "Study", "SummaryOptions", "SummaryRule",
 })  # fmt: skip
 """Classes that programs make objects of; of all others, which are results, only attributes matter."""
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
     from fairtrial.api.evidence.verify_bundle import CheckedBundle, verify_bundle
     from fairtrial.api.lab.ablation import Ablation, ablation
-    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.lab.arms import LabConfig
     from fairtrial.api.lab.compare import StrategyComparison, compare, compare_strategies
     from fairtrial.api.lab.sweep import Sweep, alpha, alpha_sweep, sweep, temperature, temperature_sweep
     from fairtrial.api.pricing.cost_performance import CostPerformance, cost_performance
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from fairtrial.api.running.detach import Detached, detach
     from fairtrial.api.running.evaluate import CheckpointEvaluations, evaluate
     from fairtrial.api.running.init import write_study
-    from fairtrial.api.running.launch import Launched, LaunchTerms, launch
+    from fairtrial.api.running.launch import Launched, launch
     from fairtrial.api.running.runs import export_runs, list_runs, query, show_run
     from fairtrial.api.running.script import run
     from fairtrial.api.running.train import Trained, resume, train
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from fairtrial.costs.choice import Constraints
     from fairtrial.costs.cost import CostModel
     from fairtrial.costs.points import CostPoint
+    from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study, read_study
     from fairtrial.record.tables import Columns
     from fairtrial.stats.aggregate import aggregate
@@ -67,7 +68,7 @@ _HOMES = {
     "resume": "fairtrial.api.running.train",
     "Trained": "fairtrial.api.running.train",
     "launch": "fairtrial.api.running.launch",
-    "LaunchTerms": "fairtrial.api.running.launch",
+    "ExecutionPolicy": "fairtrial.launch.policy",
     "Launched": "fairtrial.api.running.launch",
     "detach": "fairtrial.api.running.detach",
     "Detached": "fairtrial.api.running.detach",
@@ -96,7 +97,7 @@ _HOMES = {
     "StrategyComparison": "fairtrial.api.lab.compare",
     "ablation": "fairtrial.api.lab.ablation",
     "Ablation": "fairtrial.api.lab.ablation",
-    "LabTerms": "fairtrial.api.lab.arms",
+    "LabConfig": "fairtrial.api.lab.arms",
     "variance": "fairtrial.api.comparing.variance",
     "variance_by_stream": "fairtrial.api.comparing.by_stream",
     "power": "fairtrial.api.comparing.power",
@@ -153,6 +154,8 @@ _HOMES = {
 
 _RENAMED = {
     "Evaluated": "CheckpointEvaluations",
+    "LabTerms": "LabConfig",
+    "LaunchTerms": "ExecutionPolicy",
 }
 """Old names, which still work with a warning."""
 
@@ -176,10 +179,10 @@ __all__ = [
     "Deposit",
     "Detached",
     "Estimate",
+    "ExecutionPolicy",
     "FairtrialError",
     "Intent",
-    "LabTerms",
-    "LaunchTerms",
+    "LabConfig",
     "Launched",
     "Profile",
     "ProfileDiff",

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial import LabTerms, Source, cost_performance
+from fairtrial import LabConfig, Source, cost_performance
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import RunPaths
 from fairtrial.record.store import Store
@@ -453,7 +453,7 @@ def test_a_narrow_terminal_loses_no_figure(points: Path) -> None:
 
 
 def test_the_same_from_python(points: Path) -> None:
-    found = cost_performance(Source(configs=points), gpu="l4", terms=LabTerms(level=0.9))
+    found = cost_performance(Source(configs=points), gpu="l4", terms=LabConfig(level=0.9))
     assert found.frontier.names == ["r8", "r16", "r32", "r64"], "56 GB do not fit into 24"
     with pytest.raises(UserError, match="no study"):
         cost_performance(Source(study="nothing"))

@@ -26,13 +26,14 @@ BAD = "base.seed1072"
 @pytest.fixture(scope="module")
 def launched(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study of eight runs, made once."""
-    from fairtrial.api.running.launch import LaunchTerms, launch
+    from fairtrial.api.running.launch import launch
+    from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study
 
     root = tmp_path_factory.mktemp("launched") / "store"
     variants: dict[str, dict[str, Any]] = {"base": {}, "new": {"effect": 0.2}}
     study = Study(study="s", recipe="fake", options={"steps": 20}, variants=variants, seeds=[1072, 2043, 3014, 4085])
-    launch(study, store=root, terms=LaunchTerms(jobs=1))
+    launch(study, store=root, terms=ExecutionPolicy(jobs=1))
     return root
 
 

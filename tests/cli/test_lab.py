@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import pytest
 
-from fairtrial import LabTerms, Study
+from fairtrial import LabConfig, Study
 from fairtrial.api.lab.ablation import plan_ablation
 from fairtrial.api.lab.compare import plan_compare
 from fairtrial.api.lab.sweep import plan_range_sweep
@@ -475,7 +475,7 @@ def test_what_the_help_says_is_what_the_functions_do() -> None:
         assert line.RUNS == function.RUNS
     assert ",".join(compare_module.STRATEGIES) == importlib.import_module("fairtrial.cli.compare").DEFAULT
     assert ",".join(ablation_module.COMPONENTS) == importlib.import_module("fairtrial.cli.ablation").DEFAULT
-    assert LabTerms().runs == importlib.import_module("fairtrial.cli.sweep").RUNS
+    assert LabConfig().runs == importlib.import_module("fairtrial.cli.sweep").RUNS
 
 
 def test_a_metric_of_a_foreign_program_keeps_its_name(cli: Cli, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairtrial.api.lab.ablation import plan_ablation
-from fairtrial.api.lab.arms import LabTerms
+from fairtrial.api.lab.arms import LabConfig
 from fairtrial.api.lab.compare import plan_compare
 from fairtrial.api.lab.sweep import plan_range_sweep, plan_sweep
 from fairtrial.api.running.launch import plan_launch, plan_launch_of_file
@@ -21,7 +21,7 @@ from fairtrial.record.studies import load_plan
 from tests.conftest import Answer
 
 TWO = "study: q\nrecipe: fake\nseeds: 3\nvariants: {a: {effect: 0}, b: {effect: 0.1}}\n"
-THREE = LabTerms(runs=3)
+THREE = LabConfig(runs=3)
 COMMANDS: dict[str, Callable[[], Study]] = {
     "launch fake --base-run-name x --variant a:effect=0 --variant b:effect=1 --seeds 3": lambda: plan_launch(
         "fake", study="x", variants={"a": {"effect": "0"}, "b": {"effect": "1"}}, seeds=3

@@ -402,14 +402,14 @@ def small_settings() -> dict[str, int]:
 
 
 def sweep_in_python(desk: Desk) -> None:
-    terms = fairtrial.LabTerms(store=desk.folder("lab") / "runs")
+    terms = fairtrial.LabConfig(store=desk.folder("lab") / "runs")
     found = fairtrial.temperature_sweep(1.0, 2.0, 1.0, 2, options=small_settings(), terms=terms)
     assert found.best_param == desk.run("lab", f"{TEMPERATURE} {JSON}").json["best"]["temperature"]
 
 
 def strategies_in_python(desk: Desk) -> None:
     options = {**small_settings(), "student_width": 4}
-    terms = fairtrial.LabTerms(runs=3, store=desk.folder("lab") / "runs")
+    terms = fairtrial.LabConfig(runs=3, store=desk.folder("lab") / "runs")
     found = fairtrial.compare_strategies(["kd", "mse"], options=options, terms=terms)
     assert found.to_dict()["strategies"] == desk.run("lab", f"{COMPARE} {JSON}").json["strategies"]
 

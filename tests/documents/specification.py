@@ -611,7 +611,7 @@ def jobs_of_sweeps(desk: Desk) -> None:
 def sweep_in_python(desk: Desk) -> None:
     import fairtrial
 
-    terms = fairtrial.LabTerms(runs=2, store=desk.folder("fake") / "runs")
+    terms = fairtrial.LabConfig(runs=2, store=desk.folder("fake") / "runs")
     found = fairtrial.sweep("fake", ["effect=0.0,0.1"], options={"steps": 5}, terms=terms)
     assert found.best_param == look(desk.run("fake", SWEEP), "best.value")
     assert callable(fairtrial.alpha_sweep)

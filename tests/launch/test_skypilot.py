@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from benchmarks.cluster_skypilot import LAUNCHES, TYPOS, Launch, as_kept, caught_by
 
-from fairtrial import LaunchTerms, Study, launch
-from fairtrial.api.running.cells import ExecutionPolicy, complete, prepare
+from fairtrial import Study, launch
+from fairtrial.api.running.execution import complete
+from fairtrial.api.running.planning import plan_jobs
 from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
@@ -25,6 +26,8 @@ from fairtrial.launch import remote_jobs as errands
 from fairtrial.launch import sky_queue
 from fairtrial.launch.contract import Exit, Launcher, LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import load_engine
+from fairtrial.launch.job_plan import JobPlan
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.launch.schedule import ScheduledRun
 from fairtrial.launch.sky_program import Sky, interpreter_of
 from fairtrial.launch.sky_queue import SkyLauncher
@@ -215,10 +218,10 @@ def test_it_keeps_the_contract(check: Callable[..., None], store: Store) -> None
     check(lambda: open_launcher(request), store.root)
 
 
-def cells_of(store: Store, seeds: Sequence[int], recipe: str = "fake", **options: Any) -> list[Any]:
+def plan_of(store: Store, seeds: Sequence[int], recipe: str = "fake", **options: Any) -> JobPlan:
     loaded = load_recipe(recipe)
     specs = [spec_of(loaded, resolve(loaded, options, where="test"), study="s", variant="v", seed=n) for n in seeds]
-    return prepare(specs, store, {})
+    return plan_jobs(specs, store, {})
 
 
 def run_of(store: Store, seed: int) -> Run:
@@ -231,8 +234,8 @@ def run_of(store: Store, seed: int) -> Run:
 def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine(store: Store, tmp_path: Path) -> None:
     """The recipe is a file of the project, with a module beside it; a second run waits behind it on the machine."""
     make(store, "fake", study="alone", steps=60)
-    cells = cells_of(store, [1, 2], "./mine.py", steps=60, checkpoint_every=5)
-    key, gate = cells[0].key, tmp_path / "gate"
+    plan = plan_of(store, [1, 2], "./mine.py", steps=60, checkpoint_every=5)
+    key, gate = plan.jobs[0].spec.name, tmp_path / "gate"
     wait_too = f"case $HOME in *machine-1) until test -e {gate}; do sleep 0.05; done;; esac"
     launcher = open_launcher(order_on(store, cells=2, group=2, setup=wait_too, secrets="GATE"))
     phases = ["lose it", "look", "done"]
@@ -247,7 +250,7 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
             assert not [True for _ in range(4) if launcher.poll(0.2) or launcher.has_started(key)], "it is being set up"
             gate.touch()
 
-    runs = complete(cells, store, launcher, ExecutionPolicy(watch=lose_once))
+    runs = complete(plan, store, launcher, ExecutionPolicy(watch=lose_once))
     launcher.close()
     assert phases == ["done"]
     assert [run.outcome and run.outcome.status for run in runs] == [Status.COMPLETED] * 2
@@ -260,18 +263,18 @@ def test_a_run_goes_on_from_its_checkpoint_when_skypilot_replaces_a_lost_machine
 
 @pytest.mark.usefixtures("cloud")
 def test_a_killed_launcher_has_a_successor_that_adopts_its_machines(store: Store, tmp_path: Path) -> None:
-    cells = cells_of(store, [1, 2], "./mine.py", steps=50)
+    plan = plan_of(store, [1, 2], "./mine.py", steps=50)
     request = order_on(store, cells=2, group=1, secrets="GATE")
 
     def first() -> None:
-        complete(cells, store, open_launcher(request), ExecutionPolicy())
+        complete(plan, store, open_launcher(request), ExecutionPolicy())
 
     pid = forked(first)
     eventually(lambda: store.run("s", "v.seed1") and store.run("s", "v.seed2"), what="the start of both runs")
     os.kill(pid, signal.SIGKILL)
     wait(pid)
     launcher = open_launcher(request)
-    runs = complete(cells, store, launcher, ExecutionPolicy(watch=lambda _: (tmp_path / "gate").touch()))
+    runs = complete(plan, store, launcher, ExecutionPolicy(watch=lambda _: (tmp_path / "gate").touch()))
     launcher.close()
     assert [run.outcome and run.outcome.status for run in runs] == [Status.COMPLETED] * 2
     assert len(records()) == 2, "nothing was started twice"
@@ -293,9 +296,7 @@ def test_one_run_of_a_machine_is_killed_and_the_rest_go_on_until_they_are_not_wa
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sky_queue, "CANCEL_S", 1.0)
-    requests = {
-        str(cell.spec.seed): cell.request.to_dict() for cell in cells_of(store, [1, 2, 3], step_time=0.05, steps=2000)
-    }
+    requests = {str(job.spec.seed): job.to_dict() for job in plan_of(store, [1, 2, 3], step_time=0.05, steps=2000).jobs}
     launcher = open_launcher(order_on(store, cells=3, group=3, at_once=2))
     for key, request in requests.items():
         launcher.submit({key: request})
@@ -320,8 +321,8 @@ def test_what_would_fail_anywhere_is_told_with_its_reason(
     if how == "refused":
         monkeypatch.setenv("SKY_STAND_IN_REFUSES", "1")
     launcher: SkyLauncher = open_launcher(order_on(store, **settings))
-    [cell] = cells_of(store, [1])
-    launcher.submit({"cell": cell.request.to_dict()})
+    [job] = plan_of(store, [1]).jobs
+    launcher.submit({"cell": job.to_dict()})
     end = exits_of(launcher, 1)["cell"]
     launcher.close()
     expected = "no machine of this kind is left" if how == "refused" else "no such package"
@@ -351,7 +352,7 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
                 sky_stand_in.lose(job)
             gate.touch()
 
-    done = launch(study, store=url, terms=LaunchTerms(on="skypilot", settings=settings, watch=lose_once))
+    done = launch(study, store=url, terms=ExecutionPolicy(on="skypilot", settings=settings, watch=lose_once))
     assert [run.status for run in done.runs] == [Status.COMPLETED] * 2
     local = launch(study, store=tmp_path / "local")
     for name in (run.name.partition("/")[2] for run in local.runs):

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial import Launched, LaunchTerms, Study, launch
+from fairtrial import ExecutionPolicy, Launched, Study, launch
 from fairtrial.core.errors import UserError
 from fairtrial.core.runs import Status
 from fairtrial.launch.contract import LaunchRequest
@@ -105,7 +105,7 @@ def test_a_preempted_job_and_one_whose_node_is_lost_go_on_elsewhere(
 ) -> None:
     monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.2")
     with ThreadPoolExecutor(1) as pool:
-        launched = pool.submit(launch, STUDY, store=store.root, terms=LaunchTerms(on="slurm", settings=SETTINGS))
+        launched = pool.submit(launch, STUDY, store=store.root, terms=ExecutionPolicy(on="slurm", settings=SETTINGS))
         eventually(lambda: launched.done() or len(holders(store)) == 4, timeout=60, what="four runs at work")
         first = holders(store)
         nodes = {run: node_of(beat) for run, beat in first.items()}
@@ -131,7 +131,7 @@ def test_the_jobs_of_a_killed_launcher_go_on_and_the_next_one_adopts_them(
 ) -> None:
     monkeypatch.setenv("FAIRTRIAL_PULSE_S", "0.2")
     study = STUDY.model_copy(update={"options": {**STEPS, "step_time": 0.025}})
-    terms = LaunchTerms(on="slurm", settings=SETTINGS)
+    terms = ExecutionPolicy(on="slurm", settings=SETTINGS)
     launcher = forked(lambda: launch(study, store=store.root, terms=terms))
     eventually(lambda: len(holders(store)) == 4, timeout=60, what="four runs at work")
     first = holders(store)
@@ -166,7 +166,7 @@ def test_what_slurm_would_not_take_is_refused_before_anything_is_written(
     def refusal(**settings: Any) -> str:
         resources = {name: settings.pop(name) for name in ("cpus", "memory_gb") if name in settings}
         with pytest.raises(UserError) as refused:
-            launch(STUDY, store=store.root, terms=LaunchTerms(on="slurm", settings=settings, **resources))
+            launch(STUDY, store=store.root, terms=ExecutionPolicy(on="slurm", settings=settings, **resources))
         assert not store.root.exists()
         return str(refused.value)
 

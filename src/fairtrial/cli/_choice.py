@@ -16,7 +16,7 @@ from fairtrial.core.findings import Estimate
 from fairtrial.core.formatting import shown_value
 
 if TYPE_CHECKING:
-    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.lab.arms import LabConfig
     from fairtrial.api.pricing.points import Source
 
 RUNS = 3
@@ -56,7 +56,7 @@ def with_points(function: Callable[..., Any]) -> Callable[..., Any]:
 def points_from(
     out: Output, *, study: str | None, configs: str | None, train: bool, prices: str | None, device: str | None,
     metric: str | None, level: float, settings: Sequence[str], **training: Any,
-) -> Iterator[tuple[Source, LabTerms]]:  # fmt: skip
+) -> Iterator[tuple[Source, LabConfig]]:  # fmt: skip
     """The source and how to train, with progress while it lasts."""
     from fairtrial.api.pricing.points import Source
 
@@ -66,9 +66,9 @@ def points_from(
         raise UsageError(f"{', '.join(given)}: only when the default family is trained", hint="Leave it out.")
     source = Source(study, configs, train or bool(given), metric, device, prices, dict(pairs(settings)))
     if configs:  # nothing is read from a store, so none is named
-        from fairtrial.api.lab.arms import LabTerms
+        from fairtrial.api.lab.arms import LabConfig
 
-        yield source, LabTerms(level=level)
+        yield source, LabConfig(level=level)
         return
     with lab_terms(out, RUNS, metric=None, direction=None, level=level, study=None, **training) as terms:
         yield source, terms

@@ -24,7 +24,7 @@ from fairtrial.record.store_location import store_words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.lab.arms import LabConfig
     from fairtrial.plan.study import Study
 
 
@@ -101,7 +101,7 @@ def _with_settings(recipe: LoadedRecipe, body: Callable[..., Any], own: Collecti
 
 
 @contextlib.contextmanager
-def lab_terms(out: Output, default_runs: int, **how: Any) -> Iterator[LabTerms]:
+def lab_terms(out: Output, default_runs: int, **how: Any) -> Iterator[LabConfig]:
     """How to run, with progress for whoever watches while it lasts."""
     terms = planned_terms(out, default_runs, **how)
     out.name_store()
@@ -114,14 +114,14 @@ def planned_terms(
     out: Output, default_runs: int, *, runs: int | None, seeds: str | None, metric: str | None, direction: str | None,
     level: float, study: str | None, jobs: int | None, retry_failed: bool, replace: bool, stack: bool = False,
     plan: str | None = None,
-) -> LabTerms:  # fmt: skip
+) -> LabConfig:  # fmt: skip
     """How to run, as the flags say it; nobody watches."""
-    from fairtrial.api.lab.arms import LabTerms
+    from fairtrial.api.lab.arms import LabConfig
 
     if runs is not None and seeds is not None:
         raise UsageError("--runs and --seeds exclude each other")
     chosen = parse_seeds(seeds) if seeds is not None else default_runs if runs is None else runs
-    return LabTerms(
+    return LabConfig(
         runs=chosen, level=level, metric=metric, direction=direction, study=study, store=out.store, jobs=jobs,
         stack=stack, retry_failed=retry_failed, replace_old=replace, plan=plan,
     )  # fmt: skip

@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fairtrial.api.running.cells import Cell
 from fairtrial.cli._output import Output
 from fairtrial.core.formatting import counted
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import Observer
+from fairtrial.launch.job_plan import JobPlan
 from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
@@ -97,12 +97,13 @@ class LaunchProgress:
         self._batch: Sequence[ScheduledRun] | None = None
         self._read = 0.0
 
-    def ready(self, cells: Sequence[Cell]) -> None:
-        done = sum(cell.is_done(retry_failed=self._retry_failed) for cell in cells)
-        begun = sum(cell.existing is not None for cell in cells) - done
+    def ready(self, plan: JobPlan) -> None:
+        jobs = plan.jobs
+        done = len(jobs) - len(plan.missing(retry_failed=self._retry_failed))
+        begun = sum(job.spec.name in plan.existing for job in jobs) - done
         kept = f"; {done:,} already there" if done else ""
         goes_on = f"; {begun:,} to go on with" if begun else ""
-        self._out.say(f"Study: {cells[0].spec.study}, {counted(len(cells), 'run')}{kept}{goes_on}")
+        self._out.say(f"Study: {jobs[0].spec.study}, {counted(len(jobs), 'run')}{kept}{goes_on}")
 
     def __call__(self, runs: Sequence[ScheduledRun]) -> None:
         for run in runs:
@@ -171,8 +172,8 @@ def _counts(runs: Sequence[ScheduledRun]) -> str:
 
 def _steps(run: ScheduledRun) -> tuple[int, int | None]:
     """How far a run is, by its own log, and how far it has to go."""
-    spec = RunSpec.from_dict(run.request["spec"])
-    metrics = Store.at(run.request["store"]).paths.run(spec.study, spec.run_id).metrics
+    spec = run.job.spec
+    metrics = Store.at(run.job.store).paths.run(spec.study, spec.run_id).metrics
     return last_step(metrics) or 0, spec.options.get("steps")
 
 

@@ -25,10 +25,11 @@ from fairtrial.record.store_location import store_words
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from fairtrial.api.running.launch import Launched, LaunchTerms, PlannedRun
+    from fairtrial.api.running.launch import Launched, PlannedRun
     from fairtrial.api.running.workload import Workload
     from fairtrial.core.runs import Run
     from fairtrial.launch.contract import Described
+    from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study
 
 ENGINES = ("local", "ray", "slurm", "skypilot")
@@ -185,7 +186,7 @@ def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.running.launch import describe, dry_run, launch, planned_workload
 
-    terms = _terms(flags)
+    terms = _policy(flags)
     if flags["dry_run"]:
         planned = dry_run(study, store=out.store, plan=flags["plan"])
         described = describe(study, planned, store=out.store, terms=terms)
@@ -225,13 +226,14 @@ def _check_paths(flags: Mapping[str, Any]) -> None:
 
 def _check_flags(flags: Mapping[str, Any]) -> None:
     """A launch that is only planned is refused for the same flags as one that starts."""
-    _terms(flags)
+    _policy(flags)
     if not flags["dry_run"]:
         _check_paths(flags)
 
 
-def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
-    from fairtrial.api.running.launch import LOCAL, SKYPILOT, LaunchTerms
+def _policy(flags: Mapping[str, Any]) -> ExecutionPolicy:
+    from fairtrial.api.running.launch import SKYPILOT
+    from fairtrial.launch.policy import LOCAL, ExecutionPolicy
 
     if flags["skypilot"] and flags["on"] not in (None, SKYPILOT):
         raise UsageError(f"--skypilot means --on skypilot, and this launch is --on {flags['on']}", hint="Give one.")
@@ -240,7 +242,7 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
     for name in named:
         if on in ENGINES and on != NEEDED_ENGINE[name]:
             raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {on}.")
-    return LaunchTerms(
+    return ExecutionPolicy(
         on=on, settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
         gpus=flags["gpus"], memory_gb=flags["memory_gb"], lost_after=flags["lost_after"],
         hung_after=flags["hung_after"], timeout=flags["timeout"], retries=flags["retries"],
@@ -252,7 +254,7 @@ def _terms(flags: Mapping[str, Any]) -> LaunchTerms:
 def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.running.detach import detach
 
-    left = detach(study, store=out.store, terms=_terms(flags))
+    left = detach(study, store=out.store, terms=_policy(flags))
     follow = f"fairtrial runs watch {shlex.quote(left.study)}{store_words(left.store)}"
     document = {"study": left.study, "store": str(left.store), "pid": left.pid, "log": str(left.log), "next": [follow]}
 

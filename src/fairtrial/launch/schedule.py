@@ -1,11 +1,10 @@
-"""Which cells next? Fills the slots, keeps time, listens for signs of life, tries again, and stops cleanly.
+"""Which runs next? Fills the slots, keeps time, watches heartbeats, tries again, and stops cleanly.
 
-A task is one cell, or several that share a process; a cell that has to be tried again is a task of its own. The
-schedule knows launchers and cells, not the store. Its caller gives it `look`, which says how a cell stands
-on disk, `settle`, which writes down how a cell ended whose process could not do so itself, `listen`, which gives its
-last sign of life, and `holder`, which gives the token of the claim on it.
+A task is one run, or several that share a process; a run that has to be tried again is a task of its own. The
+schedule knows launchers and jobs, not the store: what it must know of a run there, and write, goes through a
+`RunMonitor`.
 
-A run that *failed* says so, or its process is gone. One that is *silent* gives no sign of life any more: it is frozen,
+A run that *failed* says so, or its process is gone. One that is *silent* has no heartbeat any more: it is frozen,
 or its machine is gone; it is killed, or where that does not help given up, and goes on elsewhere. One that is *slow*
 beats and makes progress; one that beats without progress may *hang*: it is pointed out, and ended where that was asked.
 """
@@ -17,26 +16,29 @@ import signal
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Protocol
 
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
+from fairtrial.core.specs import Job
 from fairtrial.launch.contract import Exit, Launcher
+from fairtrial.launch.policy import ExecutionPolicy
+from fairtrial.launch.stacks import divide
 
 POLL_S = 0.2
 GRACE_S = 8.0
 RETRY_CLAIM_S = 1.0
-LISTEN_S = 1.0
+HEARTBEAT_CHECK_S = 1.0
 LOST_AFTER_S = 60.0
-"""A run without a sign of life for this long is taken for lost."""
+"""A run without a heartbeat for this long is taken for lost."""
 LOSSES = 3
-"""So often a run may be lost in a row without having got further before it is left alone."""
+"""How many times in a row a run may be lost without having got further before it is left alone."""
 
 
 class RunState(StrEnum):
-    """Where a cell is, as the live table shows it."""
+    """Where a run is, as the live table shows it."""
 
     QUEUED = "queued"
     RUNNING = "running"
@@ -46,89 +48,108 @@ class RunState(StrEnum):
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A sign of life: any difference to the one before is one. `saved` is the step that a resume would go on from,
-    `token` that of the claim which gave it, where that is known."""
+    """The latest heartbeat of a run: a new one differs from the one before, in its `tag` if in nothing else.
 
-    mark: str
+    `saved` is the step that a resume would go on from, `token` that of the claim which gave it, where that is known.
+    """
+
+    tag: str
     step: int
     saved: int
     token: int | None = None
 
 
+class RunMonitor(Protocol):
+    """What the schedule knows of a run apart from its process."""
+
+    def status(self, job: Job) -> Outcome | None:
+        """How the run stands in the store; None where it is not there."""
+        ...
+
+    def mark_ended(self, job: Job, status: Status, reason: str) -> None:
+        """Record how a run ended whose process could not do so itself."""
+        ...
+
+    def heartbeat(self, job: Job) -> Heartbeat | None: ...
+
+    def claim_token(self, job: Job) -> int | None:
+        """The token of the claim on the run."""
+        ...
+
+
 @dataclass
 class LivenessTracker:
-    """What was heard of a running cell, by this machine's clock alone."""
+    """When a running job last had a heartbeat and made progress, by this machine's clock alone."""
 
-    sign: Heartbeat | None = None
-    heard: float = 0.0
-    progressed: float = 0.0
+    heartbeat: Heartbeat | None = None
+    heard_at: float = 0.0
+    progressed_at: float = 0.0
 
-    def take(self, heartbeat: Heartbeat | None, now: float) -> None:
-        if heartbeat is not None and heartbeat != self.sign:
-            if self.sign is None or heartbeat.step != self.sign.step:
-                self.progressed = now
-            self.sign, self.heard = heartbeat, now
+    def update(self, heartbeat: Heartbeat | None, now: float) -> None:
+        if heartbeat is not None and heartbeat != self.heartbeat:
+            if self.heartbeat is None or heartbeat.step != self.heartbeat.step:
+                self.progressed_at = now
+            self.heartbeat, self.heard_at = heartbeat, now
 
 
 @dataclass
 class ScheduledRun:
-    """One cell on its way through the schedule."""
+    """One job on its way through the schedule."""
 
-    key: str
-    request: Mapping[str, Any]
+    job: Job
     state: RunState = RunState.QUEUED
     tries: int = 0
     started: float | None = None
     ended: float | None = None
-    stopping: str | None = None
-    stop_at: float | None = None
+    stop_reason: str | None = None
+    kill_at: float | None = None
     outcome: Outcome | None = None
     liveness: LivenessTracker = field(default_factory=LivenessTracker)
-    listened: float = 0.0
-    silenced: str | None = None
+    heartbeat_checked: float = 0.0
+    silence: str | None = None
+    """Why it was killed, where it was for its silence."""
     losses: int = 0
-    furthest: int = 0
+    furthest_saved: int = 0
+
+    @property
+    def key(self) -> str:
+        return self.job.spec.name
 
 
-@dataclass
 class Schedule:
-    """Runs tickets to their end. `changed` is told about every tick, for people who watch."""
+    """Runs jobs to their end. `policy.watch` gets all runs at every tick."""
 
-    tasks: Sequence[Sequence[ScheduledRun]]
-    launcher: Launcher
-    status: Callable[[str], Outcome | None]
-    mark_ended: Callable[[str, Status, str], None]
-    timeout: float | None = None
-    retries: int = 0
-    heartbeat: Callable[[str], Heartbeat | None] = lambda _: None
-    claim_token: Callable[[str], int | None] = lambda _: None
-    lost_after: float = LOST_AFTER_S
-    hung_after: float | None = None
-    changed: Callable[[Sequence[ScheduledRun]], None] = lambda _: None
-    clock: Callable[[], float] = time.monotonic
-    interrupted: bool = False
-    tell: Callable[[str], None] = lambda _: None
-    runs: Sequence[ScheduledRun] = ()
-    _queue: deque[Sequence[ScheduledRun]] = field(default_factory=deque)
-    _started: list[Sequence[ScheduledRun]] = field(default_factory=list)
-    _by_key: dict[str, ScheduledRun] = field(default_factory=dict)
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        launcher: Launcher,
+        monitor: RunMonitor,
+        policy: ExecutionPolicy,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.runs = [ScheduledRun(job) for job in jobs]
+        self.launcher, self.monitor, self.policy, self.clock = launcher, monitor, policy, clock
+        self.interrupted = False
+        self._lost_after = policy.lost_after or LOST_AFTER_S
+        self._by_key = {run.key: run for run in self.runs}
+        stacked = policy.stack and policy.timeout is None  # a time limit is about one run
+        tasks = divide(self.runs, lambda run: run.job.stack_key if stacked else None, launcher.slots)
+        self._queue: deque[Sequence[ScheduledRun]] = deque(tasks)
+        self._started: list[Sequence[ScheduledRun]] = []
 
     def run(self) -> None:
-        """Until every ticket has ended. Ctrl-C stops the running cells after they have saved."""
-        self.runs = self.runs or [run for task in self.tasks for run in task]
-        self._queue = deque(self.tasks)
-        self._by_key = {run.key: run for run in self.runs}
+        """Until every run has ended. Ctrl-C stops the running ones after they have saved."""
         self._adopt()
-        with _counting_interrupts() as asked:
-            heard = 0
+        with _counting_interrupts() as interrupts:
+            handled = 0
             while any(run.state is not RunState.ENDED for run in self.runs):
-                if len(asked) > heard:
-                    heard = len(asked)
+                if len(interrupts) > handled:
+                    handled = len(interrupts)
                     self._interrupt()
                 self._tick()
 
     def _adopt(self) -> None:
-        """Cells that an earlier launcher left running are watched, not started again."""
+        """Runs that an earlier launcher left running are watched, not started again."""
         adopted = {key for task in self.launcher.adopt(list(self._by_key)) for key in task}
         for run in self.runs:
             if run.key in adopted:
@@ -139,17 +160,17 @@ class Schedule:
     def _set_running(self, run: ScheduledRun) -> None:
         now = self.clock()
         run.state, run.started, run.tries = RunState.RUNNING, now, run.tries + 1
-        run.stopping = run.stop_at = run.silenced = None
-        run.liveness = LivenessTracker(heard=now, progressed=now)
+        run.stop_reason = run.kill_at = run.silence = None
+        run.liveness = LivenessTracker(heard_at=now, progressed_at=now)
 
     def _tick(self) -> None:
         self._fill_slots()
         for end in self.launcher.poll(POLL_S):
             self._take_back(end)
         self._watch_time()
-        self._watch_life()
+        self._watch_heartbeats()
         self._watch_elsewhere()
-        self.changed(self.runs)
+        self.policy.watch(self.runs)
 
     def _running(self) -> list[ScheduledRun]:
         return [run for run in self.runs if run.state is RunState.RUNNING]
@@ -160,108 +181,111 @@ class Schedule:
             task = self._queue.popleft()
             for run in task:
                 self._set_running(run)
-            self.launcher.submit({run.key: run.request for run in task})
+            self.launcher.submit({run.key: run.job.to_dict() for run in task})
             self._started.append(task)
 
     def _take_back(self, end: Exit) -> None:
         run = self._by_key[end.key]
-        lost = end.lost or (run.silenced if end.outcome is None else None)
-        if lost is not None and not run.stopping:
+        lost = end.lost or (run.silence if end.outcome is None else None)
+        if lost is not None and not run.stop_reason:
             self._lose(run, lost)
             return
         if end.code == EXIT_CLAIMED and not self.interrupted:
             now = self.clock()
             run.state, run.started, run.tries = RunState.ELSEWHERE, now, run.tries - 1
-            if not run.liveness.sign:
-                run.liveness = LivenessTracker(heard=now)
+            if not run.liveness.heartbeat:
+                run.liveness = LivenessTracker(heard_at=now)
             return
-        said = "another process has it" if end.code == EXIT_CLAIMED else _how_it_ended(end.code)
-        outcome = end.outcome or Outcome(Status.INTERRUPTED, said)
-        if run.stopping and outcome.status is Status.INTERRUPTED:
-            outcome = Outcome(Status.INTERRUPTED, run.stopping)
-        if outcome.status is Status.INTERRUPTED and (end.outcome is None or run.stopping):
-            self.mark_ended(run.key, outcome.status, outcome.reason or "")
-        elif outcome.status is Status.FAILED and (found := self.status(run.key)) and found.status is not Status.FAILED:
-            self.mark_ended(run.key, outcome.status, outcome.reason or "")  # its engine says so, not the run itself
+        reason = "another process has it" if end.code == EXIT_CLAIMED else _exit_reason(end.code)
+        outcome = end.outcome or Outcome(Status.INTERRUPTED, reason)
+        if run.stop_reason and outcome.status is Status.INTERRUPTED:
+            outcome = Outcome(Status.INTERRUPTED, run.stop_reason)
+        if outcome.status is Status.INTERRUPTED and (end.outcome is None or run.stop_reason):
+            self.monitor.mark_ended(run.job, outcome.status, outcome.reason or "")
+        elif outcome.status is Status.FAILED:
+            recorded = self.monitor.status(run.job)
+            if recorded and recorded.status is not Status.FAILED:  # its engine says so, not the run itself
+                self.monitor.mark_ended(run.job, outcome.status, outcome.reason or "")
         self._end_or_retry(run, outcome)
 
     def _lose(self, run: ScheduledRun, why: str) -> None:
-        """Its place is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
-        if (outcome := self.status(run.key)) and outcome.status not in (Status.RUNNING, Status.INTERRUPTED):
+        """Its machine is gone, or no longer answers: another goes on with it, whether its old process lives or not."""
+        if (outcome := self.monitor.status(run.job)) and outcome.status not in (Status.RUNNING, Status.INTERRUPTED):
             run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome  # it was only not heard
             return
-        saved = run.liveness.sign.saved if run.liveness.sign else 0
-        run.losses = 1 if saved > run.furthest else run.losses + 1
-        run.furthest = max(saved, run.furthest)
-        self.mark_ended(run.key, Status.INTERRUPTED, why)
-        too_often = run.losses > max(LOSSES, self.retries)
+        saved = run.liveness.heartbeat.saved if run.liveness.heartbeat else 0
+        run.losses = 1 if saved > run.furthest_saved else run.losses + 1
+        run.furthest_saved = max(saved, run.furthest_saved)
+        self.monitor.mark_ended(run.job, Status.INTERRUPTED, why)
+        too_often = run.losses > max(LOSSES, self.policy.retries)
         if self.interrupted or too_often:
             message = f"{why}; lost {run.losses} times without getting further" if too_often else why
             run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), Outcome(Status.INTERRUPTED, message)
             return
-        self.tell(f"{run.key}: {why}; it goes on elsewhere.")
-        run.request = {**run.request, "over": self._silent_holder(run)}
+        self.policy.tell(f"{run.key}: {why}; it goes on elsewhere.")
+        run.job = replace(run.job, takeover_token=self._silent_token(run))
         run.tries -= 1
         self._queue_again(run)
 
-    def _silent_holder(self, run: ScheduledRun) -> int | None:
-        """The token of the claim that fell silent; another may have been made since, by one who lives."""
-        heartbeat = run.liveness.sign
-        return heartbeat.token if heartbeat and heartbeat.token is not None else self.claim_token(run.key)
+    def _silent_token(self, run: ScheduledRun) -> int | None:
+        """The token of the claim that fell silent; another may have been made since, by a process that is alive."""
+        heartbeat = run.liveness.heartbeat
+        return heartbeat.token if heartbeat and heartbeat.token is not None else self.monitor.claim_token(run.job)
 
     def _end_or_retry(self, run: ScheduledRun, outcome: Outcome) -> None:
-        again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and run.tries <= self.retries
+        again = outcome.status in (Status.FAILED, Status.INTERRUPTED) and run.tries <= self.policy.retries
         if again and not self.interrupted:
             self._queue_again(run)
         else:
             run.state, run.ended, run.outcome = RunState.ENDED, self.clock(), outcome
 
     def _watch_time(self) -> None:
-        now = self.clock()
+        now, timeout = self.clock(), self.policy.timeout
         for run in self._running():
-            if not run.stopping and not self.launcher.has_started(run.key):
+            if not run.stop_reason and not self.launcher.has_started(run.key):
                 run.started = now  # waiting for a process is not running
-            if run.stop_at is not None and now > run.stop_at:
+            if run.kill_at is not None and now > run.kill_at:
                 self.launcher.stop(run.key, kill=True)
-            elif self.timeout and not run.stopping and now - (run.started or now) > self.timeout:
-                self._stop(run, f"timed out after {self.timeout:g} s")
+            elif timeout and not run.stop_reason and now - (run.started or now) > timeout:
+                self._stop(run, f"timed out after {timeout:g} s")
 
-    def _watch_life(self) -> None:
+    def _watch_heartbeats(self) -> None:
         now = self.clock()
         for run in self._running():
             if not self.launcher.has_started(run.key):
-                run.liveness.heard = run.liveness.progressed = now
-            elif now - run.listened > LISTEN_S:
-                run.listened = now
-                run.liveness.take(self.heartbeat(run.key), now)
-                self._judge_life(run, now)
+                run.liveness.heard_at = run.liveness.progressed_at = now
+            elif now - run.heartbeat_checked > HEARTBEAT_CHECK_S:
+                run.heartbeat_checked = now
+                run.liveness.update(self.monitor.heartbeat(run.job), now)
+                self._check_liveness(run, now)
 
-    def _judge_life(self, run: ScheduledRun, now: float) -> None:
-        silent, idle = now - run.liveness.heard, now - run.liveness.progressed
-        if silent > self.lost_after + GRACE_S:
+    def _check_liveness(self, run: ScheduledRun, now: float) -> None:
+        hung_after = self.policy.hung_after
+        silent, idle = now - run.liveness.heard_at, now - run.liveness.progressed_at
+        if silent > self._lost_after + GRACE_S:
             self.launcher.forget(run.key)
             self._lose(run, f"no sign of life for {silent:.0f} s")
-        elif silent > self.lost_after and not run.silenced:
-            run.silenced = f"no sign of life for {silent:.0f} s"
+        elif silent > self._lost_after and not run.silence:
+            run.silence = f"no sign of life for {silent:.0f} s"
             self.launcher.stop(run.key, kill=True)  # it comes back as killed, or is given up after a while
-        elif self.hung_after and idle > self.hung_after and not run.stopping:
-            self._stop(run, f"no progress for {self.hung_after:g} s")
+        elif hung_after and idle > hung_after and not run.stop_reason:
+            self._stop(run, f"no progress for {hung_after:g} s")
 
     def _watch_elsewhere(self) -> None:
-        """A cell that another launcher has is waited for, and taken over if it is gone or gives no sign of life."""
+        """A run that another launcher has is waited for, and taken over if it is gone or has no heartbeat."""
         now = self.clock()
         for run in self.runs:
             if run.state is not RunState.ELSEWHERE or now - (run.started or now) < RETRY_CLAIM_S:
                 continue
-            outcome = self.status(run.key)
+            outcome = self.monitor.status(run.job)
             run.started = now
-            run.liveness.take(self.heartbeat(run.key), now)
+            run.liveness.update(self.monitor.heartbeat(run.job), now)
             if outcome is None or outcome.status is Status.INTERRUPTED:
                 self._queue_again(run)
             elif outcome.status is not Status.RUNNING:
                 run.state, run.ended, run.outcome = RunState.ENDED, now, outcome
-            elif now - run.liveness.heard > self.lost_after + 2 * GRACE_S:  # its own launcher may act first
-                run.request = {**run.request, "over": self._silent_holder(run)}
+            elif now - run.liveness.heard_at > self._lost_after + 2 * GRACE_S:  # its own launcher may act first
+                run.job = replace(run.job, takeover_token=self._silent_token(run))
                 self._queue_again(run)
 
     def _queue_again(self, run: ScheduledRun) -> None:
@@ -269,13 +293,14 @@ class Schedule:
         self._queue.append([run])
 
     def _stop(self, run: ScheduledRun, reason: str) -> None:
-        run.stopping, run.stop_at = reason, self.clock() + GRACE_S
+        run.stop_reason, run.kill_at = reason, self.clock() + GRACE_S
         self.launcher.stop(run.key, kill=False)
 
     def _interrupt(self) -> None:
-        """The first Ctrl-C lets running cells save; the second does not wait for them."""
+        """The first Ctrl-C lets running jobs save; the second does not wait for them."""
         again, self.interrupted = self.interrupted, True
-        self.tell("Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them.")
+        message = "Killing the runs …" if again else "Stopping: runs save first. Press Ctrl-C again to kill them."
+        self.policy.tell(message)
         self._queue.clear()
         for run in self.runs:
             if run.state is RunState.RUNNING and again:
@@ -289,18 +314,18 @@ class Schedule:
 @contextlib.contextmanager
 def _counting_interrupts() -> Iterator[list[int]]:
     """Note each Ctrl-C instead of raising it: one that came in the middle of a change would leave half of it."""
-    asked: list[int] = []
+    interrupts: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield asked
+        yield interrupts
         return
-    kept = signal.signal(signal.SIGINT, lambda number, _: asked.append(number))
+    previous = signal.signal(signal.SIGINT, lambda number, _: interrupts.append(number))
     try:
-        yield asked
+        yield interrupts
     finally:
-        signal.signal(signal.SIGINT, kept)
+        signal.signal(signal.SIGINT, previous)
 
 
-def _how_it_ended(code: int) -> str:
+def _exit_reason(code: int) -> str:
     if code < 0:
         return f"its process was ended by {signal.Signals(-code).name}"
     return f"its process ended with exit status {code} and said nothing"

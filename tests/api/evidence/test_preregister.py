@@ -12,11 +12,12 @@ import pytest
 
 from fairtrial.api.evidence.preregister import Intent, preregister
 from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
-from fairtrial.api.running.launch import LaunchTerms, launch
+from fairtrial.api.running.launch import launch
 from fairtrial.api.running.train import train
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.paths import ProjectPaths
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.plan.study import read_study
 from fairtrial.recipes import fake
 from fairtrial.record.environment import git_state
@@ -145,7 +146,7 @@ def test_a_launch_takes_the_derived_seeds_and_refuses_others(
     found = register_study(project, study, store, derive=2).registration
     planned = json.loads(cli("launch", str(study), "--dry-run", "--format", "json", "--store", str(store.root)).out)
     assert {row["seed"] for row in planned["runs"]} == set(found.seeds)
-    launched = launch(read_study(study), store=store.root, terms=LaunchTerms(jobs=1))
+    launched = launch(read_study(study), store=store.root, terms=ExecutionPolicy(jobs=1))
     assert sorted({run.seed for run in launched.runs}) == sorted(found.seeds)
     assert (load_plan(store, "s") or {})["registration"] == found.sha256
     assert launched.next_commands[0].startswith("fairtrial analyze --plan ")
@@ -182,7 +183,7 @@ def test_nobody_launches_by_a_registration_that_was_changed(project: ProjectPath
     path.write_bytes(path.read_bytes().replace(b"new is better", b"new is bettor"))
     for plan in (None, path):
         with pytest.raises(CheckFailed, match="was changed"):
-            launch(read_study(study), store=store.root, terms=LaunchTerms(plan=plan))
+            launch(read_study(study), store=store.root, terms=ExecutionPolicy(plan=plan))
 
 
 def test_an_amendment_takes_the_place_of_what_it_amends(project: ProjectPaths, study: Path, store: Store) -> None:
@@ -215,7 +216,7 @@ def test_a_ledger_with_two_plans_of_a_study_leaves_the_choice_to_the_person(
         second = register_study(project, study, store).registration
     with pytest.raises(UserError, match="several registrations"):
         launch(read_study(study), store=store.root)
-    assert launch(read_study(study), store=store.root, terms=LaunchTerms(plan=second.path)).made
+    assert launch(read_study(study), store=store.root, terms=ExecutionPolicy(plan=second.path)).made
 
 
 def test_listed_seeds_cannot_follow_from_a_registration(project: ProjectPaths, study: Path, store: Store) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 import fairtrial
 from fairtrial.api.lab.ablation import ablation
-from fairtrial.api.lab.arms import LabTerms
+from fairtrial.api.lab.arms import LabConfig
 from fairtrial.api.lab.compare import compare
 from fairtrial.api.lab.sweep import Sweep, sweep
 from fairtrial.core.errors import InvalidOptions, RunsFailed, UserError
@@ -40,8 +40,8 @@ class Watch:
         self.made |= {ticket.key for ticket in tickets}
 
 
-def terms(store: Path | None = None, **values: Any) -> LabTerms:
-    return LabTerms(store=store, **values)
+def terms(store: Path | None = None, **values: Any) -> LabConfig:
+    return LabConfig(store=store, **values)
 
 
 def runs_in(root: Path, study: str) -> list[Run]:
@@ -417,8 +417,8 @@ def test_unknown_strategies_are_all_told_with_those_that_there_are(tmp_path: Pat
         (["kd", "kd"], {}, "strategy kd is named twice"),
         (["kd"], {"options": {"strategy": "mse"}}, "strategy is what is compared"),
         (["kd"], {"family": "bonferroni"}, "unknown family adjustment 'bonferroni'"),
-        (["kd"], {"terms": LabTerms(runs=0)}, "runs must be at least 1"),
-        (["kd"], {"terms": LabTerms(level=0.4)}, "level must lie between"),
+        (["kd"], {"terms": LabConfig(runs=0)}, "runs must be at least 1"),
+        (["kd"], {"terms": LabConfig(level=0.4)}, "level must lie between"),
         (["attention"], {"options": {"student": "mlp"}}, "needs models with spatial maps"),
     ],
 )
@@ -447,7 +447,7 @@ def test_unknown_components_are_all_told_with_those_that_there_are(tmp_path: Pat
         (["temperature"], {"base": {"strategi": "kd"}}, "did you mean 'strategy'"),
         (["temperature"], {"options": {"temperature": -1}}, "temperature: must be greater than 0"),
         (["temperature"], {"family": "none"}, "unknown family adjustment 'none'"),
-        (["temperature"], {"terms": LabTerms(runs=0)}, "runs must be at least 1"),
+        (["temperature"], {"terms": LabConfig(runs=0)}, "runs must be at least 1"),
     ],
 )
 def test_an_ablation_that_makes_no_sense_is_refused(tmp_path: Path, names: list[str], how: Any, what: str) -> None:

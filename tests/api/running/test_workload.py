@@ -10,7 +10,7 @@ import pytest
 from fairtrial.api.running.workload import PaceWatcher, Workload, workload_of
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Outcome, Status
-from fairtrial.core.specs import RunSpec
+from fairtrial.core.specs import Job, RunSpec
 from fairtrial.core.training import StepSize
 from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.plan.cells import resolve, spec_of
@@ -108,9 +108,9 @@ class Clock:
         return self.now
 
 
-def ticket(number: int, place: RunState, **fields: object) -> ScheduledRun:
+def scheduled(number: int, state: RunState, **fields: object) -> ScheduledRun:
     spec = specs_of("fake", number + 1, steps=1000)[number]
-    return ScheduledRun(spec.name, {"spec": spec.to_dict(), "store": "unused"}, state=place, **fields)  # type: ignore[arg-type]
+    return ScheduledRun(Job(spec, "unused"), state=state, **fields)  # type: ignore[arg-type]
 
 
 def progress(store: Store, number: int, step: int, trained: float) -> None:
@@ -123,10 +123,10 @@ def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> Non
     clock, said = Clock(), list[str]()
     watcher = PaceWatcher(lambda _: None, said.append, store, " --steps N makes it shorter.", clock=clock)
     runs = [
-        ticket(0, RunState.RUNNING),
-        ticket(1, RunState.RUNNING),
-        ticket(2, RunState.QUEUED),
-        ticket(3, RunState.QUEUED),
+        scheduled(0, RunState.RUNNING),
+        scheduled(1, RunState.RUNNING),
+        scheduled(2, RunState.QUEUED),
+        scheduled(3, RunState.QUEUED),
     ]
     watcher(runs)
     progress(store, 0, 10, 1.0)
@@ -147,13 +147,15 @@ def test_the_time_is_said_once_when_the_first_steps_tell_it(store: Store) -> Non
 def test_many_short_runs_tell_the_time_by_those_that_ended(store: Store) -> None:
     clock, said = Clock(), list[str]()
     watcher = PaceWatcher(lambda _: None, said.append, store, clock=clock)
-    done = ticket(0, RunState.ENDED, started=100.0, ended=104.0, outcome=Outcome(Status.COMPLETED))
-    kept = ticket(1, RunState.ENDED, started=100.0, ended=100.0, outcome=Outcome(Status.COMPLETED, already_done=True))
+    done = scheduled(0, RunState.ENDED, started=100.0, ended=104.0, outcome=Outcome(Status.COMPLETED))
+    kept = scheduled(
+        1, RunState.ENDED, started=100.0, ended=100.0, outcome=Outcome(Status.COMPLETED, already_done=True)
+    )
     runs = [
         done,
         kept,
-        ticket(2, RunState.RUNNING, started=104.0),
-        *(ticket(n, RunState.QUEUED) for n in range(3, 8)),
+        scheduled(2, RunState.RUNNING, started=104.0),
+        *(scheduled(n, RunState.QUEUED) for n in range(3, 8)),
     ]
     watcher(runs)
     clock.now = 104.0

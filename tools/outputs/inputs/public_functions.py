@@ -1,8 +1,11 @@
 """What the commands do, through the public Python functions."""
 
 import json
+import warnings
 
 import fairtrial
+
+warnings.simplefilter("ignore", DeprecationWarning)  # old names, so that older versions can be recorded too
 
 terms = fairtrial.LaunchTerms(jobs=1)
 trained = fairtrial.train("fake", {"effect": 0.03, "steps": 20}, seed=1)

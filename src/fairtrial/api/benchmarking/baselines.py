@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from fairtrial.api.benchmarking.bench import Bench
 from fairtrial.api.benchmarking.bench_processes import step_seconds
 from fairtrial.api.benchmarking.bench_runs import MARGIN, BenchTerms, benched
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.core.cautions import OTHER_VERSIONS, TWO_SESSIONS
 from fairtrial.core.errors import CheckFailed, InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution

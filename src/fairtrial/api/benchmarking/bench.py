@@ -229,8 +229,8 @@ class _Measurement:
         self.monitor = ResourceMonitor() if self.terms.monitor else None
         self.progress = Progress("steps", self.terms.show)
         watching: list[Observer | None] = [self.timer, self.monitor, self.progress]
-        self.cell = runs.cell(self._room())
-        self.run = runs.at_hand(self.cell, [each for each in watching if each is not None])
+        self.job = runs.job(self._room())
+        self.run = runs.at_hand(self.job, [each for each in watching if each is not None])
         runs.require(self.run.ended)
         if self.terms.noise_scale:
             require_gradients(runs, self.run)
@@ -295,7 +295,7 @@ class _Measurement:
         terms = self.terms
         warmup = terms.warmup if terms.warmup is not None else warm_up([each.seconds for each in steps])
         bench = Bench(
-            self.runs.recipe.name, dict(self.cell.spec.options), terms.seed, steps, warmup, terms.level,
+            self.runs.recipe.name, dict(self.job.spec.options), terms.seed, steps, warmup, terms.level,
             self.run.resources, cost, validation=terms.validation, whole_steps=terms.whole_steps,
             monitored=self.monitor.result() if self.monitor else None,
         )  # fmt: skip

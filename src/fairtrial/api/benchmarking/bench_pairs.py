@@ -17,7 +17,7 @@ import numpy as np
 
 from fairtrial.api.benchmarking.bench_processes import step_seconds
 from fairtrial.api.benchmarking.bench_runs import MARGIN, BenchTerms, HiddenRuns, hidden_runs
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.core.cautions import CHANGES_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution

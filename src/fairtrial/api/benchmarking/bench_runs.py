@@ -17,14 +17,14 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.running.cells import Cell, load_checked_recipe, prepare
+from fairtrial.api.running.planning import load_checked_recipe, plan_jobs
 from fairtrial.api.running.train import complete_needs
 from fairtrial.core.errors import Interrupted, InvalidOptions, RunsFailed, UserError
 from fairtrial.core.options import LoopOptions, not_benched
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Outcome, Status
-from fairtrial.core.specs import FIXED_SEEDS
+from fairtrial.core.specs import FIXED_SEEDS, Job
 from fairtrial.core.training import Clock, Observer
 from fairtrial.jobs.run_session import SteppableRun
 from fairtrial.plan.cells import resolve, spec_of
@@ -148,36 +148,36 @@ class HiddenRuns:
     def _surroundings(self) -> dict[str, Any]:
         return surroundings(Path.cwd())  # asks git, which takes longer than many a step
 
-    def cell(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Cell:
-        """A run of the recipe's options with some changed, planned and with all that it needs."""
+    def job(self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None) -> Job:
+        """A job of the recipe's options with some changed; all that it needs has been made."""
         resolved = benched(self.recipe, {**self.options, **(changes or {})}, self.terms)
         self._opened += 1
         seed = self.terms.seed if seed is None else seed
         spec = spec_of(self.recipe, resolved, study=BENCH_STUDY, variant=self._name(), seed=seed)
-        cell = prepare([spec], self.store, self._surroundings, self.terms.tell)[0]
-        for need in (each for each in cell.needs if not each.is_done(retry_failed=True)):
-            self.terms.tell(f"First {need.key} is trained, which is needed …")
-        complete_needs(cell, should_stop=self.terms.should_stop)
-        return cell
+        plan = plan_jobs([spec], self.store, self._surroundings, self.terms.tell)
+        for need in plan.missing_needs(plan.jobs):
+            self.terms.tell(f"First {need.spec.name} is trained, which is needed …")
+        complete_needs(plan, should_stop=self.terms.should_stop)
+        return plan.jobs[0]
 
     def open(
         self, changes: Mapping[str, Any] | None = None, *, seed: int | None = None, observers: Sequence[Observer] = ()
     ) -> SteppableRun:  # fmt: skip
-        return self.at_hand(self.cell(changes, seed=seed), observers)
+        return self.at_hand(self.job(changes, seed=seed), observers)
 
     def at_hand(
-        self, cell: Cell, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
+        self, job: Job, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
     ) -> SteppableRun:
         terms, leaving = self.terms, leaving or self._leaving
         return SteppableRun(
-            cell.request, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
+            job, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
         )  # fmt: skip
 
     @contextlib.contextmanager
     def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[SteppableRun]:
         """A run that is closed at once: many of them at a time would take more files than a process may open."""
         with contextlib.ExitStack() as leaving:
-            run = self.at_hand(self.cell(changes, seed=seed), leaving=leaving)
+            run = self.at_hand(self.job(changes, seed=seed), leaving=leaving)
             self.require(run.ended)
             yield run
 

@@ -146,7 +146,7 @@ def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
 
 def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
     """A step of several runs together, against as many steps of one."""
-    if runs.cell().stack_key is None:
+    if runs.job().stack_key is None:
         return None
     room = runs.room_for((2 * ROUNDS + 1) * steps)
     alone, *members = (runs.open(room, seed=seed) for seed in range(1, STACKED + 2))

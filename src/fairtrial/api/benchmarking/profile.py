@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from fairtrial.api.benchmarking.profile_figures import Played, ProfileMeasures, document_of
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options

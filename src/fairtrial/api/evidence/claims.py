@@ -22,7 +22,7 @@ from fairtrial.api.comparing.context import account_of
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, choose_arms, from_study
 from fairtrial.api.comparing.numbers import align, number_runs, unpaired_samples
 from fairtrial.api.evidence.preregistered_analysis import analyze_registered_runs
-from fairtrial.api.lab.arms import LabTerms
+from fairtrial.api.lab.arms import LabConfig
 from fairtrial.api.pricing.cost_performance import cost_performance
 from fairtrial.api.pricing.points import Source
 from fairtrial.api.pricing.recommend import recommend
@@ -210,8 +210,8 @@ def result_headlines(store: Store, asked: Mapping[str, Any]) -> Document:
     return {"reason": f"nobody knows how to compute '{asked['command']}' again"}
 
 
-def _terms(store: Store) -> LabTerms:
-    return LabTerms(store=str(store.root))
+def _terms(store: Store) -> LabConfig:
+    return LabConfig(store=str(store.root))
 
 
 def _source(asked: Mapping[str, Any]) -> Source:

@@ -12,7 +12,7 @@ from fairtrial.api.comparing.adjust import check_planned
 from fairtrial.api.comparing.analysis import Question
 from fairtrial.api.comparing.gather import MetricQuery
 from fairtrial.api.evidence.artifact import load_project, store_of_registration
-from fairtrial.api.running.cells import Cell, load_checked_recipe, prepare
+from fairtrial.api.running.planning import load_checked_recipe, plan_jobs
 from fairtrial.api.running.registered import arms_of
 from fairtrial.api.running.study_metric import rule_of_study
 from fairtrial.core.canonical import file_hash
@@ -23,7 +23,7 @@ from fairtrial.core.formatting import counted, shown_moment
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.secrets import redact_command
-from fairtrial.core.specs import split_and_quantity
+from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.plan.study import Study
 from fairtrial.record.environment import git_state, machine
 from fairtrial.record.index import all_rows
@@ -111,17 +111,17 @@ def _executable(intent: Intent, store: Store, *, late: bool) -> dict[str, Any]:
         return {"study": None, "seeds": None, "analysis": None, "late": []}
     study, recipe = intent.study, load_checked_recipe(intent.study.recipe)
     store.check_writable()
-    cells = prepare(arms_of(study, recipe), store, {})
+    specs = [job.spec for job in plan_jobs(arms_of(study, recipe), store, {}).jobs]
     seeds = None if intent.derive else study.seed_list
     _check_derived(intent)
-    before = sorted(_runs_before(store, study.study, cells, seeds or ()), key=lambda run: (run["began"], run["run"]))
+    before = sorted(_runs_before(store, study.study, specs, seeds or ()), key=lambda run: (run["began"], run["run"]))
     _refuse_late(study.study, before, late=late)
-    _check_exclusions(intent.exclusions, cells[0])
+    _check_exclusions(intent.exclusions, specs[0])
     return {
         "study": {
             "name": study.study, "recipe": recipe.name,
             "recipe_sha256": file_hash(recipe.file) if recipe.file else None,
-            "arms": {cell.spec.variant: _arm(cell, study) for cell in cells},
+            "arms": {spec.variant: _arm(spec, study) for spec in specs},
         },
         "seeds": {
             "count": intent.derive or len(study.seed_list), "derived": intent.derive is not None, "listed": seeds,
@@ -143,17 +143,16 @@ def _check_derived(intent: Intent) -> None:
         )
 
 
-def _arm(cell: Cell, study: Study) -> dict[str, Any]:
-    spec = cell.spec
+def _arm(spec: RunSpec, study: Study) -> dict[str, Any]:
     return {
         "declared": study.variants[spec.variant], "options": dict(spec.options), "identity": dict(spec.identity),
         "data": dict(spec.data) or None,
     }  # fmt: skip
 
 
-def _runs_before(store: Store, study: str, cells: Sequence[Cell], seeds: Iterable[int]) -> list[dict[str, Any]]:
+def _runs_before(store: Store, study: str, specs: Sequence[RunSpec], seeds: Iterable[int]) -> list[dict[str, Any]]:
     """Runs of the study, archived ones too, and the same cells under any other name."""
-    same = {replace(cell.spec, seed=seed).fingerprint for cell in cells for seed in seeds}
+    same = {replace(spec, seed=seed).fingerprint for spec in specs for seed in seeds}
     found = [
         {"run": f"{row['study']}/{row['run']}", "began": float(row["created"])}
         for row in all_rows(store)
@@ -183,9 +182,9 @@ def _refuse_late(study: str, before: Sequence[Mapping[str, Any]], *, late: bool)
         )
 
 
-def _check_exclusions(rules: Sequence[str], cell: Cell) -> None:
+def _check_exclusions(rules: Sequence[str], spec: RunSpec) -> None:
     """A rule must be readable now. The values that a run ends with have names that only its runs know."""
-    known = {**excludable({}), "options": dict(cell.spec.options), "final": _NotKnownYet()}
+    known = {**excludable({}), "options": dict(spec.options), "final": _NotKnownYet()}
     for rule in rules:
         try:
             check(rule, known)

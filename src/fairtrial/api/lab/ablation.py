@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, on_view, run_arms
+from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, on_view, run_arms
 from fairtrial.api.lab.compare import STUDENT, with_student
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
@@ -105,7 +105,7 @@ def ablation(
     all_pairs: bool = False,
     factorial: bool = False,
     family: str | None = None,
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> Ablation:
     """Take components away from a base and see what that changes, seed by seed.
 
@@ -113,7 +113,7 @@ def ablation(
     is laid over these defaults, and `options` over both. `also` names combinations (`a+b`), `all_pairs` and `factorial`
     take more away at once and give interactions.
     """
-    terms = terms or LabTerms(runs=RUNS)
+    terms = terms or LabConfig(runs=RUNS)
     plan = _lay_out_study(
         components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
         terms=terms,
@@ -132,12 +132,12 @@ def plan_ablation(
     all_pairs: bool = False,
     factorial: bool = False,
     family: str | None = None,
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> Study:
     """The study that `ablation` would launch, before a registration gives it other seeds. Starts and writes nothing."""
     return _lay_out_study(
         components, base=base, options=options, also=also, all_pairs=all_pairs, factorial=factorial, family=family,
-        terms=terms or LabTerms(runs=RUNS),
+        terms=terms or LabConfig(runs=RUNS),
     ).study  # fmt: skip
 
 
@@ -154,7 +154,7 @@ class _AblationPlan:
 def _lay_out_study(
     components: Sequence[str], *, base: str | os.PathLike[str] | Mapping[str, Any] | None,
     options: Mapping[str, Any] | None, also: Sequence[str], all_pairs: bool, factorial: bool, family: str | None,
-    terms: LabTerms,
+    terms: LabConfig,
 ) -> _AblationPlan:  # fmt: skip
     """The full model and every set of components that is taken from it, each as a variant."""
     check_terms(terms)
@@ -190,7 +190,7 @@ def _check_base(recipe: LoadedRecipe, base: Any, components: Sequence[str]) -> N
 
 def _judge(
     ran: Ran, sets: Sequence[Removed], components: Sequence[str], full: Mapping[str, Any], judged: ComparisonConfig,
-    adjustment: str, terms: LabTerms,
+    adjustment: str, terms: LabConfig,
 ) -> Ablation:  # fmt: skip
     if FULL not in ran.arms:
         raise RunsFailed(f"no run of the full model in {ran.launched.study} has a valid {ran.metric}")
@@ -217,7 +217,7 @@ def _row(
     ran: Ran,
     comparisons: Mapping[str, Comparison],
     same: Mapping[str, tuple[str, ...]],
-    terms: LabTerms,
+    terms: LabConfig,
 ) -> AblationRow:
     name = variant_of(removed)
     mean = mean_of(ran.sample(name), terms.alpha)

@@ -6,7 +6,7 @@ import importlib
 import os
 import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,11 +15,11 @@ import numpy as np
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, from_study
 from fairtrial.api.comparing.numbers import RunScores, SeedLayout, align, lay_out_seeds, number_runs
 from fairtrial.api.comparing.shown_comparisons import with_looks
-from fairtrial.api.running.cells import Cell, Watcher
-from fairtrial.api.running.launch import Launched, LaunchTerms, named_recipe, run_study
+from fairtrial.api.running.launch import Launched, named_recipe, run_study
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import MISSING_RUNS
+from fairtrial.core.deprecation import warn_renamed
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import InvalidOptions, RunsFailed
 from fairtrial.core.findings import Comparison
@@ -27,6 +27,7 @@ from fairtrial.core.options import parse_options, result_options
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.specs import split_and_quantity
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.study import Study
 from fairtrial.record.interim_looks import Asked
@@ -42,24 +43,19 @@ LONGEST_STUDY = 90
 
 
 @dataclass(frozen=True)
-class LabTerms:
-    """How a laboratory command runs: all that is not about what it asks."""
+class LabConfig(ExecutionPolicy):
+    """How a laboratory command runs and judges: all that is not about what it asks.
 
+    It is the execution policy of the runs that it makes, with stacks by default.
+    """
+
+    stack: bool = field(default=True, kw_only=True)
     runs: int | Sequence[int] = 3
     level: float = 0.95
     metric: str | None = None
     direction: str | None = None
     study: str | None = None
     store: str | os.PathLike[str] | None = None
-    jobs: int | None = None
-    stack: bool = True
-    replace_old: bool = False
-    retry_failed: bool = False
-    plan: str | os.PathLike[str] | None = None
-    """The registration of the study; None: the one that the project around has of it, if it has one."""
-    watch: Watcher = lambda _: None
-    ready: Callable[[Sequence[Cell]], None] = lambda _: None
-    tell: Callable[[str], None] = lambda _: None
 
     @property
     def alpha(self) -> float:
@@ -97,11 +93,10 @@ class LabTerms:
         """The metric that was asked for, or the recipe's own on this split."""
         return self.metric or (recipe.metric.on(split) if recipe.metric else None)
 
-    def launching(self) -> LaunchTerms:
-        return LaunchTerms(
-            jobs=self.jobs, retry_failed=self.retry_failed, replace_old=self.replace_old, stack=self.stack,
-            plan=self.plan, watch=self.watch, ready=self.ready, tell=self.tell,
-        )  # fmt: skip
+    def launching(self) -> ExecutionPolicy:
+        """Deprecated: it is an execution policy itself."""
+        warn_renamed("fairtrial.LabTerms.launching()", "fairtrial.LabConfig itself", stacklevel=2)
+        return self
 
 
 @dataclass(frozen=True)
@@ -145,10 +140,10 @@ class Ran:
         return {seed: number.reason or "" for seed, number in self.numbers[variant].items() if number.value is None}
 
 
-def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
+def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
     """Fill what is missing of a study and read all of it back, whoever made it."""
     threading.Thread(target=importlib.import_module, args=("scipy.stats",), daemon=True).start()  # while runs train
-    launched = run_study(study, store=terms.store, terms=terms.launching())
+    launched = run_study(study, store=terms.store, terms=terms)
     if all(arm.n == 0 for arm in launched.arms):
         first = next(iter(launched.bad), None)
         raise RunsFailed(
@@ -173,13 +168,13 @@ def run_arms(study: Study, terms: LabTerms, metric: str | None) -> Ran:
     return Ran(launched, run_set, numbers, align(kept), cautions)
 
 
-def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabTerms) -> list[Comparison]:
+def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabConfig) -> list[Comparison]:
     """Record that these differences of a study are shown, as `analyze` does, and label them."""
     asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
     return with_looks(comparisons, ran.gathered, asked, Store.at(terms.store))
 
 
-def check_metric(study: Study, terms: LabTerms, metric: str | None) -> None:
+def check_metric(study: Study, terms: LabConfig, metric: str | None) -> None:
     """A metric whose direction nobody and nothing says is refused before anything is trained."""
     if metric is not None:
         settle(metric, stated=terms.direction, recipe=_own_direction(study, metric)).known()
@@ -224,7 +219,7 @@ def lab_name(
     return f"{name[: LONGEST_STUDY - 9]}-{content_hash(chosen)[:8]}"
 
 
-def check_terms(terms: LabTerms, confirm: int = 0) -> None:
+def check_terms(terms: LabConfig, confirm: int = 0) -> None:
     """What is wrong with how a command is to run, before anything is started."""
     problems = []
     if isinstance(terms.runs, int) and terms.runs < 1:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
@@ -117,14 +117,14 @@ def compare_strategies(
     options: Mapping[str, Any] | None = None,
     compute_matched: bool = False,
     family: str | None = None,
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> StrategyComparison:
     """Distil with every strategy on the same seeds; `none`, learning from labels alone, is always among them.
 
     Time and tensor memory are measured on runs that had a process to themselves. With `compute_matched` there is a
     second baseline that trains as long as the slowest strategy took.
     """
-    terms = terms or LabTerms(runs=RUNS)
+    terms = terms or LabConfig(runs=RUNS)
     study = as_registered(plan_compare(strategies, options=options, family=family, terms=terms), terms.plan)
     recipe = load_checked_recipe(RECIPE)
     judged, adjustment = terms.judged_by(family)
@@ -152,13 +152,13 @@ def plan_compare(
     *,
     options: Mapping[str, Any] | None = None,
     family: str | None = None,
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> Study:
     """The study that `compare_strategies` would launch first, before a registration gives it other seeds.
 
     Starts and writes nothing. A baseline of matched compute is no part of it: its steps follow from the times of runs.
     """
-    terms, fixed = terms or LabTerms(runs=RUNS), with_student(options or {})
+    terms, fixed = terms or LabConfig(runs=RUNS), with_student(options or {})
     check_terms(terms)
     recipe = load_checked_recipe(RECIPE)
     names = _check_strategies(recipe, strategies, fixed)
@@ -189,7 +189,7 @@ def _check_strategies(recipe: LoadedRecipe, given: Sequence[str], fixed: Mapping
 
 
 def _judge(
-    ran: Ran, study: str, judged: ComparisonConfig, adjustment: str, terms: LabTerms, cautions: Sequence[FilledCaution]
+    ran: Ran, study: str, judged: ComparisonConfig, adjustment: str, terms: LabConfig, cautions: Sequence[FilledCaution]
 ) -> StrategyComparison:
     layout = ran.layout
     arms = {name: sample for name, sample in layout.arms.items() if np.isfinite(sample).any()}
@@ -222,7 +222,7 @@ def _worst_first(arms: Mapping[str, Array], direction: str) -> list[str]:
     return sorted(last_first, key=lambda name: sign * exact_mean(scored[name]))
 
 
-def _strategy(name: str, ran: Ran, terms: LabTerms) -> Strategy:
+def _strategy(name: str, ran: Ran, terms: LabConfig) -> Strategy:
     runs = _completed(ran, name)
     bytes_, basis = _memory(runs)
     return Strategy(
@@ -244,7 +244,7 @@ def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
     return (max(known), basis) if known else (None, None)
 
 
-def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabTerms) -> dict[str, Any] | None:
+def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabConfig) -> dict[str, Any] | None:
     """As many steps as the baseline can do in the time of the slowest strategy; once decided, it stays."""
     planned = (load_plan(open_store(terms.store, study.study), study.study) or {}).get("variants", {}).get(MATCHED)
     if planned and not terms.replace_old:

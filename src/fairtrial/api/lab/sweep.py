@@ -12,8 +12,8 @@ from typing import Any
 
 from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.analyze import analyze
-from fairtrial.api.lab.arms import LabTerms, Ran, check_terms, lab_name, mean_loss, run_arms
-from fairtrial.api.running.cells import load_checked_recipe
+from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, run_arms
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.registered import as_registered, registration_for
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
@@ -180,7 +180,7 @@ alpha = alpha_sweep
 
 
 def _with_runs(settings: Mapping[str, Any], runs: int | Sequence[int] | None) -> dict[str, Any]:
-    terms = settings.get("terms") or LabTerms()
+    terms = settings.get("terms") or LabConfig()
     return {**settings, "terms": terms if runs is None else replace(terms, runs=runs)}
 
 
@@ -193,14 +193,14 @@ def sweep(
     confirm: int = 0,
     baseline: Any = None,
     kind: str = "sweep",
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> Sweep:
     """Train a recipe at every setting of a grid and say which is best, and which cannot be told apart from it.
 
     `params` are texts such as `temperature=1:8:0.5`, `alpha=0.1,0.5` or `learning_rate=log:1e-4:1e-1:7`. The winner
     is chosen by the eval split; `confirm` runs it and the baseline again on fresh seeds and fresh report data.
     """
-    terms = terms or LabTerms()
+    terms = terms or LabConfig()
     plan = _lay_out_study(
         recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind, terms=terms
     )
@@ -223,15 +223,15 @@ def plan_sweep(
     confirm: int = 0,
     baseline: Any = None,
     kind: str = "sweep",
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
 ) -> Study:
     """The study that `sweep` would launch, before a registration gives it other seeds. Starts and writes nothing."""
     plan = _lay_out_study(
         recipe, params, options=options, zipped=zipped, confirm=confirm, baseline=baseline, kind=kind,
-        terms=terms or LabTerms(),
+        terms=terms or LabConfig(),
     )  # fmt: skip
     if confirm:
-        _unregistered_seeds(confirm, terms or LabTerms())  # as many as no sweep could confirm with are refused
+        _unregistered_seeds(confirm, terms or LabConfig())  # as many as no sweep could confirm with are refused
     return plan.study
 
 
@@ -250,7 +250,7 @@ class _SweepPlan:
 
 def _lay_out_study(
     recipe: str, params: Sequence[GridAxis | str], *, options: Mapping[str, Any] | None, zipped: bool, confirm: int,
-    baseline: Any, kind: str, terms: LabTerms,
+    baseline: Any, kind: str, terms: LabConfig,
 ) -> _SweepPlan:  # fmt: skip
     """Every setting of the grid as a variant; what could not be trained or confirmed is refused here."""
     fixed = dict(options or {})
@@ -307,7 +307,7 @@ def _baseline(recipe: LoadedRecipe, fixed: Mapping[str, Any], axes: Sequence[Gri
 
 def _judge(
     kind: str, study: Study, recipe: LoadedRecipe, axes: Sequence[GridAxis], points: Sequence[GridPoint], ran: Ran,
-    terms: LabTerms,
+    terms: LabConfig,
 ) -> Sweep:  # fmt: skip
     winner = pick_winner(ran.arms, direction=ran.direction, alpha=terms.alpha)
     if winner is None:
@@ -321,7 +321,7 @@ def _judge(
     )  # fmt: skip
 
 
-def _point(point: GridPoint, ran: Ran, winner: Winner, terms: LabTerms) -> SweepPoint:
+def _point(point: GridPoint, ran: Ran, winner: Winner, terms: LabConfig) -> SweepPoint:
     mean = mean_of(ran.sample(point.variant), terms.alpha)
     alike = None if winner.alike is None else point.variant in winner.alike
     return SweepPoint(
@@ -330,7 +330,7 @@ def _point(point: GridPoint, ran: Ran, winner: Winner, terms: LabTerms) -> Sweep
     )  # fmt: skip
 
 
-def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabTerms) -> dict[str, float | int | None]:
+def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabConfig) -> dict[str, float | int | None]:
     means = [point.accuracy.value for point in points if point.accuracy.value is not None]
     spacing = winner.spacing
     return {
@@ -345,7 +345,7 @@ def _statistics(points: Sequence[SweepPoint], winner: Winner, terms: LabTerms) -
     }
 
 
-def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
+def _fresh_seeds(study: Study, count: int, terms: LabConfig) -> list[int]:
     """Seeds that had no part in choosing; those of a registration that derives its seeds are derived too."""
     registration = registration_for(study.study, terms.plan)
     if registration is not None and registration.derives_seeds:
@@ -353,7 +353,7 @@ def _fresh_seeds(study: Study, count: int, terms: LabTerms) -> list[int]:
     return _unregistered_seeds(count, terms)
 
 
-def _unregistered_seeds(count: int, terms: LabTerms) -> list[int]:
+def _unregistered_seeds(count: int, terms: LabConfig) -> list[int]:
     return confirmation_seeds(count, terms.seeds if isinstance(terms.seeds, list) else ())
 
 
@@ -363,7 +363,7 @@ def _confirm(
     fixed: Mapping[str, Any],
     base: GridPoint | None,
     seeds: list[int],
-    terms: LabTerms,
+    terms: LabConfig,
 ) -> Sweep:
     """Winner and baseline again, on seeds and report data that had no part in choosing."""
     best = sweep.best

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.lab.arms import LabTerms, check_terms
+from fairtrial.api.lab.arms import LabConfig, check_terms
 from fairtrial.api.pricing.points import Points, Source, gather_points
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
@@ -92,11 +92,11 @@ def cost_performance(
     gpu: str = REFERENCE,
     objectives: Sequence[str] = ("cost", "accuracy"),
     reference: Mapping[str, float] | None = None,
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
     today: date | None = None,
 ) -> CostPerformance:
     """Price the configurations of a source on a card; `reference` asks for the hypervolume above it."""
-    terms, today = terms or LabTerms(), today or date.today()
+    terms, today = terms or LabConfig(), today or date.today()
     check_terms(terms)
     gathered = gather_points(source or Source(), terms, today, gpu, lambda: _check_asked(objectives, reference))
     model = CostModel.of(gpu, gathered.table, gathered.local)

@@ -12,10 +12,10 @@ from typing import Any
 
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, damage_cautions, from_study
 from fairtrial.api.comparing.numbers import RunScores, number_runs
-from fairtrial.api.lab.arms import LabTerms, lab_name, run_arms
+from fairtrial.api.lab.arms import LabConfig, lab_name, run_arms
 from fairtrial.api.pricing.point_files import read_points
-from fairtrial.api.running.cells import load_checked_recipe
 from fairtrial.api.running.devices import measured_on
+from fairtrial.api.running.planning import load_checked_recipe
 from fairtrial.api.running.prices import load_prices
 from fairtrial.core.cautions import FEW_FOR_CHOICE, INERT_OPTION, LOST_AS_WORST, MISSING_RUNS, NO_HOURS
 from fairtrial.core.devices import GIGABYTE, Calibration
@@ -74,7 +74,7 @@ class Points:
 
 
 def gather_points(
-    source: Source, terms: LabTerms, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
+    source: Source, terms: LabConfig, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
 ) -> Points:  # fmt: skip
     """The points that a person means; whatever is wrong with the request is said before anything is trained.
 
@@ -144,7 +144,7 @@ def _newest(store: Store, source: Source) -> str | None:
     return None
 
 
-def _from_family(store: Store, source: Source, terms: LabTerms) -> Points:
+def _from_family(store: Store, source: Source, terms: LabConfig) -> Points:
     """LoRA at four ranks and full fine-tuning, trained now: each in a process of its own, since hours are wanted."""
     recipe = load_checked_recipe(FAMILY_RECIPE)
     family: Mapping[str, Mapping[str, Any]] = recipe.module.FAMILY

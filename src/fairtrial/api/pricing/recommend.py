@@ -8,7 +8,7 @@ from datetime import date
 from functools import partial
 from typing import Any
 
-from fairtrial.api.lab.arms import LabTerms, check_terms
+from fairtrial.api.lab.arms import LabConfig, check_terms
 from fairtrial.api.pricing.cost_performance import conversion_cautions, estimated, point_row, price_cautions
 from fairtrial.api.pricing.points import Points, Source, gather_points, parse_metric
 from fairtrial.core.cautions import (
@@ -113,11 +113,11 @@ def recommend(
     *,
     gpu: str = REFERENCE,
     objective: str = "accuracy",
-    terms: LabTerms | None = None,
+    terms: LabConfig | None = None,
     today: date | None = None,
 ) -> Advice:
     """The best configuration that meets the constraints on a card, or on any card of the table with `gpu="any"`."""
-    terms, today, constraints = terms or LabTerms(), today or date.today(), constraints or Constraints()
+    terms, today, constraints = terms or LabConfig(), today or date.today(), constraints or Constraints()
     check_terms(terms)
     source, several = source or Source(), gpu.lower() == ANY
     asked = _asked(source)

@@ -1,6 +1,6 @@
 """launch --detach: a launcher that nobody has to wait for. `runs watch` shows how far it is.
 
-The launcher is a program of its own, in a session of its own, that gets the study and the terms on its standard input.
+The launcher is a program of its own, in a session of its own, that gets the study and the policy on its standard input.
 It is left alone once it says that it is at work; what keeps it from that is told here and now. Nothing is written into
 the store before the launcher itself does so: until then, what it says goes to a file in the system's temporary folder.
 """
@@ -22,22 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.running.launch import LaunchTerms, run_study
+from fairtrial.api.running.launch import run_study
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.private_files import open_to_append
 from fairtrial.jobs.signals import like_ctrl_c
+from fairtrial.launch.policy import ExecutionPolicy
 from fairtrial.plan.study import Study
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.environment import recorded_command_line
 from fairtrial.record.store import Store
 
 AT_WORK = b"at work"
-KEPT = (
-    "on", "settings", "jobs", "cpus", "gpus", "memory_gb", "lost_after", "hung_after", "timeout", "retries",
-    "retry_failed", "replace_old", "strict", "stack", "plan",
-)  # fmt: skip
-"""What of the terms can be sent to another process."""
+CALLBACKS = ("watch", "ready", "tell")
+"""What of a policy cannot be sent to another process."""
 _left_alone: list[subprocess.Popen[bytes]] = []
 
 
@@ -58,15 +56,15 @@ class Detached:
 
 
 def detach(
-    study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
-) -> Detached:  # fmt: skip
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
+) -> Detached:
     """Launch a study in a process that goes on after this one has ended; returns when that one is at work."""
     _collect_the_ended()
     place = Store.at(store)
     log = place.paths.launch_log(study.study)
     before = log.stat().st_size if log.exists() else 0
     first = Path(tempfile.mkdtemp(prefix="fairtrial-")) / log.name
-    process, at_work = _start(place.address, study, terms or LaunchTerms(), first, log)
+    process, at_work = _start(place.address, study, terms or ExecutionPolicy(), first, log)
     if not at_work and process.wait() not in (EXIT_OK, EXIT_RUNS):
         said, since = (first, 0) if first.exists() else (log, before)
         raise UserError(_last_words(said, since), hint=f"All that it said is in {said}")
@@ -75,16 +73,18 @@ def detach(
 
 
 def _start(
-    store: str, study: Study, terms: LaunchTerms, first: Path, log: Path
-) -> tuple[subprocess.Popen[bytes], bool]:  # fmt: skip
+    store: str, study: Study, policy: ExecutionPolicy, first: Path, log: Path
+) -> tuple[subprocess.Popen[bytes], bool]:
     """The launcher, and whether it has come as far as its work; it has ended otherwise, or is about to."""
-    kept = {name: getattr(terms, name) for name in KEPT}
-    kept["plan"] = os.fspath(terms.plan) if terms.plan is not None else None
-    files = {"first": str(first), "log": str(log)}
-    messages = {
-        "study": study.model_dump(mode="json"), "store": store, "terms": kept,
-        "command_line": recorded_command_line(), **files,
-    }  # fmt: skip
+    names = [each.name for each in dataclasses.fields(ExecutionPolicy) if each.name not in CALLBACKS]
+    document = {
+        "study": study.model_dump(mode="json"),
+        "store": store,
+        "policy": {name: getattr(policy, name) for name in names},
+        "command_line": recorded_command_line(),
+        "first": str(first),
+        "log": str(log),
+    }
     here, there = os.pipe()
     with first.open("ab") as output, os.fdopen(there, "wb"):
         process = subprocess.Popen(
@@ -93,7 +93,7 @@ def _start(
         )  # fmt: skip
     assert process.stdin is not None
     with process.stdin as line:
-        line.write(json.dumps(messages).encode())
+        line.write(json.dumps(document, default=os.fspath).encode())
     with os.fdopen(here, "rb") as word:
         return process, word.read() == AT_WORK  # nothing, when it ends without a word
 
@@ -115,11 +115,11 @@ def _launch(pipe: int) -> int:
     document: dict[str, Any] = json.load(sys.stdin)
     at_work = _Once(lambda: _tell_starter(pipe))
     into_store = _Once(lambda: _move_output(Path(document["first"]), Path(document["log"])))
-    terms = dataclasses.replace(LaunchTerms(**document["terms"]), tell=_say, ready=into_store, watch=at_work)
+    policy = ExecutionPolicy(**document["policy"], tell=_say, ready=into_store, watch=at_work)
     _say(f"{time.strftime('%F %T')} launching {document['study']['study']}, process {os.getpid()}")
     try:
         with carrying_out(document["command_line"]):
-            launched = run_study(Study.model_validate(document["study"]), store=document["store"], terms=terms)
+            launched = run_study(Study.model_validate(document["study"]), store=document["store"], terms=policy)
     except KeyboardInterrupt:
         _say("Stopped. What was recorded is kept; launch again to go on from there.")
         return EXIT_INTERRUPTED

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fairtrial.api.running.cells import load_checked_recipe, not_damaged, require_all_existing, require_needs
-from fairtrial.api.running.train import recorded_cell
+from fairtrial.api.running.existing_runs import not_damaged, require_all_existing
+from fairtrial.api.running.planning import load_checked_recipe, require_needs
+from fairtrial.api.running.train import plan_of_recorded
 from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import StoreError, UserError, all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
@@ -133,9 +134,12 @@ def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha:
     if recipe.execute is not None:
         raise UserError(f"run {run.name} was made by a program, which alone can evaluate its checkpoints")
     saved = _checkpoint(run, which)
-    cell = recorded_cell(run)
-    require_needs(cell, Store.at(cell.request.store))
-    job, cautions = _with_fresh_data(cell.request) if fresh else (cell.request, [])
+    plan = plan_of_recorded(run)
+    [job] = plan.jobs
+    require_needs(plan, plan.jobs, Store.at(job.store))
+    cautions: list[FilledCaution] = []
+    if fresh:
+        job, cautions = _with_fresh_data(job)
     trainable = rebuild(job)
     trainable.load_state(saved.state)
     metric = recipe.metric.on("eval") if recipe.metric else None

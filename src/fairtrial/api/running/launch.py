@@ -5,24 +5,21 @@ from __future__ import annotations
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fairtrial.api.running.cells import (
-    Cell,
-    ExecutionPolicy,
-    Watcher,
+from fairtrial.api.running.execution import complete
+from fairtrial.api.running.interim_looks import record_looks
+from fairtrial.api.running.planning import (
     check_variants,
     clear_conflicts,
-    complete,
     load_checked_recipe,
-    prepare,
+    plan_jobs,
     require_secrets,
 )
-from fairtrial.api.running.interim_looks import record_looks
 from fairtrial.api.running.registered import (
     arms_of,
     as_registered,
@@ -55,7 +52,9 @@ from fairtrial.core.specs import RunSpec, split_and_quantity
 from fairtrial.jobs.processes import VISIBLE_DEVICES
 from fairtrial.launch.contract import Described, LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import LauncherModule, load_engine
+from fairtrial.launch.job_plan import JobPlan
 from fairtrial.launch.local import slots_of
+from fairtrial.launch.policy import LOCAL, ExecutionPolicy
 from fairtrial.plan.cells import plan_study
 from fairtrial.plan.study import Study, read_study
 from fairtrial.probe.gpu import Gpus
@@ -75,11 +74,9 @@ from fairtrial.stats.seed_effect import seed_effect_cautions
 FEW = 3
 SHOWN_NAMES = 5
 MISSED_HEARTBEATS = 3
-"""So many signs of life must be missed before a run may be taken for lost."""
-LOCAL, SKYPILOT = "local", "skypilot"
+"""How many heartbeats must be missed before a run may be taken for lost."""
+SKYPILOT = "skypilot"
 CPU = "cpu"
-
-
 MOST_NAMED = 5
 
 
@@ -107,31 +104,6 @@ class Launched:
     @property
     def bad(self) -> list[Run]:
         return [run for run in self.runs if run.status is not Status.COMPLETED]
-
-
-@dataclass(frozen=True)
-class LaunchTerms:
-    """How to launch: all that is about this launch and not about the study."""
-
-    on: str = LOCAL
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    jobs: int | None = None
-    cpus: int | None = None
-    gpus: int | None = None
-    memory_gb: float | None = None
-    lost_after: float | None = None
-    hung_after: float | None = None
-    timeout: float | None = None
-    retries: int = 0
-    retry_failed: bool = False
-    replace_old: bool = False
-    strict: bool = False
-    stack: bool = False
-    plan: str | os.PathLike[str] | None = None
-    """The registration of the study; None: the one that the project around has of it, if it has one."""
-    watch: Watcher = lambda _: None
-    ready: Callable[[Sequence[Cell]], None] = lambda _: None
-    tell: Callable[[str], None] = lambda _: None
 
 
 def plan_launch(
@@ -175,51 +147,50 @@ def plan_launch_of_file(
     return parse_options(Study, {**study.model_dump(), **changes}, where=str(path)) if changes else study
 
 
-def launch(study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None) -> Launched:
+def launch(
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
+) -> Launched:
     """Run every cell of a study that is not there yet; returns how the whole study stands.
 
     A registered study is run with the seeds and options that were registered. The differences that are returned are
     on view: that is recorded in the study like a look by `analyze`.
     """
-    return _with_looks(*_fill(study, store, terms))
+    return _with_looks(*_fill(study, store, terms or ExecutionPolicy()))
 
 
 def run_study(
-    study: Study, *, store: str | os.PathLike[str] | None = None, terms: LaunchTerms | None = None
-) -> Launched:  # fmt: skip
+    study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
+) -> Launched:
     """The same for callers that do not show the differences, or that record a look of their own."""
-    return _fill(study, store, terms)[0]
+    return _fill(study, store, terms or ExecutionPolicy())[0]
 
 
-def _fill(
-    study: Study, store: str | os.PathLike[str] | None, terms: LaunchTerms | None
-) -> tuple[Launched, Study, Store]:
+def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionPolicy) -> tuple[Launched, Study, Store]:
     """How the study stands once nothing of it is missing, the study with its registered seeds, and its store."""
-    terms = terms or LaunchTerms()
     recipe = load_checked_recipe(study.recipe)
-    study, registration = _as_registered(study, recipe, terms.plan)
+    study, registration = _as_registered(study, recipe, policy.plan)
     if registration:
-        terms.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
+        policy.tell(f"Registered: {registration.name}, {counted(len(registration.seeds), 'seed')}")
     specs = plan_study(study, recipe)
     environment = surroundings(Path.cwd())
-    if terms.strict and environment["git_dirty"] is not False:
+    if policy.strict and environment["git_dirty"] is not False:
         what = (
             "the working tree has uncommitted changes" if environment["git_dirty"] else "this is not a git repository"
         )
         raise UserError(f"--strict: {what}", hint="Commit first, or launch without --strict.")
     place = Store.at(store)
-    engine, request = _order(study, place, terms, usable_gpus(recipe, specs))
+    engine, request = _launch_request(study, place, policy, usable_gpus(recipe, specs))
     engine.check(request)
     place.check_writable()
     place.pull(study.study, DEPENDENCIES_STUDY)
-    cells = prepare(specs, place, environment, terms.tell)
-    check_direction(study, recipe, [cell.existing for cell in cells if cell.existing])
-    cells = clear_conflicts(cells, place, replace_old=terms.replace_old)
-    require_secrets((cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)), terms.tell)
+    plan = plan_jobs(specs, place, environment, policy.tell)
+    check_direction(study, recipe, [run for job in plan.jobs if (run := plan.existing.get(job.spec.name))])
+    plan = clear_conflicts(plan, place, replace_old=policy.replace_old)
+    require_secrets(plan.missing(retry_failed=policy.retry_failed), policy.tell)
     save_plan(place, {**study.to_dict(), **({"registration": registration.sha256} if registration else {})})
-    terms.ready(cells)
-    made, workload = _run_missing(cells, place, recipe, terms, engine, request)
-    launched = replace(stand(place, study, recipe, cells, made, environment), workload=workload)
+    policy.ready(plan)
+    made, workload = _run_missing(plan, place, recipe, policy, engine, request)
+    launched = replace(stand(place, study, recipe, plan, made, environment), workload=workload)
     return (launched if registration is None else _by_plan(launched, registration)), study, place
 
 
@@ -279,34 +250,34 @@ def usable_gpus(recipe: LoadedRecipe, specs: Sequence[RunSpec]) -> int | None:
     return 0 if devices == {CPU} else 1
 
 
-def _order(
-    study: Study, store: Store, terms: LaunchTerms, usable: int | None, *, to_use: bool = True
+def _launch_request(
+    study: Study, store: Store, policy: ExecutionPolicy, usable: int | None, *, to_use: bool = True
 ) -> tuple[LauncherModule, LaunchRequest]:
     """The launcher that was asked for, and what it is to be opened with as far as that is known yet."""
-    _refuse_haste(store, terms)
-    engine = load_engine(terms.on, to_use=to_use)
+    _check_time_limits(store, policy)
+    engine = load_engine(policy.on, to_use=to_use)
     request = LaunchRequest(
         study=study.study,
         store=store.address,
         home=str(store.paths.launcher(study.study)),
-        options=engine.settings(terms.settings),
+        options=engine.settings(policy.settings),
         preload=[study.recipe],
-        jobs=terms.jobs,
-        resources=ResourceRequest(terms.cpus, terms.gpus, terms.memory_gb),
+        jobs=policy.jobs,
+        resources=ResourceRequest(policy.cpus, policy.gpus, policy.memory_gb),
         usable_gpus=usable,
-        devices=_devices(terms),
+        devices=_devices(policy),
         environment=references([study.options, study.variants]),
-        tell=terms.tell,
+        tell=policy.tell,
     )
     return engine, request
 
 
-def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
-    """Whoever waits for less than a few signs of life takes runs for lost that are well."""
+def _check_time_limits(store: Store, policy: ExecutionPolicy) -> None:
+    """A limit of less than a few heartbeats would take healthy runs for lost."""
     every = heartbeat_seconds()
     if store.url:
         every = max(every, lease_seconds() / BEATS)
-    for flag, seconds in (("--lost-after", terms.lost_after), ("--hung-after", terms.hung_after)):
+    for flag, seconds in (("--lost-after", policy.lost_after), ("--hung-after", policy.hung_after)):
         if seconds is not None and seconds < MISSED_HEARTBEATS * every:
             raise UserError(
                 f"{flag} {seconds:g} is too short: a run gives a sign of life every {every:g} s",
@@ -314,81 +285,78 @@ def _refuse_haste(store: Store, terms: LaunchTerms) -> None:
             )
 
 
-def _devices(terms: LaunchTerms) -> list[str]:
+def _devices(policy: ExecutionPolicy) -> list[str]:
     """The cards of this machine that runs are spread over, one each; as many as were asked for, or an error."""
-    if terms.gpus == 0 and terms.on != SKYPILOT:
-        raise UserError(f"--gpus 0 has no effect --on {terms.on}: no cards are the default there", hint="Leave it out.")
-    if terms.gpus is None or terms.on != LOCAL:
-        return []
-    if terms.jobs is not None and terms.jobs > terms.gpus:
+    if policy.gpus == 0 and policy.on != SKYPILOT:
         raise UserError(
-            f"--jobs {terms.jobs} would put several runs on one of {terms.gpus} cards", hint="Leave it out."
+            f"--gpus 0 has no effect --on {policy.on}: no cards are the default there", hint="Leave it out."
+        )
+    if policy.gpus is None or policy.on != LOCAL:
+        return []
+    if policy.jobs is not None and policy.jobs > policy.gpus:
+        raise UserError(
+            f"--jobs {policy.jobs} would put several runs on one of {policy.gpus} cards", hint="Leave it out."
         )
     named = os.environ.get(VISIBLE_DEVICES)
     cards = Gpus()
-    found = named.split(",") if named else [str(number) for number in range(cards.count)]
-    if len(found) < terms.gpus:
-        why = f"${VISIBLE_DEVICES} names {len(found)}" if named else cards.unavailable or f"there are {cards.count}"
-        raise UserError(f"--gpus {terms.gpus}: {why}", hint="Ask for fewer cards, or launch without --gpus.")
-    return found[: terms.gpus]
+    visible = named.split(",") if named else [str(number) for number in range(cards.count)]
+    if len(visible) < policy.gpus:
+        why = f"${VISIBLE_DEVICES} names {len(visible)}" if named else cards.unavailable or f"there are {cards.count}"
+        raise UserError(f"--gpus {policy.gpus}: {why}", hint="Ask for fewer cards, or launch without --gpus.")
+    return visible[: policy.gpus]
 
 
 def _run_missing(
-    cells: Sequence[Cell],
+    plan: JobPlan,
     store: Store,
     recipe: LoadedRecipe,
-    terms: LaunchTerms,
+    policy: ExecutionPolicy,
     engine: LauncherModule,
     request: LaunchRequest,
 ) -> tuple[list[str], Workload]:
-    missing = [cell for cell in cells if not cell.is_done(retry_failed=terms.retry_failed)]
+    missing = plan.missing(retry_failed=policy.retry_failed)
     if not missing:
         return [], Workload(0, None)
-    several_threads = any(cell.spec.options.get("threads", 1) > 1 for cell in missing)
-    request = replace(request, cells=len(missing), preload=_preload(missing, recipe, store), fresh=several_threads)
+    needs = plan.missing_needs(missing)
+    # What the process that jobs are forked from loads once for all of them.
+    recipes = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs)}
+    request = replace(
+        request,
+        cells=len(missing),
+        preload=[*sorted(recipes), "pyarrow.parquet", *store.modules],
+        fresh=any(job.spec.options.get("threads", 1) > 1 for job in missing),
+    )
     with closing(engine.open(request)) as launcher:
-        work = _workload(missing, recipe, store, terms, launcher.slots)  # while the process that starts jobs loads
+        work = workload_of(  # while the process that starts jobs loads
+            [job.spec for job in missing],
+            recipe,
+            store,
+            missing[0].environment,
+            at_once=launcher.slots if policy.on == LOCAL else None,
+            measured_here=not (needs or policy.stack),
+        )
         for line in work.lines():
-            terms.tell(line)
-        watch = terms.watch if work.seconds else PaceWatcher(terms.watch, terms.tell, store, work.shorter)
-        how = ExecutionPolicy(
-            terms.timeout, terms.retries, terms.retry_failed, terms.lost_after, terms.hung_after, watch, terms.tell,
-            terms.stack,
-        )  # fmt: skip
-        runs = complete(cells, store, launcher, how)
+            policy.tell(line)
+        if not work.seconds:
+            policy = replace(policy, watch=PaceWatcher(policy.watch, policy.tell, store, work.shorter))
+        runs = complete(plan, store, launcher, policy)
     return [run.key for run in runs if not (run.outcome and run.outcome.already_done)], work
-
-
-def _workload(
-    missing: Sequence[Cell], recipe: LoadedRecipe, store: Store, terms: LaunchTerms, slots: int
-) -> Workload:  # fmt: skip
-    needs_first = any(not need.is_done(retry_failed=True) for cell in missing for need in cell.needs)
-    return workload_of(
-        [cell.spec for cell in missing], recipe, store, missing[0].request.environment,
-        at_once=slots if terms.on == LOCAL else None, measured_here=not (needs_first or terms.stack),
-    )  # fmt: skip
-
-
-def _preload(missing: Sequence[Cell], recipe: LoadedRecipe, store: Store) -> list[str]:
-    """What the process that jobs are forked from loads once for all of them."""
-    needs = {need.key: need for cell in missing for need in cell.needs if not need.is_done(retry_failed=True)}
-    words = {str(recipe.file) if recipe.file else recipe.name, *(need.spec.recipe for need in needs.values())}
-    return [*sorted(words), "pyarrow.parquet", *store.modules]
 
 
 def stand(
     store: Store,
     study: Study,
     recipe: LoadedRecipe,
-    cells: Sequence[Cell],
+    plan: JobPlan,
     made: Sequence[str],
     git: Mapping[str, Any],
 ) -> Launched:
-    """Read the study's cells back from the store and put its table together."""
-    found = {cell.key: store.look_at(cell.spec.study, cell.spec.run_id) for cell in cells}
-    wanted = {cell.key: cell.spec.fingerprint for cell in cells}
-    found = {key: run if run and _is_of(run, wanted[key]) else None for key, run in found.items()}
-    runs = [run for run in found.values() if run]
+    """Read the study's runs back from the store and put its table together."""
+    by_name: dict[str, Run | None] = {}
+    for job in plan.jobs:
+        run = store.look_at(job.spec.study, job.spec.run_id)
+        by_name[job.spec.name] = run if run and _is_of(run, job.spec.fingerprint) else None
+    runs = [run for run in by_name.values() if run]
     completed = [run for run in runs if run.status is Status.COMPLETED]
     metric = _metric_of(study, recipe, completed)
     way = _direction_of(metric, study, recipe, runs) if metric else None
@@ -398,7 +366,7 @@ def stand(
         for variant in study.variants
     }  # fmt: skip
     arms = describe_arms(values, {v: [r for r in runs if r.variant == v] for v in study.variants})
-    kept = [cell.existing for cell in cells if cell.existing and cell.key not in made]
+    kept = [run for name in by_name if name not in made and (run := plan.existing.get(name))]
     return Launched(
         study=study.study,
         store=store.address,
@@ -407,7 +375,7 @@ def stand(
         direction_source=way.source if way else None,
         runs=runs,
         made=list(made),
-        missing=[key for key, run in found.items() if run is None],
+        missing=[name for name, run in by_name.items() if run is None],
         arms=arms,
         differences=describe_differences(values),
         cautions=[
@@ -482,27 +450,27 @@ def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) ->
 def _cautions(
     runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[VariantSummary], git: Mapping[str, Any], metric: str | None
 ) -> list[Mapping[str, str]]:
-    found = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
+    cautions = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
     commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}
     if commits and git["git_commit"]:
         count = sum(run.metadata["environment"].get("git_commit") in commits for run in kept)
         then = ", ".join(sorted(commit[:8] for commit in commits))
-        found["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
+        cautions["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}
     if damaged:
         message = "; ".join(f"{name} ({reason})" for name, reason in list(damaged.items())[:MOST_NAMED])
-        found["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=message + " …" * (len(damaged) > MOST_NAMED))
+        cautions["damaged"] = DAMAGED_RUNS.fill(count=len(damaged), runs=message + " …" * (len(damaged) > MOST_NAMED))
     if git["git_dirty"]:
-        found["dirty"] = DIRTY_TREE.fill()
+        cautions["dirty"] = DIRTY_TREE.fill()
     counts = {arm.n for arm in arms}
     strange = sum(arm.not_finite for arm in arms)
     if strange:
-        found["not finite"] = NOT_FINITE.fill(count=strange, metric=metric)
+        cautions["not finite"] = NOT_FINITE.fill(count=strange, metric=metric)
     if len({arm.seeds for arm in arms}) > 1:
-        found["partial"] = FINAL_PARTIAL.fill(n=len(set.intersection(*(set(arm.seeds) for arm in arms))))
+        cautions["partial"] = FINAL_PARTIAL.fill(n=len(set.intersection(*(set(arm.seeds) for arm in arms))))
     elif counts and 0 < max(counts) < FEW:
-        found["few"] = FEW_SEEDS.fill(n=max(counts))
-    return list(found.values())
+        cautions["few"] = FEW_SEEDS.fill(n=max(counts))
+    return list(cautions.values())
 
 
 def _constant_metrics(
@@ -559,12 +527,12 @@ def dry_run(
 
 
 def describe(
-    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: ExecutionPolicy
 ) -> Described | None:
     """What the launcher would be handed for the runs that are missing, where it can tell. Writes nothing."""
     recipe = load_checked_recipe(study.recipe)
     usable = usable_gpus(recipe, [run.spec for run in planned])
-    engine, request = _order(study, Store.at(store), terms, usable, to_use=False)
+    engine, request = _launch_request(study, Store.at(store), terms, usable, to_use=False)
     missing = [
         run.spec for run in planned
         if run.status is None or not (run.status.is_result or run.status is Status.DAMAGED)
@@ -578,14 +546,14 @@ def describe(
 
 
 def planned_workload(
-    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: LaunchTerms
-) -> Workload:  # fmt: skip
+    study: Study, planned: Sequence[PlannedRun], *, store: str | os.PathLike[str] | None, terms: ExecutionPolicy
+) -> Workload:
     """What a launch of these runs would take. Writes nothing but the index of the store."""
     missing = [run.spec for run in planned if run.status is None or not run.status.is_result]
     recipe, place = load_checked_recipe(study.recipe), Store.at(store)
     slots = None
     if terms.on == LOCAL and missing:
-        _, request = _order(study, place, terms, 0, to_use=False)
+        _, request = _launch_request(study, place, terms, 0, to_use=False)
         slots = slots_of(replace(request, cells=len(missing)))
     return workload_of(missing, recipe, place, machine(), at_once=slots, measured_here=not terms.stack)
 

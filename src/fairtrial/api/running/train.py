@@ -10,12 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from fairtrial.api.running.cells import (
-    Cell,
+from fairtrial.api.running.existing_runs import require_existing
+from fairtrial.api.running.planning import (
     clear_conflicts,
     load_checked_recipe,
-    prepare,
-    require_existing,
+    plan_jobs,
     require_needs,
     require_secrets,
 )
@@ -31,9 +30,10 @@ from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.secrets import conceal
-from fairtrial.core.specs import FIXED_SEEDS, RunSpec
+from fairtrial.core.specs import FIXED_SEEDS, Job, RunSpec
 from fairtrial.core.training import Observer
 from fairtrial.jobs.run_session import run_cell
+from fairtrial.launch.job_plan import JobPlan
 from fairtrial.plan.cells import label, resolve, spec_of
 from fairtrial.record.atomic import store_errors
 from fairtrial.record.claims import ClaimedElsewhere
@@ -82,9 +82,9 @@ def train(
     spec = replace(spec, seed=_seed(spec, loaded, seed))
     if again:
         spec = replace(spec, attempt=_next_attempt(place, spec))
-    cell = prepare([spec], place, surroundings(Path.cwd()), tell)[0]
-    [cell] = clear_conflicts([cell], place, replace_old=replace_old)
-    return _train_cell(cell, observe, should_stop, tell)
+    plan = plan_jobs([spec], place, surroundings(Path.cwd()), tell)
+    plan = clear_conflicts(plan, place, replace_old=replace_old)
+    return _train(plan, observe, should_stop, tell)
 
 
 def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
@@ -116,15 +116,15 @@ def resume(
         raise UserError(
             f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"fairtrial train {made_of} --resume …"
         )
-    return _train_cell(recorded_cell(run), observe, should_stop)
+    return _train(plan_of_recorded(run), observe, should_stop)
 
 
-def recorded_cell(run: Run) -> Cell:
-    """The cell that a recorded run was made of."""
+def plan_of_recorded(run: Run) -> JobPlan:
+    """The plan that makes a recorded run again: its only job has the spec that was recorded."""
     place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
     kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
     spec = RunSpec(**{key: run.metadata[key] for key in kept})
-    return prepare([spec], place, surroundings(Path.cwd()))[0]
+    return plan_jobs([spec], place, surroundings(Path.cwd()))
 
 
 def _next_attempt(store: Store, spec: RunSpec) -> int:
@@ -136,50 +136,45 @@ def _next_attempt(store: Store, spec: RunSpec) -> int:
     return int(last["attempt"]) + (last["status"] not in (Status.INTERRUPTED, Status.RUNNING))
 
 
-def _train_cell(
-    cell: Cell, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
+def _train(
+    plan: JobPlan, observe: Observing, should_stop: Callable[[], bool], tell: Callable[[str], None] = lambda _: None
 ) -> Trained:
-    if not cell.is_done(retry_failed=True):
-        require_secrets([cell], tell)
-    complete_needs(cell, observe, should_stop)
-    return _perform(cell, observe, should_stop)
+    require_secrets(plan.missing(retry_failed=True), tell)
+    complete_needs(plan, observe, should_stop)
+    [job] = plan.jobs
+    return _run(job, observe, should_stop)
 
 
 def complete_needs(
-    cell: Cell, observe: Observing = lambda _: (), should_stop: Callable[[], bool] = lambda: False
+    plan: JobPlan, observe: Observing = lambda _: (), should_stop: Callable[[], bool] = lambda: False
 ) -> None:
-    """Make the runs that this one rests on, such as its teacher, here and now."""
-    for need in cell.needs:
-        if not need.is_done(retry_failed=True):
-            _perform(need, observe, should_stop)
-    require_needs(cell, Store.at(cell.request.store))
+    """Make the runs that those of a plan rest on, such as a teacher, here and now."""
+    for need in plan.missing_needs(plan.jobs):
+        _run(need, observe, should_stop)
+    require_needs(plan, plan.jobs, Store.at(plan.jobs[0].store))
 
 
-def _perform(cell: Cell, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+def _run(job: Job, observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+    spec = job.spec
     try:
-        outcome = run_cell(
-            cell.request, observers=observe(cell.spec), should_stop=should_stop, redirect_output=printed_to_log_too
-        )
+        outcome = run_cell(job, observers=observe(spec), should_stop=should_stop, redirect_output=printed_to_log_too)
     except ClaimedElsewhere:
         raise UserError(
-            f"run {cell.key} is being made by another process", hint="Wait for it, or train another seed."
+            f"run {spec.name} is being made by another process", hint="Wait for it, or train another seed."
         ) from None
-    run = Store.at(cell.request.store).run(cell.spec.study, cell.spec.run_id)
+    run = Store.at(job.store).run(spec.study, spec.run_id)
     assert run is not None
     if outcome.already_done and outcome.status.is_result:
         return Trained(run, already_done=True)
     if outcome.status is Status.INTERRUPTED and should_stop():
         raise KeyboardInterrupt
     if outcome.status is not Status.COMPLETED:
+        verb = "was interrupted" if outcome.status is Status.INTERRUPTED else str(outcome.status)
         raise RunsFailed(
-            f"run {run.name} {_verb(outcome.status)}: {outcome.reason}",
+            f"run {run.name} {verb}: {outcome.reason}",
             hint=outcome.hint or f"See: fairtrial runs show '{run.name}'",
         )
     return Trained(run, already_done=False)
-
-
-def _verb(status: Status) -> str:
-    return "was interrupted" if status is Status.INTERRUPTED else str(status)
 
 
 class _Tee:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from fairtrial.api.running.cells import Watcher
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.formatting import counted, shown_time
 from fairtrial.core.options import parse_options
@@ -22,6 +21,7 @@ from fairtrial.core.runs import Status
 from fairtrial.core.specs import RunSpec
 from fairtrial.core.training import StepSize
 from fairtrial.jobs.run_session import revealed
+from fairtrial.launch.policy import Watcher
 from fairtrial.launch.schedule import RunState, ScheduledRun
 from fairtrial.record.index import list_rows, pick
 from fairtrial.record.series import last_row
@@ -221,7 +221,7 @@ class PaceWatcher:
 
     def _pace(self, run: ScheduledRun) -> tuple[float, float] | None:
         """How long the whole run takes at the pace that it has, and which share of it is done."""
-        spec = RunSpec.from_dict(run.request["spec"])
+        spec = run.job.spec
         steps, row = spec.options.get("steps"), last_row(self.store.paths.run(spec.study, spec.run_id).metrics)
         trained, step = (row or {}).get("_time"), (row or {}).get("step")
         if not steps or not trained or not step or trained < ENOUGH_S:

@@ -1,4 +1,4 @@
-"""Preparing cells: what all seeds of a variant share is found out once."""
+"""Planning jobs: what all seeds of a variant share is computed once."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairtrial.api.running.cells import prepare
+from fairtrial.api.running.planning import plan_jobs
 from fairtrial.core.options import Options
 from fairtrial.core.registry import LoadedRecipe, load_recipe
 from fairtrial.plan.cells import plan_study
@@ -34,8 +34,10 @@ def test_a_variant_is_looked_at_once_for_all_its_seeds(store: Store, asked: Coun
     """A sweep of 2,000 values with three seeds each would otherwise read the data and the teacher 12,000 times."""
     variants = {"a": {"temperature": 1.0}, "b": {"temperature": 2.0}}
     study = Study(study="s", recipe="distill", variants=variants, seeds=[1, 2, 3, 4, 5], options={"data": "digits"})
-    cells = prepare(plan_study(study, load_recipe("distill")), store, {})
-    assert len(cells) == 10 and asked == {"distill": 2, "classify": 1}
-    assert len({cell.spec.fingerprint for cell in cells}) == 10
-    assert len({need.key for cell in cells for need in cell.needs}) == 1
-    assert all(cell.spec.data == cells[0].spec.data and cell.spec.data for cell in cells)
+    plan = plan_jobs(plan_study(study, load_recipe("distill")), store, {})
+    specs = [job.spec for job in plan.jobs]
+    assert len(specs) == 10 and asked == {"distill": 2, "classify": 1}
+    assert len({spec.fingerprint for spec in specs}) == 10
+    assert [{need.spec.name for need in plan.needs_of(job)} for job in plan.jobs] == [set(plan.dependencies)] * 10
+    assert len(plan.dependencies) == 1
+    assert all(spec.data == specs[0].data and spec.data for spec in specs)
