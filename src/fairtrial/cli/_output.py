@@ -5,14 +5,16 @@ from __future__ import annotations
 import functools
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
+from fairtrial.api.running.recording import LoggedCommand
 from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.terminal import visible, visible_json
@@ -23,18 +25,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 LARGEST = 2**63
-
-
-MOST_NOTED_ROWS = 10_000
-"""A longer table is not written down with the command that made it."""
 COPIED_AT_ONCE = 1 << 16
-
-
-def _noted(rows: Iterable[Mapping[str, Any]], kept: list[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-    for row in rows:
-        if len(kept) <= MOST_NOTED_ROWS:
-            kept.append(row)
-        yield row
 
 
 @dataclass(frozen=True)
@@ -47,6 +38,10 @@ class Output:
     quiet: bool
     color: bool
     chart: Path | None = None
+    command: LoggedCommand = field(default_factory=LoggedCommand)
+    """The command line that is being answered. Verbs are called through it, so that a project can log their results."""
+    given: Sequence[str] = ()
+    """The parameters of the command that a person gave, in its words or in a --config file."""
 
     def check_path(self) -> None:
         """Refuse before the work what could not be written after it."""
@@ -84,9 +79,6 @@ class Output:
         show: Callable[[Console], None],
     ) -> None:
         """The result, in the format that was asked for, to the file or standard output."""
-        context = click.get_current_context(silent=True)
-        if context is not None and isinstance(context.obj, dict):
-            context.obj["result"] = document  # a project may keep it
         if self.format == "text":
             self._give_text(show)
             return
@@ -104,13 +96,9 @@ class Output:
 
         from fairtrial.report.documents import render_rows
 
-        kept: list[Mapping[str, Any]] = []
         with tempfile.TemporaryFile("w+", encoding="utf-8", newline="") as text:
-            text.writelines(render_rows(self.format, key, _noted(rows, kept)))
+            text.writelines(render_rows(self.format, key, rows))
             text.seek(0)
-            context = click.get_current_context(silent=True)
-            if context is not None and isinstance(context.obj, dict) and len(kept) <= MOST_NOTED_ROWS:
-                context.obj["result"] = {key: kept}  # a project may keep it
             if self.path is None:
                 for piece in iter(lambda: text.read(COPIED_AT_ONCE), ""):
                     click.echo(piece, nl=False)
@@ -166,8 +154,11 @@ def with_chart_output(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: bool = True) -> Callable[..., Any]:
 
+    @click.pass_context
     @functools.wraps(function)
     def command(
+        context: click.Context,
+        /,
         *arguments: Any,
         output_format: str | None,
         store: str | None,
@@ -179,8 +170,11 @@ def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: b
         path = Path(given) if given else None
         chart = path if path and charts and path.suffix in CHART_SUFFIXES else None
         path = None if chart else path
-        _refuse_unusable(options)
-        out = Output(_format(output_format, path, charts=charts), path, store, quiet, color, chart)
+        _refuse_unusable(context, options)
+        out = Output(
+            _format(output_format, path, charts=charts), path, store, quiet, color, chart,
+            command=context.obj or LoggedCommand(), given=_given(context),
+        )  # fmt: skip
         out.check_path()
         return function(out, *arguments, **options)
 
@@ -201,20 +195,23 @@ def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
     return given or "text"
 
 
-def _refuse_unusable(options: Mapping[str, Any]) -> None:
+def _given(context: click.Context) -> list[str]:
+    sources = {name: context.get_parameter_source(name) for name in context.params}
+    return [name for name, source in sources.items() if source is not ParameterSource.DEFAULT]
+
+
+def _refuse_unusable(context: click.Context, options: Mapping[str, Any]) -> None:
     """Click takes `nan` for a number of any range, and whole numbers of any length; nothing behind it can use them."""
     for name, given in options.items():
         for value in given if isinstance(given, (tuple, list)) else (given,):
             if isinstance(value, float) and not math.isfinite(value):
-                raise UsageError(f"{_flag(name)} must be a finite number, not {value}")
+                raise UsageError(f"{_flag(context, name)} must be a finite number, not {value}")
             if isinstance(value, int) and abs(value) >= LARGEST:
-                raise UsageError(f"{_flag(name)} must be a whole number of at most 64 bits")
+                raise UsageError(f"{_flag(context, name)} must be a whole number of at most 64 bits")
 
 
-def _flag(name: str) -> str:
-    context = click.get_current_context(silent=True)
-    known = context.command.params if context else []
-    return next((parameter.opts[0] for parameter in known if parameter.name == name), name)
+def _flag(context: click.Context, name: str) -> str:
+    return next((parameter.opts[0] for parameter in context.command.params if parameter.name == name), name)
 
 
 def _load_config(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:

@@ -53,7 +53,7 @@ def _ablation(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
 
     question, how = _question(settings, **parsed)
     with lab_terms(out, RUNS, **how) as terms:
-        found = ablation(**question, terms=terms)
+        found = out.command.answer(ablation, **question, terms=terms)
     rows = [_row(row) for row in found.rows]
     return give(out, found, rows, lambda console: _show(console, out, found), _draw)
 

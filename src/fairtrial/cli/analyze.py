@@ -144,13 +144,14 @@ def command(
     if plan is not None:
         analysis = _by_plan(out, plan, {**vars(question), "control": control, "candidates": list(candidate)})
     else:
-        analysis = analyze(
-            studies, control=control, candidate=list(candidate), pairs=_pairs(pairs), control_run_ids=control_run_ids,
-            candidate_run_ids=candidate_run_ids, source=source, columns=columns, question=question, store=out.store,
-            summary_table=summary_table,
+        analysis = out.command.answer(
+            analyze, studies, control=control, candidate=list(candidate), pairs=_pairs(pairs),
+            control_run_ids=control_run_ids, candidate_run_ids=candidate_run_ids, source=source, columns=columns,
+            question=question, store=out.store, summary_table=summary_table,
         )  # fmt: skip
     missed = unmet(analysis, required) if required else None
     requirement = {"required": {"verdict": required, "met": missed is None}} if required else {}
+    out.command.add(requirement)
     published = as_published(analysis)
     if published is not None:
         give_published(
@@ -173,21 +174,18 @@ def _exit_code(missed: str | None) -> int:
 
 def _by_plan(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
     """Only what a person gave by hand is held against the plan."""
-    from click.core import ParameterSource
-
     from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 
-    context = click.get_current_context()
-    given = [name for name in context.params if context.get_parameter_source(name) is not ParameterSource.DEFAULT]
     sources = {
         "studies": "a study", "source": "--from", "pairs": "--pairs", "control_run_ids": "--control-run-ids",
         "candidate_run_ids": "--candidate-run-ids",
     }  # fmt: skip
-    other = [message for name, message in sources.items() if name in given]
+    other = [message for name, message in sources.items() if name in out.given]
     if other:
         raise UsageError(f"--plan and {other[0]} exclude each other", hint="The plan says which study it is about.")
-    fields = dict.fromkeys(FIELDS.get(name, name) for name in given)
-    return analyze_by_plan(plan, asked={name: question[name] for name in fields if name in question}, store=out.store)
+    fields = dict.fromkeys(FIELDS.get(name, name) for name in out.given)
+    asked = {name: question[name] for name in fields if name in question}
+    return out.command.answer(analyze_by_plan, plan, asked=asked, store=out.store)
 
 
 def _question(

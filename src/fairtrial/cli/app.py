@@ -12,10 +12,11 @@ import json
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 
+from fairtrial.api.running.recording import LoggedCommand
 from fairtrial.cli._streams import discard_output
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import (
@@ -109,23 +110,21 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 def run(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code. What is run below an artifact.yaml is listed beside it."""
-    begun = time.time()
-    found: dict[str, Any] = {}
+    command = LoggedCommand(arguments, time.time())
     with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
-        code = _run(arguments, found)
+        code = _run(command)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
-        from fairtrial.research.command_log import note_command
-
-        note_command(arguments, code, begun, found.get("result"))
+        command.write(code)
     return code
 
 
-def _run(arguments: Sequence[str], found: dict[str, Any]) -> int:
-    """Errors become a sentence and a hint, here and nowhere else. What the command found is left in `found`."""
+def _run(command: LoggedCommand) -> int:
+    """Errors become a sentence and a hint, here and nowhere else."""
+    arguments = command.words
     debug = "--debug" in arguments
     try:
         _refuse_bytes(arguments)
-        result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False, obj=found)
+        result = cli.main(args=list(arguments), prog_name="fairtrial", standalone_mode=False, obj=command)
     except FairtrialError as error:
         if debug:
             raise

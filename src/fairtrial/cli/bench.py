@@ -166,7 +166,7 @@ def _measure(
     if earlier:
         require_comparable(earlier, recipe, options, terms)
     with output_kept_free():
-        found = bench(recipe, options, terms)
+        found = out.command.answer(bench, recipe, options, terms)
     further, against = [], None
     if found.sufficient and (earlier or flags["save"]):  # too few steady steps say nothing about a baseline either
         further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES)
@@ -174,6 +174,7 @@ def _measure(
     document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
+    out.command.add(document)
 
     def give() -> int:
         out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
@@ -194,12 +195,12 @@ def _compare(
 
     how = {name: flags[name] for name in ("rounds", "margin") if flags[name] is not None}
     if flags["ab"]:
-        speed_pair: SpeedPair = bench_revisions(recipe, flags["ab"], options, terms, **how)
+        speed_pair: SpeedPair = out.command.answer(bench_revisions, recipe, flags["ab"], options, terms, **how)
     else:
         changes = dict(pairs(flags["against"].split(",")))
         variants = {"as given": {}, flags["against"]: changes}
         with output_kept_free():
-            speed_pair = bench_variants(recipe, variants, options, terms, **how)
+            speed_pair = out.command.answer(bench_variants, recipe, variants, options, terms, **how)
 
     def give() -> int:
         out.give(speed_pair.to_dict(), speed_pair.rows(), lambda console: show_pair(console, speed_pair))

@@ -54,7 +54,9 @@ def _compare(out: Output, settings: dict[str, Any], *, compute_matched: bool, **
 
     question, how = _question(settings, **parsed)
     with lab_terms(out, RUNS, **how) as terms:
-        strategy_comparison = compare_strategies(**question, compute_matched=compute_matched, terms=terms)
+        strategy_comparison = out.command.answer(
+            compare_strategies, **question, compute_matched=compute_matched, terms=terms
+        )
     rows = [flat(each.to_dict()) for each in strategy_comparison.strategies]
     return give(out, strategy_comparison, rows, lambda console: _show(console, out, strategy_comparison), _draw)
 

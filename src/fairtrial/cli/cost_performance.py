@@ -45,7 +45,9 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     reference = None if hypervolume is None else parse_reference(hypervolume)
     with points_from(out, **where) as (source, terms):
-        found = cost_performance(source, gpu=gpu, objectives=names, reference=reference, terms=terms)
+        found = out.command.answer(
+            cost_performance, source, gpu=gpu, objectives=names, reference=reference, terms=terms
+        )
     return give(
         out,
         found,

@@ -43,9 +43,10 @@ def command(
     from fairtrial.api.running.evaluate import evaluate
 
     out.name_store()
-    checkpoint_evaluations = evaluate(
-        runs, checkpoint=checkpoint, episodes=episodes, confirm=confirm, level=level, store=out.store, tell=out.say
-    )
+    checkpoint_evaluations = out.command.answer(
+        evaluate, runs, checkpoint=checkpoint, episodes=episodes, confirm=confirm, level=level, store=out.store,
+        tell=out.say,
+    )  # fmt: skip
     rows = [{"run": each.run.name, "checkpoint": each.checkpoint, "step": each.step, **each.metrics,
              "selected": each.selected, "gap": each.gap} for each in checkpoint_evaluations.runs]  # fmt: skip
     out.give(checkpoint_evaluations.to_dict(), rows, lambda console: _show(console, checkpoint_evaluations))

@@ -200,8 +200,9 @@ def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     with make_progress(out) if out.live else contextlib.nullcontext() as progress:
         watcher = LaunchProgress(out, progress, retry_failed=flags["retry_failed"])
         terms = replace(terms, watch=watcher, ready=watcher.ready, tell=out.say)
-        launched = launch(study, store=out.store, terms=terms)
-    document = {**_document(launched), "since_benchmark": since}
+        launched = out.command.answer(launch, study, store=out.store, terms=terms)
+    out.command.add({"since_benchmark": since})
+    document = {**launched.to_dict(), "since_benchmark": since}
     out.give(document, document["arms"], lambda console: _show(console, launched))
     return EXIT_RUNS if launched.bad or launched.missing else EXIT_OK
 
@@ -254,9 +255,10 @@ def _policy(flags: Mapping[str, Any]) -> ExecutionPolicy:
 def _leave_running(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
     from fairtrial.api.running.detach import detach
 
-    left = detach(study, store=out.store, terms=_policy(flags))
+    left = out.command.answer(detach, study, store=out.store, terms=_policy(flags))
     follow = f"fairtrial runs watch {shlex.quote(left.study)}{store_words(left.store)}"
-    document = {"study": left.study, "store": str(left.store), "pid": left.pid, "log": str(left.log), "next": [follow]}
+    document = {**left.to_dict(), "next": [follow]}
+    out.command.add(document)
 
     def show(console: Console) -> None:
         going = f"goes on in process {left.pid}" if left.pid else "had nothing left to do"
@@ -290,33 +292,6 @@ def _give_dry_run(
         out.say(remark)
     there = sum(row["status"] is not None for row in rows)
     out.say(f"{counted(len(rows), 'run')}, {there:,} of them there already; nothing was started.")
-
-
-def _document(launched: Launched) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    return {
-        "study": launched.study,
-        "store": str(launched.store),
-        "synthetic": launched.synthetic,
-        "metric": launched.metric,
-        "direction": launched.direction,
-        "direction_source": launched.direction_source,
-        "runs": [_run_row(run, launched.metric) for run in launched.runs],
-        "made": list(launched.made),
-        "missing": list(launched.missing),
-        "arms": [asdict(arm) for arm in launched.arms],
-        "differences": [asdict(difference) for difference in launched.differences],
-        "cautions": list(launched.cautions),
-        "next": list(launched.next_commands),
-        "workload": launched.workload.to_dict() if launched.workload else None,
-    }  # fmt: skip
-
-
-def _run_row(run: Run, metric: str | None) -> dict[str, Any]:
-    row = {"run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status.value}
-    value = run.final.get(metric or "")
-    return {**row, "reason": run.reason, "value": value, "telemetry": run.metadata.get("telemetry")}
 
 
 def _show(console: Console, launched: Launched) -> None:

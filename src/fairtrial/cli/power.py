@@ -62,8 +62,8 @@ def command(
 
     if pilot:
         out.name_store()
-    plan = api.power(
-        sesoi=sesoi, sd=sd, pilot=pilot, design=design, correlation=correlation, superiority=superiority,
+    plan = out.command.answer(
+        api.power, sesoi=sesoi, sd=sd, pilot=pilot, design=design, correlation=correlation, superiority=superiority,
         alpha=alpha, power=power, side=side, assurance=assurance, hours_per_run=hours_per_run,
         gpu=gpu, price_per_hour=price_per_hour, prices=prices, metric=metric, store=out.store,
         source=source, columns=columns, variant=variants,

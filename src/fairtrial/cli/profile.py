@@ -75,8 +75,8 @@ def _body(mode: Mode) -> Callable[..., Any]:
                 seed=given["seed"], store=out.store, show=show, should_stop=should_stop,
             )  # fmt: skip
             options = given_values(load_recipe("grpo").options, {**given, "steps": None})
-            found = profile(mode, options, terms)
-        document = {**found.document, "snapshot": str(found.place.snapshot), "trace": str(found.place.trace)}
+            found = out.command.answer(profile, mode, options, terms)
+        document = found.to_dict()
         out.give(document, document["work"], lambda console: show_profile(console, document))
         return EXIT_OK
 
@@ -105,6 +105,7 @@ def show_command(out: Output, name: str) -> int:
 
     path, document = load_profile(name, out.store)
     document |= {"snapshot": str(path), "trace": str(path.parent / "trace")}
+    out.command.add(document)
     out.give(document, document["work"], lambda console: show_profile(console, document))
     return EXIT_OK
 
@@ -132,7 +133,7 @@ def diff_command(out: Output, first: str, second: str, margin: float, level: flo
     from fairtrial.api.benchmarking.profile_diff import diff_profiles
     from fairtrial.cli._profile_text import show_diff
 
-    profile_diff = diff_profiles(first, second, store=out.store, margin=margin, level=level)
+    profile_diff = out.command.answer(diff_profiles, first, second, store=out.store, margin=margin, level=level)
     out.give(profile_diff.to_dict(), profile_diff.rows(), lambda console: show_diff(console, profile_diff))
     return EXIT_OK
 
@@ -155,5 +156,6 @@ def check_command(out: Output, name: str, expressions: Sequence[str]) -> int:
         for words, each in zip(expressions, condition_results, strict=True)
     ]
     document = {"schema": 1, "holds": all(each.holds for each in condition_results), "checks": rows}
+    out.command.add(document)
     out.give(document, rows, lambda console: show_checks(console, condition_results))
     return EXIT_OK if document["holds"] else EXIT_CHECK

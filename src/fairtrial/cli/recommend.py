@@ -50,7 +50,7 @@ def command(
 
     constraints = Constraints(max_cost, min_accuracy, max_time, max_memory, confidence)
     with points_from(out, **where) as (source, terms):
-        advice = recommend(source, constraints, gpu=gpu, objective=objective, terms=terms)
+        advice = out.command.answer(recommend, source, constraints, gpu=gpu, objective=objective, terms=terms)
     document = advice.to_dict()
     rows = [flat_point(row) for row in advice.rows()] if advice.feasible else _relaxed_rows(document)
     out.give(document, rows, lambda console: _show(console, advice))

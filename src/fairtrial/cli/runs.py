@@ -388,7 +388,8 @@ def rm_command(out: Output, runs: Sequence[str], yes: bool, purge: bool) -> None
         )
         return click.confirm(question, err=True)
 
-    removed = remove_runs(runs, store=out.store, purge=purge, agree=agree)
+    removed = out.command.answer(remove_runs, runs, store=out.store, purge=purge, agree=agree)
+    out.command.add({"purged": purge})
     rows = [{"run": name} for name in removed]
     out.give(
         {"removed": removed, "purged": purge}, rows, lambda console: console.print(_what_was_removed(removed, purge))

@@ -47,7 +47,7 @@ def range_command(name: str, start: float, end: float, step: float, text: str) -
         question, how = _range_question(settings, **parsed)
         run = {"temperature": api.temperature_sweep, "alpha": api.alpha_sweep}[name]
         with lab_terms(out, RUNS, **how) as terms:
-            sweep = run(**question, terms=terms)
+            sweep = out.command.answer(run, **question, terms=terms)
         return give_sweep(out, sweep)
 
     def plan(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
@@ -76,7 +76,7 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
         question, how = _question(recipe, settings, **parsed)
         with lab_terms(out, RUNS, **how) as terms:
-            found = sweep(**question, terms=terms)
+            found = out.command.answer(sweep, **question, terms=terms)
         return give_sweep(out, found)
 
     sweep_recipe.__doc__ = f"Sweep options of this recipe. {recipe.summary}"

@@ -57,9 +57,11 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
         def work(observe: Observing, should_stop: Callable[[], bool]) -> Trained:
             if resume:
                 kind = str(recipe.file or recipe.name)
-                return api.resume(resume, recipe=kind, store=out.store, observe=observe, should_stop=should_stop)
-            return api.train(
-                str(recipe.file or recipe.name), values, seed=seed,
+                return out.command.answer(
+                    api.resume, resume, recipe=kind, store=out.store, observe=observe, should_stop=should_stop
+                )
+            return out.command.answer(
+                api.train, str(recipe.file or recipe.name), values, seed=seed,
                 study=study or ADHOC_STUDY, variant=variant, store=out.store, again=again, replace_old=replace,
                 secrets=secrets, observe=observe, should_stop=should_stop, tell=out.say,
             )  # fmt: skip
@@ -82,19 +84,7 @@ def _train(out: Output, work: Callable[[Any, Callable[[], bool]], Trained]) -> N
 
 def _give(out: Output, trained: Trained) -> None:
     run = trained.run
-    keys = ("best_metric_name", "best_metric_value", "best_checkpoint_step", "best_checkpoint_path")
-    row = {
-        "run": run.name,
-        "status": run.status.value,
-        "already_done": trained.already_done,
-        "synthetic": run.metadata["synthetic"],
-        "path": str(run.path),
-        "wall_s": run.metadata["timings"]["wall_s"],
-        **{key: run.metadata[key] for key in keys},
-        "final": dict(run.final),
-        "cautions": run.metadata["cautions"],
-        "telemetry": run.metadata.get("telemetry"),
-    }
+    row = trained.to_dict()
 
     def show(console: Console) -> None:
         how = "already done" if trained.already_done else f"{run.status} in {shown_time(row['wall_s'])}"
@@ -151,4 +141,7 @@ def command(ctx: click.Context, out: Output, resume: str | None) -> None:
         return
     from fairtrial.api.running import train as api
 
-    _train(out, lambda observe, stop: api.resume(resume, store=out.store, observe=observe, should_stop=stop))
+    def work(observe: Observing, should_stop: Callable[[], bool]) -> Trained:
+        return out.command.answer(api.resume, resume, store=out.store, observe=observe, should_stop=should_stop)
+
+    _train(out, work)

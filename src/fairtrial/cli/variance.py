@@ -65,8 +65,8 @@ def command(
                 raise UsageError(f"--by-stream takes no {name}")
         _by_stream(out, runs, metric, level, rule_from(None, window, percent, percent_window))
         return
-    found = variance(
-        runs, metric=metric, threshold=threshold, threshold_abs=threshold_abs, level=level,
+    found = out.command.answer(
+        variance, runs, metric=metric, threshold=threshold, threshold_abs=threshold_abs, level=level,
         window=rule_from(None, window, percent, percent_window), source=source, columns=columns, variant=variant,
         seed=seed or 0, store=out.store,
     )  # fmt: skip
@@ -82,7 +82,7 @@ def command(
 def _by_stream(out: Output, runs: Sequence[str], metric: str | None, level: float, window: SummaryRule | None) -> None:
     from fairtrial.api.comparing.by_stream import variance_by_stream
 
-    by_stream = variance_by_stream(runs, metric=metric, level=level, window=window, store=out.store)
+    by_stream = out.command.answer(variance_by_stream, runs, metric=metric, level=level, window=window, store=out.store)
     rows = [_stream_row(row) for row in _stream_rows(by_stream)]
     out.give(by_stream.to_dict(), rows, lambda console: _show_streams(console, by_stream))
 

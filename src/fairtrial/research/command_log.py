@@ -17,7 +17,6 @@ import orjson
 from fairtrial.core.durable import sync_path
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.private_files import open_to_append
-from fairtrial.core.project_root import find_artifact
 from fairtrial.core.secrets import redact_all, redact_words
 from fairtrial.core.untrusted import UntrustedDocument, parse_json_fast, read_file
 from fairtrial.research.plan_schema import LAST_MOMENT
@@ -30,10 +29,11 @@ QUIET = ("--help", "-h", "--dry-run")
 """With one of these a command does nothing that anyone would want to find again."""
 
 
-def note_command(arguments: Sequence[str], code: int, begun: float, result: Mapping[str, Any] | None) -> None:
-    """List a command that was run below an artifact. What cannot be written must not spoil what was computed."""
-    artifact = find_artifact()
-    if artifact is None or code == 2 or any(word in QUIET for word in arguments):
+def note_command(
+    artifact: Path, arguments: Sequence[str], code: int, begun: float, result: Mapping[str, Any] | None
+) -> None:
+    """List a command of a project. What cannot be written must not spoil what was computed."""
+    if code == 2 or any(word in QUIET for word in arguments):
         return
     entry = {
         "kind": COMMAND, "at": begun, "seconds": round(time.time() - begun, 3),

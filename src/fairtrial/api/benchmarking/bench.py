@@ -18,6 +18,7 @@ from fairtrial.api.benchmarking.bench_runs import BenchTerms, HiddenRuns, Progre
 from fairtrial.api.benchmarking.bench_sizes import BatchSizes, measure_batch_sizes
 from fairtrial.api.benchmarking.bench_trials import Suggestion, suggest
 from fairtrial.api.running.devices import calibration, recalibrated
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import BENCH_DIVERGED, NEAR_TIMER, NOT_STEADY, PUSHED_ASIDE, SHORT_TRAINING
 from fairtrial.core.devices import Calibration
 from fairtrial.core.errors import FairtrialError
@@ -196,6 +197,7 @@ def _plain(value: Any) -> Any:
     return None if value is None else value.to_dict()
 
 
+@recorded("bench")
 def bench(recipe: str, options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None) -> Bench:
     """Take real training steps and say what they cost. Nothing is kept of the run."""
     terms = terms or BenchTerms()

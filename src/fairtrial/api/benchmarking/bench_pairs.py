@@ -18,6 +18,7 @@ import numpy as np
 from fairtrial.api.benchmarking.bench_processes import step_seconds
 from fairtrial.api.benchmarking.bench_runs import MARGIN, BenchTerms, HiddenRuns, hidden_runs
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import CHANGES_LEFT_OUT
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import FilledCaution
@@ -54,6 +55,7 @@ class SpeedPair:
         ]
 
 
+@recorded("bench")
 def bench_variants(
     recipe: str, variants: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any] | None = None,
     terms: BenchTerms | None = None, *, rounds: int = ROUNDS, margin: float = MARGIN,
@@ -84,6 +86,7 @@ def _refuse_evaluation(runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any
         raise UserError("eval_every: nothing is evaluated while it is measured", hint="Add --run-validation.")
 
 
+@recorded("bench")
 def bench_revisions(
     recipe: str, revisions: Sequence[str], options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None,
     *, rounds: int = REVISION_ROUNDS, margin: float = MARGIN,

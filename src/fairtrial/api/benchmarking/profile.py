@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fairtrial.api.benchmarking.profile_figures import Played, ProfileMeasures, document_of
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import ONE_STEP
 from fairtrial.core.errors import Interrupted, InvalidOptions, UserError
 from fairtrial.core.options import parse_options
@@ -78,7 +79,11 @@ class Profile:
     document: Mapping[str, Any]
     place: ProfilePaths
 
+    def to_dict(self) -> dict[str, Any]:
+        return {**self.document, "snapshot": str(self.place.snapshot), "trace": str(self.place.trace)}
 
+
+@recorded("profile")
 def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: ProfileTerms | None = None) -> Profile:
     """Measure rollouts, updates on rollouts, or both together, and keep what was found under a name."""
     terms = terms or ProfileTerms()

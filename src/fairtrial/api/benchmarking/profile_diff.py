@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
 from fairtrial.core.errors import UserError
 from fairtrial.core.expressions import ConditionResult, check
@@ -62,6 +63,7 @@ def load_profile(word: str, store: str | os.PathLike[str] | None = None) -> tupl
     return path, read_profile(path, PROFILE_SCHEMA)
 
 
+@recorded("profile", "diff")
 def diff_profiles(
     first: str, second: str, *, store: str | os.PathLike[str] | None = None, margin: float = MARGIN, level: float = 0.95
 ) -> ProfileDiff:

@@ -41,6 +41,7 @@ from fairtrial.api.comparing.over_tasks import over_tasks
 from fairtrial.api.comparing.published_claims import analyze_summary_table
 from fairtrial.api.comparing.shown_comparisons import comparisons_on_view, label_analysis, record_analysis
 from fairtrial.api.comparing.target import against_target, choose_candidates, refuse_without_effect
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import not_by_plan
 from fairtrial.api.running.study_metric import rule_of_study
 from fairtrial.core.directions import GIVE_FLAG
@@ -65,6 +66,7 @@ from fairtrial.stats.summaries import SummaryRule, Window, describe
 from fairtrial.stats.times import compare_times
 
 
+@recorded("analyze")
 def analyze(
     studies: str | Sequence[str] = (),
     *,

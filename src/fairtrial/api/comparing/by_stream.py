@@ -16,6 +16,7 @@ import numpy as np
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, damage_cautions, from_runs
 from fairtrial.api.comparing.numbers import number_runs
 from fairtrial.api.comparing.variance import by_variant, launch_command, plan_of, summary_rules
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.canonical import canonical_json
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
@@ -48,6 +49,7 @@ class ByStream:
         }  # fmt: skip
 
 
+@recorded("variance")
 def variance_by_stream(
     runs: str | Sequence[str],
     *,

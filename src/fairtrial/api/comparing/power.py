@@ -23,6 +23,7 @@ from fairtrial.api.comparing.numbers import RunScores, lay_out_seeds, number_run
 from fairtrial.api.comparing.variance import by_variant
 from fairtrial.api.running.devices import measured_on
 from fairtrial.api.running.prices import load_prices
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.runs import Status
@@ -124,6 +125,7 @@ class Plan:
                 "cautions": list(self.cautions)}  # fmt: skip
 
 
+@recorded("power")
 def power(
     *,
     sesoi: float | None = None,

@@ -24,6 +24,7 @@ from fairtrial.api.comparing.gather import (
     only_variants,
 )
 from fairtrial.api.comparing.numbers import RunScores, number_runs
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import LOOKED_AT
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
@@ -90,6 +91,7 @@ class Variance:
         }
 
 
+@recorded("variance")
 def variance(
     runs: str | Sequence[str] = (),
     *,

@@ -14,6 +14,7 @@ from fairtrial.api.comparing.gather import RunSet, from_study
 from fairtrial.api.comparing.shown_comparisons import record_analysis
 from fairtrial.api.evidence.artifact import store_of_registration
 from fairtrial.api.evidence.preregister import archived_runs, excludable, registered_question
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import with_label
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.expressions import check
@@ -54,6 +55,7 @@ class RegisteredResult:
     beyond: Analysis | None
 
 
+@recorded("analyze")
 def analyze_by_plan(
     plan: str | os.PathLike[str],
     *,

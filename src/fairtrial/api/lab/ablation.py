@@ -14,6 +14,7 @@ import numpy as np
 from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, on_view, run_arms
 from fairtrial.api.lab.compare import STUDENT, with_student
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import IDENTICAL_ROWS
 from fairtrial.core.errors import InvalidOptions, RunsFailed
@@ -96,6 +97,7 @@ class Ablation:
         }  # fmt: skip
 
 
+@recorded("ablation")
 def ablation(
     components: Sequence[str] = COMPONENTS,
     *,

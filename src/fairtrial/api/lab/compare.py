@@ -11,6 +11,7 @@ import numpy as np
 
 from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, on_view, run_arms
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.cautions import DEAD_ARMS, MATCHED_BY_TIME, NOTHING_TO_MATCH
 from fairtrial.core.devices import GIGABYTE
@@ -111,6 +112,7 @@ def _pair(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+@recorded("compare")
 def compare_strategies(
     strategies: Sequence[str] = STRATEGIES,
     *,

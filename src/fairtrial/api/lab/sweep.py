@@ -14,6 +14,7 @@ from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.analyze import analyze
 from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.api.running.registered import as_registered, registration_for
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.cautions import (
@@ -156,18 +157,21 @@ def _row(point: SweepPoint) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@recorded("temperature")
 def temperature_sweep(
     start: float = 1.0, end: float = 8.0, step: float = 0.5, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil at every temperature of a range. Takes what `sweep` takes, and any option of `distill` in `options`."""
-    return sweep("distill", [span("temperature", start, end, step)], kind="temperature", **_with_runs(settings, runs))
+    axis = span("temperature", start, end, step)
+    return unrecorded(sweep)("distill", [axis], kind="temperature", **_with_runs(settings, runs))
 
 
+@recorded("alpha")
 def alpha_sweep(
     start: float = 0.0, end: float = 1.0, step: float = 0.1, runs: int | Sequence[int] | None = None, **settings: Any
 ) -> Sweep:
     """Distil with every weight of the teacher in a range."""
-    return sweep("distill", [span("alpha", start, end, step)], kind="alpha", **_with_runs(settings, runs))
+    return unrecorded(sweep)("distill", [span("alpha", start, end, step)], kind="alpha", **_with_runs(settings, runs))
 
 
 def plan_range_sweep(kind: str, start: float, end: float, step: float, **settings: Any) -> Study:
@@ -184,6 +188,7 @@ def _with_runs(settings: Mapping[str, Any], runs: int | Sequence[int] | None) ->
     return {**settings, "terms": terms if runs is None else replace(terms, runs=runs)}
 
 
+@recorded("sweep")
 def sweep(
     recipe: str,
     params: Sequence[GridAxis | str],
@@ -384,7 +389,7 @@ def _confirm(
         return replace(sweep, cautions=[NOT_CONFIRMED.fill(why=error.message)], failed=True)
     question = Question(metrics=[ran.metric], direction=ran.direction, alpha=terms.alpha)
     alone = len(arms) == 1
-    analysis = None if alone else analyze(
+    analysis = None if alone else unrecorded(analyze)(
         study.study, control=base.variant if base else None, candidate=best.variant, question=question,
         store=terms.store,
     )  # fmt: skip

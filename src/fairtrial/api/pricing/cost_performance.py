@@ -11,6 +11,7 @@ import numpy as np
 
 from fairtrial.api.lab.arms import LabConfig, check_terms
 from fairtrial.api.pricing.points import Points, Source, gather_points
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.costs.analysis import CostPerformanceAnalysis
@@ -86,6 +87,7 @@ def estimated(reading: Reading, level: float) -> Estimate:
     return mean_of(np.array(list(reading.by_seed.values()) or [reading.value]), round(1 - level, 12))
 
 
+@recorded("cost-performance")
 def cost_performance(
     source: Source | None = None,
     *,

@@ -11,6 +11,7 @@ from typing import Any
 from fairtrial.api.lab.arms import LabConfig, check_terms
 from fairtrial.api.pricing.cost_performance import conversion_cautions, estimated, point_row, price_cautions
 from fairtrial.api.pricing.points import Points, Source, gather_points, parse_metric
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import (
     CHOSEN_OF_MANY,
     INERT_LIMIT,
@@ -107,6 +108,7 @@ class Advice:
         }  # fmt: skip
 
 
+@recorded("recommend")
 def recommend(
     source: Source | None = None,
     constraints: Constraints | None = None,

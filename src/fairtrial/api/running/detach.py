@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.running.launch import run_study
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_RUNS, FairtrialError, UserError
 from fairtrial.core.private_files import open_to_append
@@ -54,7 +55,11 @@ class Detached:
     log: Path
     pid: int | None
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"study": self.study, "store": str(self.store), "pid": self.pid, "log": str(self.log)}
 
+
+@recorded("launch")
 def detach(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Detached:

@@ -12,6 +12,7 @@ import numpy as np
 
 from fairtrial.api.running.existing_runs import not_damaged, require_all_existing
 from fairtrial.api.running.planning import load_checked_recipe, require_needs
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.train import plan_of_recorded
 from fairtrial.core.cautions import REPORT_NOT_FRESH
 from fairtrial.core.errors import StoreError, UserError, all_at_once
@@ -81,6 +82,7 @@ class CheckpointEvaluations:
         return {"runs": [each.to_dict() for each in self.runs], "gap": gap, "damaged": dict(self.damaged)}
 
 
+@recorded("evaluate")
 def evaluate(
     references: Sequence[str],
     *,

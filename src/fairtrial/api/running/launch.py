@@ -7,7 +7,7 @@ import shlex
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fairtrial.api.running.planning import (
     plan_jobs,
     require_secrets,
 )
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import (
     arms_of,
     as_registered,
@@ -105,6 +106,25 @@ class Launched:
     def bad(self) -> list[Run]:
         return [run for run in self.runs if run.status is not Status.COMPLETED]
 
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "study": self.study, "store": str(self.store), "synthetic": self.synthetic, "metric": self.metric,
+            "direction": self.direction, "direction_source": self.direction_source,
+            "runs": [
+                {
+                    "run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status.value,
+                    "reason": run.reason, "value": run.final.get(self.metric or ""),
+                    "telemetry": run.metadata.get("telemetry"),
+                }
+                for run in self.runs
+            ],
+            "made": list(self.made), "missing": list(self.missing),
+            "arms": [asdict(arm) for arm in self.arms],
+            "differences": [asdict(difference) for difference in self.differences],
+            "cautions": list(self.cautions), "next": list(self.next_commands),
+            "workload": self.workload.to_dict() if self.workload else None,
+        }  # fmt: skip
+
 
 def plan_launch(
     recipe: str,
@@ -147,6 +167,7 @@ def plan_launch_of_file(
     return parse_options(Study, {**study.model_dump(), **changes}, where=str(path)) if changes else study
 
 
+@recorded("launch")
 def launch(
     study: Study, *, store: str | os.PathLike[str] | None = None, terms: ExecutionPolicy | None = None
 ) -> Launched:

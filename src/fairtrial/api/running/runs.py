@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from fairtrial.api.running.recording import recorded
 from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import EVALUATION, Run, Status
@@ -276,6 +277,7 @@ def query(
     return run_query(_existing(store), sql, damaged)
 
 
+@recorded("runs", "rm", document=lambda removed: {"removed": removed})
 def remove_runs(
     references: Sequence[str],
     *,

@@ -18,6 +18,7 @@ from fairtrial.api.running.planning import (
     require_needs,
     require_secrets,
 )
+from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import (
     refuse_other_options,
     refuse_other_recipe,
@@ -51,7 +52,18 @@ class Trained:
     run: Run
     already_done: bool
 
+    def to_dict(self) -> dict[str, Any]:
+        run, metadata = self.run, self.run.metadata
+        best = ("best_metric_name", "best_metric_value", "best_checkpoint_step", "best_checkpoint_path")
+        return {
+            "run": run.name, "status": run.status.value, "already_done": self.already_done,
+            "synthetic": metadata["synthetic"], "path": str(run.path), "wall_s": metadata["timings"]["wall_s"],
+            **{key: metadata[key] for key in best},
+            "final": dict(run.final), "cautions": metadata["cautions"], "telemetry": metadata.get("telemetry"),
+        }  # fmt: skip
 
+
+@recorded("train")
 def train(
     recipe: str,
     options: Mapping[str, Any] | None = None,
@@ -98,6 +110,7 @@ def _seed(spec: RunSpec, recipe: LoadedRecipe, given: int | None) -> int:
     return seed
 
 
+@recorded("train")
 def resume(
     reference: str,
     *,
