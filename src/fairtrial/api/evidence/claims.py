@@ -7,10 +7,9 @@ times of runs enter; no code that came with the runs is loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from math import isclose, isfinite
 from pathlib import Path
-from statistics import stdev
 from typing import Any
 
 import orjson
@@ -20,31 +19,32 @@ from fairtrial.api.comparing.analysis import Question
 from fairtrial.api.comparing.analyze import as_planned, judge_arms
 from fairtrial.api.comparing.context import account_of
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, choose_arms, from_study
-from fairtrial.api.comparing.numbers import align, number_runs, unpaired_samples
+from fairtrial.api.comparing.numbers import number_runs
 from fairtrial.api.evidence.preregistered_analysis import analyze_registered_runs
-from fairtrial.api.lab.arms import LabConfig
-from fairtrial.api.pricing.cost_performance import cost_performance
-from fairtrial.api.pricing.points import Source
-from fairtrial.api.pricing.recommend import recommend
-from fairtrial.core.devices import Calibration
+from fairtrial.api.lab import sweep
+from fairtrial.api.pricing import cost_performance, recommend
+from fairtrial.api.running.recomputing import FROM_SERIES, Document, RecomputableVerb
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.findings import Comparison
-from fairtrial.costs.choice import Constraints
-from fairtrial.costs.prices import BUILT_IN, REFERENCE
 from fairtrial.record.interim_looks import InterimLook
 from fairtrial.record.store import Store
+from fairtrial.research.command_log import COMMAND
 from fairtrial.stats.summaries import SummaryRule, describe
-from fairtrial.stats.sweeps import mean_of, pick_winner
 
 TOLERANCE = 1e-9
 """Relative: other versions of the numerical libraries may round the last digits differently."""
 BY_THE_AUTHOR = "deviations_told_by_the_author"
 """Of a registered analysis: what the runs of a bundle do not show, and nobody else can compute."""
-SWEEPS = ("temperature", "alpha", "sweep")
+RECOMPUTABLE: Mapping[str, RecomputableVerb] = {
+    "temperature": sweep.RECOMPUTABLE,
+    "alpha": sweep.RECOMPUTABLE,
+    "sweep": sweep.RECOMPUTABLE,
+    "cost-performance": cost_performance.RECOMPUTABLE,
+    "recommend": recommend.RECOMPUTABLE,
+}
+"""The verbs whose recorded results are claims, by the first word of their command. What `launch`, `analyze`, `compare`
+and `ablation` say of a study is claimed with the study itself, whoever asked for it."""
 ENOUGH_ARMS = 2
-LEVEL = 0.95
-
-Document = dict[str, Any]
 
 
 def study_headlines(store: Store, study: str, direction: str | None = None) -> Document:
@@ -141,141 +141,57 @@ def recorded_headlines(
     The newest of every question counts. A result that the runs no longer give, because seeds were added since, is no
     headline.
     """
-    newest: dict[bytes, tuple[Document, Mapping[str, Any]]] = {}
+    newest: dict[bytes, tuple[list[Document], Mapping[str, Any]]] = {}
     for entry in journal:
-        asked = asked_by(entry)
-        if asked is not None and asked["study"] in studies:
-            known = {key: value for key, value in asked.items() if key != "day"}
-            newest[orjson.dumps(known)] = asked, entry["result"]
+        questions = questions_of(entry)
+        if questions and questions[0]["study"] in studies:
+            known = [{key: value for key, value in asked.items() if key != "day"} for asked in questions]
+            newest[orjson.dumps(known)] = questions, entry["result"]
     kept, stale = [], []
-    for asked, result in newest.values():
-        numbers = result_headlines(store, asked)
-        if numbers.get("reason") is None and not differences(_told(asked, result), numbers):
-            kept.append({"asked": asked, "numbers": numbers})
+    for questions, result in newest.values():
+        said = RECOMPUTABLE[questions[0]["command"]].headlines(result)
+        again = ({"asked": asked, "numbers": result_headlines(store, asked)} for asked in questions)
+        claim = next((each for each in again if not differences(said, each["numbers"])), None)
+        if claim:
+            kept.append(claim)
         else:
-            stale.append(f"{asked['command']} of {asked['study']}")
+            stale.append(f"{questions[0]['command']} of {questions[0]['study']}")
     return kept, stale
 
 
-def asked_by(entry: Mapping[str, Any]) -> Document | None:
-    """What a listed command asked, as far as its numbers can be computed again; None where they cannot."""
+def questions_of(entry: Mapping[str, Any]) -> list[Document]:
+    """What a listed command may have asked, judged by its result; nothing where its numbers cannot be computed again.
+
+    Only the first word of the command is read, which names the verb.
+    """
     command, result = (entry.get("command") or [""])[0], entry.get("result")
-    if entry.get("kind") != "command" or not isinstance(result, dict) or not isinstance(result.get("study"), str):
-        return None
+    if entry.get("kind") != COMMAND or command not in RECOMPUTABLE or not isinstance(result, dict):
+        return []
+    if not isinstance(result.get("study"), str):
+        return []
     day = datetime.fromtimestamp(float(entry["at"]), UTC).date().isoformat()
-    asked = {"command": command, "study": result["study"], "metric": result.get("metric"),
-             "direction": result.get("direction"), "day": day}  # fmt: skip
-    if command in SWEEPS and isinstance(result.get("results"), list):
-        param = result.get("sweep_type") or result.get("param")
-        level = (result.get("statistical_analysis") or {}).get("level", LEVEL)
-        return {**asked, "param": param, "level": level}
-    priced = result.get("prices") == BUILT_IN.source and result.get("hypervolume") is None
-    if command == "cost-performance" and priced:
-        return {**asked, "gpu": result["gpu"]["name"], "objectives": result["objectives"],
-                "calibration": result["calibration"]}  # fmt: skip
-    if command == "recommend" and priced:
-        return {**asked, "gpu": _given(entry["command"], "--gpu") or REFERENCE, "objective": result["objective"],
-                "constraints": result["constraints"], "calibration": result["calibration"]}  # fmt: skip
-    return None
-
-
-def _given(words: Sequence[str], option: str) -> str | None:
-    for at, word in enumerate(words):
-        if word == option and at + 1 < len(words):
-            return words[at + 1]
-        if word.startswith(f"{option}="):
-            return word.partition("=")[2]
-    return None
+    shared = {"command": command, "study": result["study"], "metric": result.get("metric"),
+              "direction": result.get("direction"), "day": day}  # fmt: skip
+    try:
+        return [{**shared, **own} for own in RECOMPUTABLE[command].questions(result)]
+    except (LookupError, TypeError, AttributeError):  # a person changed the result in the log
+        return []
 
 
 def result_headlines(store: Store, asked: Mapping[str, Any]) -> Document:
     """The numbers of a recorded result, computed again from the runs."""
+    verb = RECOMPUTABLE.get(asked["command"])
+    if verb is None:
+        return {"reason": f"nobody knows how to compute '{asked['command']}' again"}
     try:
-        if asked["command"] in SWEEPS:
-            return _plain(_swept(store, asked))
-        if asked["command"] == "cost-performance":
-            found = cost_performance(
-                _source(asked), gpu=asked["gpu"], objectives=asked["objectives"], terms=_terms(store), today=_day(asked)
-            )
-            return _told(asked, _plain(found.to_dict()))
-        if asked["command"] == "recommend":
-            limits = Constraints(**asked["constraints"])
-            advice = recommend(
-                _source(asked), limits, gpu=asked["gpu"], objective=asked["objective"], terms=_terms(store),
-                today=_day(asked),
-            )  # fmt: skip
-            return _told(asked, _plain(advice.to_dict()))
+        return _plain(verb.recompute(store, asked))
     except (FairtrialError, KeyError, TypeError, ValueError) as error:
         return {"reason": str(error)}
-    return {"reason": f"nobody knows how to compute '{asked['command']}' again"}
 
 
-def _terms(store: Store) -> LabConfig:
-    return LabConfig(store=str(store.root))
-
-
-def _source(asked: Mapping[str, Any]) -> Source:
-    told = asked["calibration"]
-    known = None if told is None else Calibration(**{key: told[key] for key in Calibration.__dataclass_fields__})
-    return Source(study=asked["study"], metric=f"{asked['metric']}:{asked['direction']}", calibration=known)
-
-
-def _day(asked: Mapping[str, Any]) -> date:
-    return date.fromisoformat(asked["day"])
-
-
-def _swept(store: Store, asked: Mapping[str, Any]) -> Document:
-    """Every setting of a sweep with its mean, and the best."""
-    run_set = from_study(store, asked["study"], MetricQuery([asked["metric"]], asked["direction"]))
-    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
-    settings = (run_set.plan or {}).get("variants", {})
-    alpha = round(1 - float(asked["level"]), 12)
-    rows = []
-    for name in (name for name in run_set.arms if name in settings and numbers[name]):
-        mean = mean_of(unpaired_samples({name: numbers[name]})[name], alpha)
-        rows.append(
-            {"value": _value(settings[name], asked["param"]), "accuracy": mean.value, "ci": mean.limits,
-             "std_dev": stdev(mean.samples or ()) if mean.n > 1 else None, "runs": mean.n}
-        )  # fmt: skip
-    scored = {name: arm for name, arm in numbers.items() if arm}
-    winner = pick_winner(align(scored), direction=run_set.direction, alpha=alpha)
-    best = None if winner is None else _value(settings[winner.best], asked["param"])
-    alike = (
-        None if winner is None or winner.alike is None else [_value(settings[n], asked["param"]) for n in winner.alike]
-    )
-    return {"results": sorted(rows, key=_by_value), "best": best, "set": _ordered(alike)}
-
-
-def _value(values: Mapping[str, Any], param: str | Sequence[str]) -> Any:
-    return values.get(param) if isinstance(param, str) else dict(values)
-
-
-def _by_value(row: Mapping[str, Any]) -> bytes:
-    return orjson.dumps(row["value"], option=orjson.OPT_SORT_KEYS)
-
-
-def _ordered(values: Sequence[Any] | None) -> list[Any] | None:
-    return (
-        None if values is None else sorted(values, key=lambda value: orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
-    )
-
-
-def _told(asked: Mapping[str, Any], result: Mapping[str, Any]) -> Document:
-    """The headline numbers in a document that a command gave."""
-    if asked["command"] in SWEEPS:
-        key = result.get("sweep_type") or "value"
-        rows = [
-            {"value": row[key], **{name: row[name] for name in ("accuracy", "ci", "std_dev", "runs")}}
-            for row in result["results"]
-        ]
-        best = result["best"]
-        return {"results": sorted(rows, key=_by_value), "best": best[key], "set": _ordered(best["set"])}
-    names: tuple[str, ...]
-    if asked["command"] == "cost-performance":
-        names = ("points", "frontier", "efficiency_winner", "marginal", "savings_against")
-    else:
-        names = ("recommended", "expected", "binding", "alternatives", "feasible", "candidates")
-    return {name: result.get(name) for name in names}
+def basis_of(command: str) -> str:
+    """What the numbers of a recorded result follow from."""
+    return RECOMPUTABLE[command].basis if command in RECOMPUTABLE else FROM_SERIES
 
 
 def _plain(document: Mapping[str, Any]) -> Document:

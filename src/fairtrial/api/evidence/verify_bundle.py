@@ -16,14 +16,15 @@ from typing import Any
 
 from fairtrial.api.evidence.claims import (
     BY_THE_AUTHOR,
-    SWEEPS,
     TOLERANCE,
+    basis_of,
     count_numbers,
     differences,
     plan_headlines,
     result_headlines,
     study_headlines,
 )
+from fairtrial.api.running.recomputing import FROM_SERIES
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, UserError
 from fairtrial.core.formatting import counted
@@ -52,7 +53,6 @@ INSIDE = BundlePaths(PurePosixPath())
 MOST_NAMED = 20
 MALFORMED = (ArithmeticError, LookupError, TypeError, ValueError, AttributeError, OSError)
 """What reading and computing may run into where a file was changed to anything."""
-SERIES = "the raw series"
 
 
 @dataclass(frozen=True)
@@ -269,8 +269,8 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[V
         if asked.get("study") not in studies:
             checks.append(VerificationCheck(label, False, "its study is not in the bundle"))
             continue
-        basis = SERIES if asked["command"] in SWEEPS else "the raw series and the times that the runs recorded"
-        checks.append(_same(label, result.get("numbers"), _computed(result_headlines, store, asked), basis))
+        computed = _computed(result_headlines, store, asked)
+        checks.append(_same(label, result.get("numbers"), computed, basis_of(asked["command"])))
         numbers += count_numbers(result.get("numbers"))
     return checks, numbers
 
@@ -324,7 +324,7 @@ def _computed(compute: Any, store: Store, about: Any) -> Any:
         return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
 
 
-def _same(label: str, said: Any, found: Any, basis: str = SERIES) -> VerificationCheck:
+def _same(label: str, said: Any, found: Any, basis: str = FROM_SERIES) -> VerificationCheck:
     problems = differences(said, found)
     count = counted(count_numbers(said), "number")
     if problems or not isinstance(said, dict):

@@ -10,10 +10,15 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean, pvariance, stdev
 from typing import Any
 
+import orjson
+
 from fairtrial.api.comparing.analysis import Analysis, Question
 from fairtrial.api.comparing.analyze import analyze
+from fairtrial.api.comparing.gather import MetricQuery, from_study
+from fairtrial.api.comparing.numbers import align, number_runs, unpaired_samples
 from fairtrial.api.lab.arms import LabConfig, Ran, check_terms, lab_name, mean_loss, run_arms
 from fairtrial.api.running.planning import load_checked_recipe
+from fairtrial.api.running.recomputing import FROM_SERIES, RecomputableVerb
 from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.api.running.registered import as_registered, registration_for
 from fairtrial.core.canonical import content_hash
@@ -33,8 +38,10 @@ from fairtrial.core.specs import confirmation_seeds, split_and_quantity
 from fairtrial.plan.cells import name_of, resolve
 from fairtrial.plan.grids import GridAxis, GridPoint, beyond, defaults_of, lay_out, parse_axis, span
 from fairtrial.plan.study import Study
+from fairtrial.record.store import Store
 from fairtrial.research.seeds import CONFIRMATION
 from fairtrial.stats.diagnostics import one_arm_cautions
+from fairtrial.stats.summaries import SummaryRule
 from fairtrial.stats.sweeps import Winner, mean_of, pick_winner
 
 CONFIRMED = 5
@@ -425,3 +432,59 @@ def _cautions(sweep: Sweep, recipe: LoadedRecipe, fixed: Mapping[str, Any], ran:
     elif counts := [point.accuracy.n for point in sweep.points if point.accuracy.low is not None]:
         cautions += one_arm_cautions(min(counts))
     return cautions
+
+
+# A recorded sweep as a claim
+
+
+def _claimed_questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not isinstance(result.get("results"), list):
+        return []
+    level = (result.get("statistical_analysis") or {}).get("level", LabConfig.level)
+    return [{"param": result.get("sweep_type") or result.get("param"), "level": level}]
+
+
+def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
+    key, best = result.get("sweep_type") or "value", result["best"]
+    rows = [
+        {"value": row[key], **{name: row[name] for name in ("accuracy", "ci", "std_dev", "runs")}}
+        for row in result["results"]
+    ]
+    return {"results": _by_value(rows), "best": best[key], "set": _ordered(best["set"])}
+
+
+def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
+    """Every setting of a sweep with its mean, and the best, from the runs of its study."""
+    run_set = from_study(store, question["study"], MetricQuery([question["metric"]], question["direction"]))
+    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
+    param, alpha = question["param"], round(1 - float(question["level"]), 12)
+    settings = {
+        name: values.get(param) if isinstance(param, str) else dict(values)
+        for name, values in (run_set.plan or {}).get("variants", {}).items()
+    }
+    rows = []
+    for name in (name for name in run_set.arms if name in settings and numbers[name]):
+        mean = mean_of(unpaired_samples({name: numbers[name]})[name], alpha)
+        rows.append(
+            {"value": settings[name], "accuracy": mean.value, "ci": mean.limits,
+             "std_dev": stdev(mean.samples or ()) if mean.n > 1 else None, "runs": mean.n}
+        )  # fmt: skip
+    scored = {name: arm for name, arm in numbers.items() if arm}
+    winner = pick_winner(align(scored), direction=run_set.direction, alpha=alpha)
+    alike = None if winner is None or winner.alike is None else [settings[name] for name in winner.alike]
+    return {
+        "results": _by_value(rows), "best": None if winner is None else settings[winner.best], "set": _ordered(alike)
+    }  # fmt: skip
+
+
+def _by_value(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    return sorted(rows, key=lambda row: orjson.dumps(row["value"], option=orjson.OPT_SORT_KEYS))
+
+
+def _ordered(values: Sequence[Any] | None) -> list[Any] | None:
+    if values is None:
+        return None
+    return sorted(values, key=lambda value: orjson.dumps(value, option=orjson.OPT_SORT_KEYS))
+
+
+RECOMPUTABLE = RecomputableVerb(_claimed_questions, _claimed_numbers, recompute, FROM_SERIES)

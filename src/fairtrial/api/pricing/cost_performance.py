@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.lab.arms import LabConfig, check_terms
-from fairtrial.api.pricing.points import Points, Source, gather_points
-from fairtrial.api.running.recording import recorded
+from fairtrial.api.pricing.points import Points, RecordedPoints, Source, can_be_priced_again, gather_points
+from fairtrial.api.running.recomputing import FROM_SERIES_AND_TIMES, RecomputableVerb
+from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.core.cautions import CONVERTED_HOURS, NOT_FITTING
 from fairtrial.core.findings import Estimate, FilledCaution
 from fairtrial.costs.analysis import CostPerformanceAnalysis
@@ -19,6 +20,7 @@ from fairtrial.costs.cost import CostModel, Priced
 from fairtrial.costs.frontier import Frontier, OptimizationTarget, corner_of
 from fairtrial.costs.points import Reading
 from fairtrial.costs.prices import REFERENCE, PriceTable
+from fairtrial.record.store import Store
 from fairtrial.stats.sweeps import mean_of
 
 
@@ -129,3 +131,31 @@ def conversion_cautions(points: Sequence[Priced]) -> list[FilledCaution]:
     """On what converted hours rest, each basis once."""
     bases = {(point.card.name, point.basis) for point in points if point.basis}
     return [CONVERTED_HOURS.fill(card=card, basis=basis) for card, basis in sorted(bases)]
+
+
+# A recorded result as a claim
+
+
+def _claimed_questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not can_be_priced_again(result) or result.get("hypervolume") is not None:
+        return []
+    return [{
+        "gpu": result["gpu"]["name"], "objectives": result["objectives"], "calibration": result["calibration"],
+    }]  # fmt: skip
+
+
+def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("points", "frontier", "efficiency_winner", "marginal", "savings_against")
+    return {name: result.get(name) for name in names}
+
+
+def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
+    """The priced points of a study and the frontier between them, from its runs."""
+    points = RecordedPoints.of(store, question)
+    priced = unrecorded(cost_performance)(
+        points.source, gpu=question["gpu"], objectives=question["objectives"], terms=points.terms, today=points.today
+    )
+    return _claimed_numbers(priced.to_dict())
+
+
+RECOMPUTABLE = RecomputableVerb(_claimed_questions, _claimed_numbers, recompute, FROM_SERIES_AND_TIMES)

@@ -73,6 +73,28 @@ class Points:
     direction_source: str | None = None
 
 
+@dataclass(frozen=True)
+class RecordedPoints:
+    """The points that a recorded question was about, priced as on its day."""
+
+    source: Source
+    terms: LabConfig
+    today: date
+
+    @classmethod
+    def of(cls, store: Store, question: Mapping[str, Any]) -> RecordedPoints:
+        told = question["calibration"]
+        known = None if told is None else Calibration(**{key: told[key] for key in Calibration.__dataclass_fields__})
+        metric = f"{question['metric']}:{question['direction']}"
+        source = Source(study=question["study"], metric=metric, calibration=known)
+        return cls(source, LabConfig(store=str(store.root)), date.fromisoformat(question["day"]))
+
+
+def can_be_priced_again(result: Mapping[str, Any]) -> bool:
+    """Whether a recorded result rests on our own price table: a file of prices is no part of a bundle."""
+    return result.get("prices") == BUILT_IN.source
+
+
 def gather_points(
     source: Source, terms: LabConfig, today: date, gpu: str | None, also: Callable[[], object] = lambda: None
 ) -> Points:  # fmt: skip

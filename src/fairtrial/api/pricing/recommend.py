@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -10,8 +10,16 @@ from typing import Any
 
 from fairtrial.api.lab.arms import LabConfig, check_terms
 from fairtrial.api.pricing.cost_performance import conversion_cautions, estimated, point_row, price_cautions
-from fairtrial.api.pricing.points import Points, Source, gather_points, parse_metric
-from fairtrial.api.running.recording import recorded
+from fairtrial.api.pricing.points import (
+    Points,
+    RecordedPoints,
+    Source,
+    can_be_priced_again,
+    gather_points,
+    parse_metric,
+)
+from fairtrial.api.running.recomputing import FROM_SERIES_AND_TIMES, RecomputableVerb
+from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.core.cautions import (
     CHOSEN_OF_MANY,
     INERT_LIMIT,
@@ -27,8 +35,9 @@ from fairtrial.costs.choice import CARD_MEMORY, LIKELY, Candidate, Constraints, 
 from fairtrial.costs.cost import CostModel
 from fairtrial.costs.frontier import OptimizationTarget
 from fairtrial.costs.points import Reading
-from fairtrial.costs.prices import REFERENCE
+from fairtrial.costs.prices import BUILT_IN, REFERENCE
 from fairtrial.costs.recommend import check_objective
+from fairtrial.record.store import Store
 from fairtrial.stats.diagnostics import one_arm_cautions
 
 ANY = "any"
@@ -179,3 +188,40 @@ def _of_choice(recommendation: Recommendation, chosen: Candidate) -> list[Filled
         if check.constraint == CARD_MEMORY and check.value is not None and check.value > NEARLY_FULL * check.limit:
             cautions.append(TIGHT_MEMORY.fill(need=f"{check.value:.3g}", memory=f"{check.limit:g}"))
     return cautions
+
+
+# A recorded recommendation as a claim
+
+
+def _claimed_questions(result: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if not can_be_priced_again(result):
+        return []
+    rest = {name: result[name] for name in ("objective", "constraints", "calibration")}
+    return [{"gpu": gpu, **rest} for gpu in _possible_cards(result)]
+
+
+def _possible_cards(result: Mapping[str, Any]) -> list[str]:
+    """A result names the card of each row, but not whether that one card was asked for or any."""
+    table = list(BUILT_IN.cards)
+    rows = [result["expected"], result["joint_relaxation"], *result["alternatives"], *result["relaxations"]]
+    named = {row["card"] for row in rows if row and row["card"]}
+    every = [ANY] if result["candidates"] % len(table) == 0 else []  # then each configuration stands on every card
+    return every if len(named) > 1 else [*(named or table), *every]
+
+
+def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
+    names = ("recommended", "expected", "binding", "alternatives", "feasible", "candidates")
+    return {name: result.get(name) for name in names}
+
+
+def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
+    """What is recommended among the configurations of a study, from its runs."""
+    points = RecordedPoints.of(store, question)
+    advice = unrecorded(recommend)(
+        points.source, Constraints(**question["constraints"]), gpu=question["gpu"], objective=question["objective"],
+        terms=points.terms, today=points.today,
+    )  # fmt: skip
+    return _claimed_numbers(advice.to_dict())
+
+
+RECOMPUTABLE = RecomputableVerb(_claimed_questions, _claimed_numbers, recompute, FROM_SERIES_AND_TIMES)
