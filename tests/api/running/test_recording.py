@@ -177,7 +177,9 @@ def lab(with_data: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 def widths() -> None:
     """A sweep whose runs say on what device they computed, so that they have a price."""
     options = {"data": "digits", "steps": 5, "batch_size": 64, "eval_every": 0, "checkpoint_every": 0}
-    fairtrial.sweep("classify", ["width=4,8"], options=options, terms=LabTerms(runs=2, study="cups", jobs=1, stack=False))
+    fairtrial.sweep(
+        "classify", ["width=4,8"], options=options, terms=LabTerms(runs=2, study="cups", jobs=1, stack=False)
+    )
 
 
 def test_what_python_asks_is_a_claim_of_the_bundle_and_is_computed_again(lab: Path) -> None:
