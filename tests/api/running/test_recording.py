@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import fairtrial
-from fairtrial import Constraints, LabTerms, Question, Source, SummaryRule
+from fairtrial import Constraints, LabConfig, Question, Source, SummaryRule
 from fairtrial.api.running.recording import LoggedCommand, recorded, unrecorded
 from fairtrial.api.running.runs import remove_runs
 from fairtrial.core.errors import UserError
@@ -36,7 +36,7 @@ def log_of(project: Path) -> list[dict[str, Any]]:
 
 def swept(study: str = "cups", **how: Any) -> fairtrial.Sweep:
     return fairtrial.sweep(
-        "fake", ["effect=0,0.02"], options=OPTIONS, terms=LabTerms(runs=2, study=study, jobs=1), **how
+        "fake", ["effect=0,0.02"], options=OPTIONS, terms=LabConfig(runs=2, study=study, jobs=1), **how
     )
 
 
@@ -82,7 +82,7 @@ def test_the_words_of_a_call_are_its_verb_and_what_was_given_otherwise_than_by_d
     fairtrial.analyze("cups", control="effect=0.0", question=question, store=project / "store")
     first, second = (entry["command"] for entry in log_of(project))
     options = 'options={"steps":4,"eval_every":0,"checkpoint_every":0}'
-    assert first == ["sweep", "recipe=fake", 'params=["effect=0,0.02"]', options, "runs=2", "study=cups", "jobs=1"]
+    assert first == ["sweep", "recipe=fake", 'params=["effect=0,0.02"]', options, "jobs=1", "runs=2", "study=cups"]
     assert second[:3] == ["analyze", "studies=cups", "control=effect=0.0"]
     assert 'metrics=["report_accuracy"]' in second and "method=wilcoxon" in second
     assert second[-1] == f"store={project / 'store'}"
@@ -178,7 +178,7 @@ def widths() -> None:
     """A sweep whose runs say on what device they computed, so that they have a price."""
     options = {"data": "digits", "steps": 5, "batch_size": 64, "eval_every": 0, "checkpoint_every": 0}
     fairtrial.sweep(
-        "classify", ["width=4,8"], options=options, terms=LabTerms(runs=2, study="cups", jobs=1, stack=False)
+        "classify", ["width=4,8"], options=options, terms=LabConfig(runs=2, study="cups", jobs=1, stack=False)
     )
 
 
@@ -227,7 +227,7 @@ def test_a_laboratory_verb_of_python_is_logged_and_its_study_claimed(lab: Path, 
     small = {"teacher_steps": 4, "teacher_width": 4, "steps": 4, "eval_every": 0, "checkpoint_every": 0, "labels": 100,
              "student_width": 4}  # fmt: skip
     words = [word for name, value in small.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    terms = LabTerms(runs=2, study="kd", jobs=1)
+    terms = LabConfig(runs=2, study="kd", jobs=1)
     if verb == "compare":
         fairtrial.compare(["kd"], options=small, terms=terms)
         shell = ["compare", "--strategies", "kd"]
