@@ -174,13 +174,13 @@ def parse_seeds(text: str) -> int | list[int]:
 
 def _variants(words: Sequence[str]) -> dict[str, dict[str, Any]]:
     """`name:key=value,key=value` → options. A comma inside a value is not possible here: use a study file."""
-    found: dict[str, dict[str, Any]] = {}
+    variants: dict[str, dict[str, Any]] = {}
     for word in words:
         name, _, settings = word.partition(":")
-        if name in found:
+        if name in variants:
             raise UsageError(f"--variant: '{name}' is given twice")
-        found[name] = dict(pairs([part for part in settings.split(",") if part]))
-    return found
+        variants[name] = dict(pairs([part for part in settings.split(",") if part]))
+    return variants
 
 
 def _launch(out: Output, study: Study, flags: Mapping[str, Any]) -> int:
@@ -214,10 +214,10 @@ def _since_benchmark(out: Output, flags: Mapping[str, Any]) -> dict[str, Any] | 
         return None
     from fairtrial.api.running.code_since import code_since
 
-    found = code_since(flags["since_benchmark"], paths=flags["paths"], store=out.store, study_only=True)
-    for line in found.lines():
+    changes = code_since(flags["since_benchmark"], paths=flags["paths"], store=out.store, study_only=True)
+    for line in changes.lines():
         out.say(line)
-    return found.to_dict()
+    return changes.to_dict()
 
 
 def _check_paths(flags: Mapping[str, Any]) -> None:
@@ -315,8 +315,8 @@ def _show(console: Console, launched: Launched) -> None:
         console.print(f"{gap.candidate} − {gap.control}: {shown_change(gap.mean)} {over}{better}.", markup=False)
     for run in launched.bad:
         console.print(f"✗ {run.name} {run.status}: {run.reason}", style="red", markup=False)
-        if run.metadata.get("hint"):
-            console.print(f"    {run.metadata['hint']}", markup=False)
+        if run.metadata.hint:
+            console.print(f"    {run.metadata.hint}", markup=False)
         _show_log_tail(console, run)
     telemetry = telemetry_line(run for run in launched.runs if run.name in launched.made)
     if telemetry:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from fairtrial.api.running.runs import Shown
+    from fairtrial.core.run_metadata import RunResources, RunTimings
 
 MOST_REASONS = 5
 WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=. Looks at columns, options and last values."
@@ -144,26 +145,25 @@ def _show_run(console: Console, shown: Shown) -> None:
 
     run, metadata = shown.run, shown.run.metadata
     console.print(
-        f"{run.name}  {run.status}" + (" (synthetic)" if metadata["synthetic"] else ""),
+        f"{run.name}  {run.status}" + (" (synthetic)" if metadata.synthetic else ""),
         style="bold",
         markup=False,
     )
-    resources, environment = metadata["resources"], metadata["environment"]
+    data, lineage, resources, environment = metadata.data, metadata.lineage, metadata.resources, metadata.environment
     facts = {
         "reason": None if run.reason in shown.damage else run.reason,
         "damaged": "\n".join(shown.damage),
         "repair": f"fairtrial doctor --damage --store {run.path.parent.parent}" if shown.damage else None,
-        "recipe": metadata["recipe"],
-        "options": ", ".join(f"{key}={value}" for key, value in metadata["options"].items()),
-        "data": metadata["data"] and f"{metadata['data']['name']} {metadata['data']['sha256'][:12]}",
-        "teacher": metadata["lineage"].get("teacher", {}).get("run"),
+        "recipe": metadata.recipe,
+        "options": ", ".join(f"{key}={value}" for key, value in metadata.options.items()),
+        "data": data and f"{data.name} {data.sha256[:12]}",
+        "teacher": (lineage.teacher or {}).get("run"),
         "best": best_line(metadata),
-        "time": _time(metadata["timings"]),
+        "time": _time(metadata.timings),
         "memory": _memory(resources),
         "work": _work(resources),
-        "resumed": ", ".join(f"at step {entry['step']}" for entry in metadata["lineage"]["resumed"]),
-        "commit": environment.get("git_commit") and environment["git_commit"][:12]
-        + (" (dirty)" if environment.get("git_dirty") else ""),
+        "resumed": ", ".join(f"at step {entry['step']}" for entry in lineage.resumed),
+        "commit": environment.git_commit and environment.git_commit[:12] + " (dirty)" * bool(environment.git_dirty),
         "path": str(run.path),
     }  # fmt: skip
     console.print(_two_columns({name: fact for name, fact in facts.items() if fact}))
@@ -173,16 +173,16 @@ def _show_run(console: Console, shown: Shown) -> None:
     for again in shown.evaluations:
         console.print(f"  {_evaluation(again)}", markup=False)
     torn = [TORN_LINE.fill(file=run.paths.metrics.name)] if shown.torn else []
-    for caution in [*metadata["cautions"], *torn]:
+    for caution in [*metadata.cautions, *torn]:
         console.print(_two_columns({"caution": f"{caution['text']} {caution['remedy']}"}, style="yellow"))
     for line in shown.log_tail:
         console.print(f"  │ {line}", style="dim", markup=False)
 
 
-def _evaluation(found: Mapping[str, Any]) -> str:
-    values = ", ".join(f"{name} {shown_value(value)}" for name, value in found["metrics"].items())
-    fresh = " on what it had never seen" if found["fresh"] else ""
-    return f"evaluated again{fresh}: {found['checkpoint']}, step {found['step']:,}: {values}"
+def _evaluation(event: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{name} {shown_value(value)}" for name, value in event["metrics"].items())
+    fresh = " on what it had never seen" if event["fresh"] else ""
+    return f"evaluated again{fresh}: {event['checkpoint']}, step {event['step']:,}: {values}"
 
 
 def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
@@ -197,26 +197,25 @@ def _two_columns(facts: Mapping[str, Any], style: str = "") -> Table:
     return grid
 
 
-def _time(timings: Mapping[str, Any]) -> str | None:
-    stacked = timings.get("stacked", 1)
-    if stacked > 1:
-        return f"not its own: {stacked} runs were trained together"
-    if timings["wall_s"] is None:
+def _time(timings: RunTimings) -> str | None:
+    if timings.stacked > 1:
+        return f"not its own: {timings.stacked} runs were trained together"
+    if timings.wall_s is None:
         return None
-    return f"{shown_time(timings['wall_s'])} wall, {shown_time(timings['cpu_s'])} CPU"
+    return f"{shown_time(timings.wall_s)} wall, {shown_time(timings.cpu_s)} CPU"
 
 
-def _work(resources: Mapping[str, Any]) -> str:
-    counted = {"parameters": resources.get("parameters"), "FLOPs per step": resources.get("flops_per_step")}
+def _work(resources: RunResources) -> str:
+    counted = {"parameters": resources.parameters, "FLOPs per step": resources.flops_per_step}
     return ", ".join(f"{value:,} {name}" for name, value in counted.items() if value)
 
 
-def _memory(resources: Mapping[str, Any]) -> str | None:
+def _memory(resources: RunResources) -> str | None:
     parts = []
-    if resources.get("peak_process_bytes"):
-        parts.append(f"{resources['peak_process_bytes'] / 1e6:,.0f} MB process")
-    if resources.get("peak_tensor_bytes"):
-        parts.append(f"{resources['peak_tensor_bytes'] / 1e6:,.2f} MB tensors")
+    if resources.peak_process_bytes:
+        parts.append(f"{resources.peak_process_bytes / 1e6:,.0f} MB process")
+    if resources.peak_tensor_bytes:
+        parts.append(f"{resources.peak_tensor_bytes / 1e6:,.2f} MB tensors")
     return ", ".join(parts) or None
 
 
@@ -345,15 +344,15 @@ def sql_command(out: Output, query: str) -> int:
         names.append(name)
         out.say(f"{name} is damaged and has no metrics here: {reason}")
 
-    columns, found = ask(query, store=out.store, damaged=tell)
-    rows = [dict(zip(columns, row, strict=True)) for row in found]
+    columns, answers = ask(query, store=out.store, damaged=tell)
+    rows = [dict(zip(columns, row, strict=True)) for row in answers]
 
     def show(console: Console) -> None:
         from rich.table import Column, Table
         from rich.text import Text
 
         table = Table(*(Column(Text(name)) for name in columns), box=None, padding=(0, 2, 0, 0))
-        for row in found:
+        for row in answers:
             table.add_row(*(Text(shown_value(value)) for value in row))
         console.print(table)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.run_metadata import RunMetadata
 
 EXIT_CLAIMED = 75
 """Exit status of a job that found its cell taken by another launcher."""
@@ -41,7 +42,7 @@ class Run:
     """One run directory, read once. `status` is what is true now, not only what was last written."""
 
     path: Path
-    metadata: Mapping[str, Any]
+    metadata: RunMetadata
     status: Status
 
     @property
@@ -50,24 +51,24 @@ class Run:
 
     @property
     def id(self) -> str:
-        return str(self.metadata["run_id"])
+        return self.metadata.run_id
 
     @property
     def study(self) -> str:
-        return str(self.metadata["study"])
+        return self.metadata.study
 
     @property
     def variant(self) -> str:
-        return str(self.metadata["variant"])
+        return self.metadata.variant
 
     @property
     def seed(self) -> int:
         """Of a damaged run whose folder does not name it, the metadata have null; such a run is never scored."""
-        return int(self.metadata["seed"] or 0)
+        return self.metadata.seed or 0
 
     @property
     def attempt(self) -> int:
-        return int(self.metadata["attempt"])
+        return self.metadata.attempt
 
     @property
     def name(self) -> str:
@@ -75,15 +76,14 @@ class Run:
 
     @property
     def reason(self) -> str | None:
-        reason = self.metadata.get("reason")
-        if reason is None and self.status is Status.INTERRUPTED:
+        if self.metadata.reason is None and self.status is Status.INTERRUPTED:
             return "its process ended without a word (killed, or the machine stopped)"
-        return reason
+        return self.metadata.reason
 
     @property
     def final(self) -> Mapping[str, float]:
         """The last value of every metric."""
-        return self.metadata.get("final") or {}
+        return self.metadata.final
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,6 @@ def headline(metric: str | None, final: Mapping[str, Any]) -> str | None:
     if metric is not None:
         return metric
     for prefix in ("report_", "test", "eval_", "val"):
-        found = [name for name in sorted(final) if name.startswith(prefix)]
-        if found:
-            return found[0]
+        if named := [name for name in final if name.startswith(prefix)]:
+            return min(named)
     return min(final, default=None)

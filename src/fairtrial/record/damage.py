@@ -22,6 +22,8 @@ from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import FairtrialError, StoreError
 from fairtrial.core.paths import ARCHIVE, RunPaths
 from fairtrial.core.regular_files import read_regular
+from fairtrial.core.run_metadata import RunMetadata
+from fairtrial.core.runs import Status
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
 from fairtrial.record.cache import damaged_entries
@@ -148,13 +150,13 @@ Misplaced = Mapping[tuple[str, str], Path]
 
 
 def _misplaced(places: Sequence[tuple[str, RunPaths]]) -> Misplaced:
-    found = {}
+    misplaced = {}
     for study, paths in places:
         with contextlib.suppress(FairtrialError, OSError):
             metadata = parse_metadata(read_regular(paths.metadata), str(paths.metadata))
             if why_misplaced(metadata, study, paths.root.name):
-                found[metadata["study"], metadata["run_id"]] = paths.metadata
-    return found
+                misplaced[metadata.study, metadata.run_id] = paths.metadata
+    return misplaced
 
 
 def _of_run(paths: RunPaths, misplaced: Misplaced) -> Iterator[Damage]:
@@ -198,7 +200,7 @@ def _restorable(paths: RunPaths, error: DamagedRun, misplaced: Misplaced) -> Dam
     return Damage(paths.metadata, error.message, repair="bring it back from a backup; no whole copy is in the store")
 
 
-def _contradicted(paths: RunPaths, metadata: Mapping[str, Any]) -> bool:
+def _contradicted(paths: RunPaths, metadata: RunMetadata) -> bool:
     """Whether the other files of a run are not those that these metadata were written for."""
     return bool(why_other_lines(paths, metadata) or why_broken(paths.events, metadata))
 
@@ -208,7 +210,7 @@ def _restore(path: Path, content: bytes, quarantine: Quarantine) -> None:
     replace_bytes(path, content)
 
 
-def _of_series(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
+def _of_series(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
     """Lines first: they are the truth. The columnar copy can be made again from lines that are whole."""
     problem = verify_series(paths, metadata)
     if problem is None:
@@ -225,9 +227,9 @@ def _of_series(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]
     yield Damage(paths.metrics, str(problem), repair="bring it back from a backup, or run it again with --replace")
 
 
-def _contradiction(paths: RunPaths, metadata: Mapping[str, Any]) -> SeriesProblem | None:
+def _contradiction(paths: RunPaths, metadata: RunMetadata) -> SeriesProblem | None:
     """The same for runs of earlier versions, which recorded the last value of every metric and no hash."""
-    if metadata.get("series") is not None:
+    if metadata.series is not None:
         return None
     try:
         why = contradiction(metadata, read_series(paths, metadata))
@@ -241,13 +243,13 @@ def _remake_columns(paths: RunPaths, quarantine: Quarantine) -> None:
     write_columns(paths)
 
 
-def _of_best(paths: RunPaths, metadata: Mapping[str, Any]) -> Iterator[Damage]:
-    sha256 = metadata["best_checkpoint_sha256"]
+def _of_best(paths: RunPaths, metadata: RunMetadata) -> Iterator[Damage]:
+    sha256 = metadata.best_checkpoint_sha256
     if sha256 is not None and paths.best.is_file() and file_hash(paths.best) != sha256:
         yield _checkpoint_damage(paths, paths.best, sha256, "metadata.json")
 
 
-def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[Damage]:
+def _of_events(paths: RunPaths, metadata: RunMetadata | None) -> Iterator[Damage]:
     """The lines of events, and the checkpoints whose hashes they have."""
     hint = "bring it back from a backup; the run's numbers do not depend on it"
     if metadata is not None and (why := why_broken(paths.events, metadata)):
@@ -272,9 +274,9 @@ def _of_events(paths: RunPaths, metadata: Mapping[str, Any] | None) -> Iterator[
             yield _checkpoint_damage(paths, path, sha256, "events.jsonl")
 
 
-def _of_torn(path: Path, metadata: Mapping[str, Any] | None) -> Iterator[Damage]:
+def _of_torn(path: Path, metadata: RunMetadata | None) -> Iterator[Damage]:
     """A kill leaves an unfinished last line, which a resume cuts off. A run that has ended is never resumed."""
-    if metadata is not None and metadata["status"] != "running" and is_torn(path):
+    if metadata is not None and metadata.status != Status.RUNNING and is_torn(path):
         yield Damage(
             path, f"{path} ends with a line that was cut off", repair="take that line away",
             mend=partial(_drop_torn, path),

@@ -115,8 +115,8 @@ def _make_row(study: str, entry: os.DirEntry[str], file_status: os.stat_result) 
         metadata = parse_metadata(_content(where, file_status), where)
         if why := why_misplaced(metadata, study, entry.name):
             raise DamagedRun(f"{where} {why}")
-        status = metadata["status"]
-        if status == Status.RUNNING or metadata["best_pending"]:
+        status = metadata.status
+        if status == Status.RUNNING or metadata.best_pending:
             paths = RunPaths(Path(entry.path))
             metadata, status = settle_best(paths, metadata), true_status(paths, status).value
     except (FileNotFoundError, NotADirectoryError):
@@ -125,33 +125,33 @@ def _make_row(study: str, entry: os.DirEntry[str], file_status: os.stat_result) 
         return _damaged(study, entry, "; ".join((error.message, *error.problems)))
     except OSError as error:
         return _damaged(study, entry, f"{where} cannot be read: {error.strerror}")
-    final, timings = metadata["final"], metadata["timings"]
-    shown = headline(metadata["metric"], final)
+    final, timings = metadata.final, metadata.timings
+    shown = headline(metadata.metric, final)
     return {
         "run": entry.name,
         "study": study,
-        "variant": metadata["variant"],
-        "seed": metadata["seed"],
-        "attempt": metadata["attempt"],
-        "recipe": metadata["recipe"],
-        "synthetic": metadata["synthetic"],
+        "variant": metadata.variant,
+        "seed": metadata.seed,
+        "attempt": metadata.attempt,
+        "recipe": metadata.recipe,
+        "synthetic": metadata.synthetic,
         "status": status,
-        "reason": metadata["reason"],
+        "reason": metadata.reason,
         "metric": shown,
-        "direction": metadata["direction"],
-        "value": final.get(shown),
+        "direction": metadata.direction,
+        "value": None if shown is None else final.get(shown),
         "final": final,
-        "best_metric_name": metadata["best_metric_name"],
-        "best_metric_value": metadata["best_metric_value"],
-        "best_checkpoint_step": metadata["best_checkpoint_step"],
-        "wall_s": timings["wall_s"],
-        "cpu_s": timings["cpu_s"],
-        "created": timings["created"],
-        "options": metadata["options"],
-        "identity": metadata["identity"],
-        "data": (metadata["data"] or {}).get("sha256"),
-        "fingerprint": metadata["fingerprint"],
-        "commit": metadata["environment"].get("git_commit"),
+        "best_metric_name": metadata.best_metric_name,
+        "best_metric_value": metadata.best_metric_value,
+        "best_checkpoint_step": metadata.best_checkpoint_step,
+        "wall_s": timings.wall_s,
+        "cpu_s": timings.cpu_s,
+        "created": timings.created,
+        "options": metadata.options,
+        "identity": metadata.identity,
+        "data": metadata.data_sha256,
+        "fingerprint": metadata.fingerprint,
+        "commit": metadata.environment.git_commit,
     }
 
 
@@ -236,12 +236,12 @@ def _write(store: Store, rows: Rows, stamps: Stamps) -> None:
     if not store.root.is_dir():
         return
     tables = {name: _Table() for name in (*_SHARED, "metrics")}
-    found = list(rows.values())
+    listed = list(rows.values())
     content = {
-        "plain": {name: [row[name] for row in found] for name in _PLAIN},
-        "shared": {name: [tables[name].code(row[name]) for row in found] for name in _SHARED},
-        "metrics": [tables["metrics"].code(list(row["final"])) for row in found],
-        "final": [list(row["final"].values()) for row in found],
+        "plain": {name: [row[name] for row in listed] for name in _PLAIN},
+        "shared": {name: [tables[name].code(row[name]) for row in listed] for name in _SHARED},
+        "metrics": [tables["metrics"].code(list(row["final"])) for row in listed],
+        "final": [list(row["final"].values()) for row in listed],
         "stamps": [stamps[key] for key in rows],
         "tables": {name: table.values for name, table in tables.items()},
     }

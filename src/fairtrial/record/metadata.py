@@ -13,6 +13,14 @@ import orjson
 
 from fairtrial.core.errors import FairtrialError, StoreError, UserError
 from fairtrial.core.paths import ARCHIVE, RunPaths, parts_of_run_id, run_id
+from fairtrial.core.run_metadata import (
+    RunData,
+    RunEnvironment,
+    RunLineage,
+    RunMetadata,
+    RunResources,
+    RunTimings,
+)
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.core.untrusted import parse_json_fast, read_file, shape_problems
@@ -30,20 +38,10 @@ BEST_KEYS = (
     "best_checkpoint_path",
     "best_checkpoint_sha256",
 )
-
-
-REQUIRED = frozenset(
-    {
-        "run_id", "study", "variant", "seed", "attempt", "recipe", "recipe_file", "synthetic", "options", "identity",
-        "data", "fingerprint", "status", "reason", "hint", "metric", "direction", "best_metric_name",
-        "best_metric_mode", *BEST_KEYS, "best_pending", "final", "lineage", "environment", "timings", "resources",
-        "cautions", "schema",
-    }
-)  # fmt: skip
-
+REQUIRED = RunMetadata.required_keys
 STATUSES = frozenset(status.value for status in Status if status is not Status.DAMAGED)
 CHECKSUM, SEALED = "checksum", "sealed"
-WITHOUT_CHECKSUM = {*REQUIRED, SEALED, "series", "series_sha256", "telemetry"}
+WITHOUT_CHECKSUM = RunMetadata.known_keys - {CHECKSUM}
 """Keys of a file whose checksum somebody left out. Any other is the damaged key of a checksum, or a newer version's."""
 HINT = "See what can be repaired: fairtrial doctor --damage. 'fairtrial runs rm' takes such a run out of the store."
 _AS_FILE = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
@@ -53,40 +51,45 @@ class DamagedRun(StoreError):
     """A run whose files are not what was recorded. Those who read many runs list it and go on."""
 
 
-def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> dict[str, Any]:
+def new_metadata(spec: RunSpec, environment: Mapping[str, Any], *, synthetic: bool) -> RunMetadata:
     """What is known of a run before its first step. Unknown is null, never 0."""
-    return {
-        "schema": METADATA_SCHEMA,
-        "run_id": spec.run_id,
-        "study": spec.study,
-        "variant": spec.variant,
-        "seed": spec.seed,
-        "attempt": spec.attempt,
-        "recipe": spec.recipe,
-        "recipe_file": spec.recipe_file,
-        "synthetic": synthetic,
-        "options": dict(spec.options),
-        "identity": dict(spec.identity),
-        "data": dict(spec.data) or None,
-        "fingerprint": spec.fingerprint,
-        "status": Status.RUNNING.value,
-        "reason": None,
-        "hint": None,
-        "metric": None,
-        "direction": None,
-        "best_metric_name": None,
-        "best_metric_mode": None,
-        **dict.fromkeys(BEST_KEYS),
-        "best_pending": None,
-        "final": {},
-        "lineage": {"resumed": []},
-        "environment": dict(environment),
-        "timings": {
-            "created": time.time(), "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None, "stacked": 1,
-        },
-        "resources": {},
-        "cautions": [],
-    }  # fmt: skip
+    return RunMetadata(
+        schema=METADATA_SCHEMA,
+        run_id=spec.run_id,
+        study=spec.study,
+        variant=spec.variant,
+        seed=spec.seed,
+        attempt=spec.attempt,
+        recipe=spec.recipe,
+        recipe_file=spec.recipe_file,
+        synthetic=synthetic,
+        options=dict(spec.options),
+        identity=dict(spec.identity),
+        data=RunData.of(spec.data) if spec.data else None,
+        fingerprint=spec.fingerprint,
+        status=Status.RUNNING.value,
+        reason=None,
+        hint=None,
+        metric=None,
+        direction=None,
+        best_metric_name=None,
+        best_metric_mode=None,
+        best_metric_value=None,
+        best_checkpoint_step=None,
+        best_checkpoint_path=None,
+        best_checkpoint_sha256=None,
+        best_pending=None,
+        final={},
+        lineage=RunLineage(resumed=[]),
+        environment=RunEnvironment.of(environment),
+        timings=_timings_of_new(time.time()),
+        resources=RunResources(),
+        cautions=[],
+    )
+
+
+def _timings_of_new(created: float) -> RunTimings:
+    return RunTimings(created=created, ended=None, setup_s=None, wall_s=None, cpu_s=None, stacked=1)
 
 
 def write_metadata(paths: RunPaths, metadata: Mapping[str, Any], *, sync: SyncLevel = SyncLevel.FILE) -> None:
@@ -108,7 +111,7 @@ def checksum_of(document: Mapping[str, Any]) -> str:
     return f"{zlib.crc32(orjson.dumps(document)):08x}"
 
 
-def load_metadata(paths: RunPaths, *, in_store: bool = True) -> dict[str, Any] | None:
+def load_metadata(paths: RunPaths, *, in_store: bool = True) -> RunMetadata | None:
     """The metadata with the best checkpoint reconciled, or None where no run was begun. Raises DamagedRun.
 
     Without `in_store` the folder around the run need not be its study: somebody copied a run out of its store.
@@ -123,36 +126,36 @@ def load_metadata(paths: RunPaths, *, in_store: bool = True) -> dict[str, Any] |
     folder = paths.root.parent
     if folder.name == ARCHIVE:
         folder = folder.parent
-    if why := why_misplaced(metadata, folder.name if in_store else metadata["study"], paths.root.name):
+    if why := why_misplaced(metadata, folder.name if in_store else metadata.study, paths.root.name):
         raise DamagedRun(f"{paths.metadata} {why}", hint=HINT)
     return settle_best(paths, metadata)
 
 
-def parse_metadata(content: bytes, where: str) -> dict[str, Any]:
+def parse_metadata(content: bytes, where: str) -> RunMetadata:
     """Metadata of the current schema, or one sentence on why the file holds none (DamagedRun)."""
     try:
-        metadata = parse_json_fast(content, where=where)
+        document = parse_json_fast(content, where=where)
     except UserError as error:
         raise DamagedRun(error.message, hint=HINT) from None
-    if not isinstance(metadata, dict):
+    if not isinstance(document, dict):
         raise DamagedRun(f"{where} does not describe a run", hint=HINT)
-    checksum = metadata.pop(CHECKSUM, None)
+    checksum = document.pop(CHECKSUM, None)
     try:
-        metadata = upgrade(metadata, where=where)
+        document = upgrade(document, where=where)
     except StoreError as error:
         raise DamagedRun(error.message, hint=error.hint) from None
-    if REQUIRED - metadata.keys():
-        missing = ", ".join(sorted(REQUIRED - metadata.keys()))
+    if REQUIRED - document.keys():
+        missing = ", ".join(sorted(REQUIRED - document.keys()))
         raise DamagedRun(f"{where} does not describe a run: it lacks {missing}", hint=HINT)
-    if not has_usual_shape(metadata):
-        _refuse_other_shapes(metadata, where)
-    if checksum is None and (strange := metadata.keys() - WITHOUT_CHECKSUM):
+    if not has_usual_shape(document):
+        _refuse_other_shapes(document, where)
+    if checksum is None and (strange := document.keys() - WITHOUT_CHECKSUM):
         raise DamagedRun(
             f"{where} has no checksum, but the key {min(strange)!r}, which nothing without one has", hint=HINT
         )
-    if checksum is not None and checksum != checksum_of(metadata):
+    if checksum is not None and checksum != checksum_of(document):
         raise DamagedRun(f"{where} does not have its recorded checksum", hint=HINT)
-    return metadata
+    return RunMetadata.of(document)
 
 
 def _kinds(*kinds: type) -> frozenset[type]:
@@ -196,33 +199,33 @@ _DIRECTIONS = frozenset({"max", "min", None})
 _is_sha256 = re.compile("[0-9a-f]{64}").fullmatch
 
 
-def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
+def has_usual_shape(document: Mapping[str, Any]) -> bool:
     """Whether every value is of a type that the model in `core/metadata_schema.py` takes, for the common cases.
 
     The model takes ten times as long to import as ten thousand runs take here. Whatever is not usual (False) is its to
     judge. A test holds the two together: what passes here always passes there.
     """
     for key, kinds in _USUAL:
-        if type(metadata[key]) not in kinds:
+        if type(document[key]) not in kinds:
             return False
-    timings, lineage, data = metadata["timings"], metadata["lineage"], metadata["data"]
-    environment, tensors = metadata["environment"], metadata["resources"].get("tensor_bytes")
+    timings, lineage, data = document["timings"], document["lineage"], document["data"]
+    environment, tensors = document["environment"], document["resources"].get("tensor_bytes")
     versions = environment.get("versions")
     hashes = (
-        metadata["best_checkpoint_sha256"],
+        document["best_checkpoint_sha256"],
         environment.get("git_dirty_hash"),
         environment.get("recipe_file_sha256"),
     )
     return (
-        metadata["schema"] == METADATA_SCHEMA and metadata["status"] in STATUSES and 0 <= metadata["seed"] <= _MOST
-        and 1 <= metadata["attempt"] <= _MOST and -_MOST <= (metadata["best_checkpoint_step"] or 0) <= _MOST
-        and metadata["direction"] in _DIRECTIONS and metadata["best_metric_mode"] in _DIRECTIONS
-        and _is_sha256(metadata["fingerprint"]) is not None
+        document["schema"] == METADATA_SCHEMA and document["status"] in STATUSES and 0 <= document["seed"] <= _MOST
+        and 1 <= document["attempt"] <= _MOST and -_MOST <= (document["best_checkpoint_step"] or 0) <= _MOST
+        and document["direction"] in _DIRECTIONS and document["best_metric_mode"] in _DIRECTIONS
+        and _is_sha256(document["fingerprint"]) is not None
         and all(type(timings.get(key, "")) in kinds for key, kinds in _USUAL_TIMINGS) and len(timings) <= 6
         and type(stacked := timings.get("stacked", 1)) is int and stacked >= 1
-        and all(type(value) in _NUMBER or value in _SPELLED for value in metadata["final"].values())
+        and all(type(value) in _NUMBER or value in _SPELLED for value in document["final"].values())
         and _all_of(environment, _USUAL_ENVIRONMENT) and all(each is None or _is_sha256(each) for each in hashes)
-        and _all_of(metadata["resources"], _USUAL_RESOURCES)
+        and _all_of(document["resources"], _USUAL_RESOURCES)
         and (tensors is None or all(type(value) is int for value in tensors.values()))
         and (versions is None or all(type(value) in _MAYBE_TEXT for value in versions.values()))
         and all(_is_list_of_text(environment.get(key) or []) for key in ("cpu_features", "command_line"))
@@ -230,15 +233,15 @@ def has_usual_shape(metadata: Mapping[str, Any]) -> bool:
         and _is_list_of_text(lineage.get("streams", []))
         and (data is None or (data.keys() == {"name", "sha256"} and type(data["name"]) is str
                               and type(data["sha256"]) is str and _is_sha256(data["sha256"]) is not None))
-        and all(_is_caution(each) for each in metadata["cautions"]) and "telemetry" not in metadata
-        and (SEALED not in metadata or _are_seals(metadata[SEALED]))
-        and ("series" not in metadata or _is_extent(metadata["series"]))
-        and ("series_sha256" not in metadata or _are_hashes(metadata["series_sha256"]))
+        and all(_is_caution(each) for each in document["cautions"]) and "telemetry" not in document
+        and (SEALED not in document or _are_seals(document[SEALED]))
+        and ("series" not in document or _is_extent(document["series"]))
+        and ("series_sha256" not in document or _are_hashes(document["series_sha256"]))
     )  # fmt: skip
 
 
-def _all_of(found: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> bool:
-    return all(key in usual and type(value) in usual[key] for key, value in found.items())
+def _all_of(values: Mapping[str, Any], usual: Mapping[str, frozenset[type]]) -> bool:
+    return all(key in usual and type(value) in usual[key] for key, value in values.items())
 
 
 def _is_resumption(value: Any) -> bool:
@@ -283,42 +286,42 @@ def _is_caution(value: Any) -> bool:
     )  # fmt: skip
 
 
-def _refuse_other_shapes(metadata: Mapping[str, Any], where: str) -> None:
+def _refuse_other_shapes(document: Mapping[str, Any], where: str) -> None:
     """The typed model decides about whatever does not look as usual, and says what is wrong with it."""
     from fairtrial.core.metadata_schema import Metadata
 
-    problems = shape_problems(Metadata, metadata)
-    if type(metadata["status"]) is str and metadata["status"] not in STATUSES:
-        problems.insert(0, f"its status is {metadata['status']!r}")
+    problems = shape_problems(Metadata, document)
+    if type(document["status"]) is str and document["status"] not in STATUSES:
+        problems.insert(0, f"its status is {document['status']!r}")
     if problems:
         messages = [f"{where} does not describe a run: {each}" for each in problems[:5]]
         raise DamagedRun(messages[0], problems=messages[1:], hint=HINT)
 
 
-def why_misplaced(metadata: Mapping[str, Any], study: str, run: str) -> str | None:
+def why_misplaced(metadata: RunMetadata, study: str, run: str) -> str | None:
     """Why metadata cannot be those of the folder that they are in: somebody swapped, copied or renamed something."""
-    named = metadata["run_id"]
+    named = metadata.run_id
     archived = run.startswith(f"{named}.") and parts_of_run_id(run) is None  # its name, and when it was put away
-    if (named != run and not archived) or metadata["study"] != study:
-        return f"does not belong here: {study}/{run} holds the run {metadata['study']}/{named}"
-    own = run_id(metadata["variant"], metadata["seed"], metadata["attempt"])
+    if (named != run and not archived) or metadata.study != study:
+        return f"does not belong here: {study}/{run} holds the run {metadata.study}/{named}"
+    own = run_id(metadata.variant, metadata.seed, metadata.attempt)
     return None if named == own else f"names the run {named}, but its variant, seed and attempt are those of {own}"
 
 
-def settle_best(paths: RunPaths, metadata: dict[str, Any]) -> dict[str, Any]:
+def settle_best(paths: RunPaths, metadata: RunMetadata) -> RunMetadata:
     """Decide which of two announced best checkpoints `best.pt` is, after a kill between two writes.
 
     The new one is announced under `best_pending` before the file is replaced; so the file is always one
     of the two that the metadata names, and its hash tells which.
     """
-    pending = metadata["best_pending"]
+    pending = metadata.best_pending
     if pending is None:
-        gone = metadata["best_checkpoint_step"] is not None and not (paths.best.is_file() or _left_there(paths))
-        return {**metadata, **dict.fromkeys(BEST_KEYS)} if gone else metadata
+        gone = metadata.best_checkpoint_step is not None and not (paths.best.is_file() or _left_there(paths))
+        return metadata.replace(**dict.fromkeys(BEST_KEYS)) if gone else metadata
     from fairtrial.core.canonical import file_hash  # hashing is needed after a kill alone
 
     arrived = paths.best.is_file() and file_hash(paths.best) == pending["best_checkpoint_sha256"]
-    return {**metadata, **(pending if arrived else {}), "best_pending": None}
+    return RunMetadata.of({**metadata, **(pending if arrived else {}), "best_pending": None})
 
 
 def _left_there(paths: RunPaths) -> bool:
@@ -330,7 +333,7 @@ def _left_there(paths: RunPaths) -> bool:
 def load_run(paths: RunPaths, *, in_store: bool = True) -> Run | None:
     """The run in this directory, or None where none was begun. Raises DamagedRun."""
     metadata = load_metadata(paths, in_store=in_store)
-    return None if metadata is None else Run(paths.root, metadata, true_status(paths, metadata["status"]))
+    return None if metadata is None else Run(paths.root, metadata, true_status(paths, metadata.status))
 
 
 def load_run_or_damage(paths: RunPaths, *, in_store: bool = True) -> Run | None:
@@ -350,20 +353,19 @@ def damaged_run(paths: RunPaths, error: FairtrialError) -> Run:
         created = paths.root.stat().st_mtime
     except OSError:
         created = 0.0
-    timings = {"created": created, "ended": None, "setup_s": None, "wall_s": None, "cpu_s": None, "stacked": 1}
     metadata: dict[str, Any] = {
         **dict.fromkeys(REQUIRED), "schema": METADATA_SCHEMA, "run_id": paths.root.name,
         "study": paths.root.parent.name, "variant": variant, "seed": seed, "attempt": attempt, "recipe": "",
         "synthetic": False, "fingerprint": "", "status": Status.DAMAGED.value, "reason": _sentence(error),
         "hint": error.hint, "options": {}, "identity": {}, "final": {}, "resources": {}, "environment": {},
-        "cautions": [], "lineage": {"resumed": []}, "timings": timings,
+        "cautions": [], "lineage": {"resumed": []}, "timings": _timings_of_new(created),
     }  # fmt: skip
-    return Run(paths.root, metadata, Status.DAMAGED)
+    return Run(paths.root, RunMetadata.of(metadata), Status.DAMAGED)
 
 
 def found_damaged(run: Run, error: FairtrialError) -> Run:
     """A run whose metadata can be read and whose other files cannot be believed."""
-    metadata = {**run.metadata, "status": Status.DAMAGED.value, "reason": _sentence(error), "hint": error.hint}
+    metadata = run.metadata.replace(status=Status.DAMAGED.value, reason=_sentence(error), hint=error.hint)
     return Run(run.path, metadata, Status.DAMAGED)
 
 

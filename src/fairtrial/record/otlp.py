@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 import orjson
 
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.version import __version__
 
@@ -62,9 +63,11 @@ class EventSource:
     created: float
 
     @classmethod
-    def of(cls, metadata: Mapping[str, Any]) -> EventSource:
-        names = ("study", "run_id", "variant", "seed", "recipe")
-        return cls(**{name: metadata[name] for name in names}, created=metadata["timings"]["created"])
+    def of(cls, metadata: RunMetadata) -> EventSource:
+        return cls(
+            study=metadata.study, run_id=metadata.run_id, variant=metadata.variant, seed=metadata.seed,
+            recipe=metadata.recipe, created=metadata.timings.created,
+        )  # fmt: skip
 
     def record_id(self, line: int) -> str:
         """The same whenever a line is sent again: receivers can tell what they have already."""
@@ -181,7 +184,7 @@ def _answer(content: bytes) -> Answer:
 
 def secret_headers() -> dict[str, str]:
     """What the environment says that a receiver must be told: `name=value,name=value`, as OpenTelemetry spells it."""
-    text = next((found for name in HEADERS_VARIABLES if (found := os.environ.get(name))), "")
+    text = next((value for name in HEADERS_VARIABLES if (value := os.environ.get(name))), "")
     pairs = (part.partition("=") for part in text.split(",") if "=" in part)
     return {unquote(name.strip()): unquote(value.strip()) for name, _, value in pairs}
 

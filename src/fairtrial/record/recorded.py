@@ -9,6 +9,7 @@ from typing import Any
 
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.untrusted import DAMAGED
 from fairtrial.record.lines import iter_rows
@@ -29,18 +30,18 @@ def with_series(run: Run) -> tuple[Run, Series]:
 def recorded_series(run: Run) -> Series:
     """Metric → (steps, values). Raises a StoreError where the files are not those that the run ended with."""
     series = read_series(run.paths, run.metadata)
-    if run.metadata.get("series") is None and (why := contradiction(run.metadata, series)):
+    if run.metadata.series is None and (why := contradiction(run.metadata, series)):
         raise StoreError(f"{run.paths.metrics} {why}", hint=DAMAGED)
     return series
 
 
-def why_other_lines(paths: RunPaths, metadata: Mapping[str, Any], *, most: int | None = None) -> str | None:
+def why_other_lines(paths: RunPaths, metadata: RunMetadata, *, most: int | None = None) -> str | None:
     """Why `metrics.jsonl` is not the file that the run ended with; None where it is, or nothing is known about it.
 
     Beyond `most` bytes only the length is compared: whoever shows the end of a file does not read all of it.
     """
-    then = metadata.get("series")
-    if not then or metadata["status"] == Status.RUNNING:
+    then = metadata.series
+    if not then or metadata.status == Status.RUNNING:
         return None
     from fairtrial.core.canonical import file_hash  # not for those who only list runs
 
@@ -54,9 +55,9 @@ def why_other_lines(paths: RunPaths, metadata: Mapping[str, Any], *, most: int |
     return None if same else f"{paths.metrics} was changed after the run ended"
 
 
-def contradiction(metadata: Mapping[str, Any], series: Series) -> str | None:
+def contradiction(metadata: RunMetadata, series: Series) -> str | None:
     """Why series cannot be those of a run, which noted the last value of every metric when it ended."""
-    final = metadata["final"]
+    final = metadata.final
     if not final:
         return None
     if missing := sorted(final.keys() - series.keys()):

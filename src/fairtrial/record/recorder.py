@@ -25,6 +25,7 @@ from fairtrial.core.directions import settle
 from fairtrial.core.durable import set_lost_tail_aside, sync_path
 from fairtrial.core.errors import FairtrialError, StoreError, UserError
 from fairtrial.core.paths import RunPaths
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.schema import EVENTS_SCHEMA
 from fairtrial.core.training import Clock
@@ -67,7 +68,7 @@ class Recorder:
     """Writes one run. Use `create` for a new attempt at a cell, `attach` inside a program that a job started."""
 
     def __init__(
-        self, paths: RunPaths, metadata: dict[str, Any], claim: Claim | None, clock: Clock, *, begun: bool,
+        self, paths: RunPaths, metadata: RunMetadata, claim: Claim | None, clock: Clock, *, begun: bool,
         fence: Fence | None = None,
     ) -> None:  # fmt: skip
         self.paths = paths
@@ -91,13 +92,13 @@ class Recorder:
         self.ended = False
 
     @classmethod
-    def create(cls, paths: RunPaths, metadata: dict[str, Any], claim: Claim, clock: Clock = time.perf_counter) -> Self:
+    def create(cls, paths: RunPaths, metadata: RunMetadata, claim: Claim, clock: Clock = time.perf_counter) -> Self:
         """Begin a run, or continue an interrupted one, in a directory that this process has claimed."""
         previous = load_metadata(paths)
         if previous is not None:
             metadata = _carry_over(previous, metadata)
             _sweep(paths)
-            if metadata["best_checkpoint_step"] is None:
+            if metadata.best_checkpoint_step is None:
                 paths.best.unlink(missing_ok=True)
         recorder = cls(paths, metadata, claim, clock, begun=previous is not None)
         write_metadata(paths, metadata, sync=SyncLevel.FOLDER)  # with it the names of the lock and of the lines
@@ -160,7 +161,7 @@ class Recorder:
         self.log(step, metrics)
         self.write_event("evaluated", step=step, metrics={name: spell(float(v)) for name, v in metrics.items()})
         self._awaiting_state = None
-        name = self.metadata["best_metric_name"]
+        name = self.metadata.best_metric_name
         if name is None or name not in metrics:
             return False
         value = float(metrics[name])
@@ -183,8 +184,10 @@ class Recorder:
         if self._undecided:
             self._decide()
         if self._awaiting_state and self._awaiting_state[0] == step:
-            self._top.consider(step, self._awaiting_state[1], self.metadata["best_metric_name"], lambda: state)
-            self._keep_best(step, self._awaiting_state[1], state)
+            name, value = self.metadata.best_metric_name, self._awaiting_state[1]
+            assert name is not None  # an evaluation without that metric awaits no state
+            self._top.consider(step, value, name, lambda: state)
+            self._keep_best(step, value, state)
         self._awaiting_state = None
         path = self.paths.step(step)
         series = self._metrics_hash.extent().to_dict()
@@ -232,7 +235,7 @@ class Recorder:
     def _caution_of_damage(self, problem: str | None, where: str) -> None:
         if problem is not None:
             filled = SERIES_DAMAGED.fill(problem=problem, where=where)
-            self.update(cautions=[*self.metadata["cautions"], filled])
+            self.update(cautions=[*self.metadata.cautions, filled])
 
     def event(self, event: str, /, **fields: Any) -> None:
         """Append one line of telemetry: any name and any fields but those that recording itself rests on."""
@@ -253,13 +256,13 @@ class Recorder:
     def begin_training(self) -> None:
         """Set-up is over: imports, data and models are there. What is timed from here on is training."""
         setup = self._spent()["wall_s"] - self._before["wall_s"]
-        self.metadata["timings"] = {**self.metadata["timings"], "setup_s": setup}
+        self.amend(timings=self.metadata.timings.replace(setup_s=setup))
         self._set_clocks(**self._before)
 
     def shared_with(self, runs: int) -> None:
         """This run is one of several in its process, so that no time or memory of it is its own."""
-        timings = self.metadata["timings"]
-        self.metadata["timings"] = {**timings, "stacked": max(runs, timings["stacked"])}
+        timings = self.metadata.timings
+        self.amend(timings=timings.replace(stacked=max(runs, timings.stacked)))
 
     @property
     def seed(self) -> int:
@@ -270,21 +273,24 @@ class Recorder:
         if not self._seed_noted and not self.ended:
             self._seed_noted = True
             self.write_event("seed_read")
-        return int(self.metadata["seed"])
+        return self.metadata.seed
 
     @property
     def best_step(self) -> int | None:
-        step: int | None = self.metadata["best_checkpoint_step"]
-        return step
+        return self.metadata.best_checkpoint_step
 
     def best_state(self) -> Mapping[str, Any] | None:
         if self.best_step is None:
             return None
-        return read_checkpoint(self.paths.best, sha256=self.metadata["best_checkpoint_sha256"]).state
+        return read_checkpoint(self.paths.best, sha256=self.metadata.best_checkpoint_sha256).state
 
-    def update(self, *, sync: SyncLevel = SyncLevel.FILE, **fields: Any) -> None:
+    def amend(self, **changes: Any) -> None:
+        """Change metadata of the run; the next `update` or `finish` puts it on disk."""
+        self.metadata = self.metadata.replace(**changes)
+
+    def update(self, *, sync: SyncLevel = SyncLevel.FILE, **changes: Any) -> None:
         """Change metadata of the run and put it on disk."""
-        self.metadata.update(fields)
+        self.amend(**changes)
         self._fence.check()
         write_metadata(self.paths, self.metadata, sync=sync)
 
@@ -292,7 +298,7 @@ class Recorder:
         """Take over what an attached program wrote into the metadata."""
         metadata = load_metadata(self.paths)
         if metadata is not None:
-            self.metadata = {**metadata, "timings": self.metadata["timings"]}
+            self.metadata = metadata.replace(timings=self.metadata.timings)
 
     def finish(
         self, status: Status, reason: str | None = None, *, hint: str | None = None, cpu_s: float | None = None,
@@ -309,16 +315,15 @@ class Recorder:
         os.fsync(self._events_file)
         written = write_columns(self.paths)
         final = written.final
-        chosen = self.metadata["best_metric_name"]
+        chosen = self.metadata.best_metric_name
         if chosen is not None and chosen not in final and final and status is Status.COMPLETED:
             logged = ", ".join(sorted(final))
-            self.metadata["cautions"] = [
-                *self.metadata["cautions"], NEVER_JUDGED.fill(metric=chosen, logged=logged)
-            ]  # fmt: skip
+            self.amend(cautions=[*self.metadata.cautions, NEVER_JUDGED.fill(metric=chosen, logged=logged)])
         spent: dict[str, float | None] = {**self._spent()} if cpu_s is None else {**self._spent(), "cpu_s": cpu_s}
-        if self.metadata["timings"]["stacked"] > 1:
+        timings = self.metadata.timings
+        if timings.stacked > 1:
             spent = dict.fromkeys(spent)
-        timings = {**self.metadata["timings"], **spent, "ended": time.time()}
+        timings = timings.replace(**spent, ended=time.time())
         shown = {name: spell(value) for name, value in final.items()}
         self._note_instruction_set()
         self.update(
@@ -366,29 +371,30 @@ class Recorder:
     def _note_instruction_set(self) -> bool:
         """What torch computes with is known once torch is loaded; returns whether that is news."""
         used = torch_instruction_set()
-        news = used is not None and self.metadata["environment"].get("torch_instruction_set") != used
+        environment = self.metadata.environment
+        news = used is not None and environment.torch_instruction_set != used
         if news:
-            self.metadata["environment"] = {**self.metadata["environment"], "torch_instruction_set": used}
+            self.amend(environment=environment.replace(torch_instruction_set=used))
         return news
 
     def _beats_incumbent(self, value: float) -> bool:
         """NaN and infinity never win; ties keep the earlier."""
-        incumbent = self.metadata["best_metric_value"]
+        incumbent = self.metadata.best_metric_value
         if not isfinite(value):
             return False
         if incumbent is None:
             return True
-        return bool(value > incumbent if self._best_mode == "max" else value < incumbent)
+        return value > incumbent if self._best_mode == "max" else value < incumbent
 
     @property
     def _best_mode(self) -> str:
         """As recorded; a run that recorded none is judged by the name of its best metric."""
-        mode, name = self.metadata["best_metric_mode"], self.metadata["best_metric_name"]
+        mode, name = self.metadata.best_metric_mode, self.metadata.best_metric_name
         return "max" if name is None else settle(name, recorded=[mode] if mode else []).known()
 
     def _keep_best(self, step: int, value: float, state: Mapping[str, Any]) -> None:
         """Announce the new best, put the file in place, then confirm: a kill between leaves one of the two."""
-        name = self.metadata["best_metric_name"]
+        name = self.metadata.best_metric_name
         candidate = self.paths.checkpoints / f".best-{step:d}.pt"
         sha256 = write_checkpoint(candidate, step, state, metric=name, value=value)
         best: dict[str, Any] = {
@@ -407,7 +413,7 @@ class Recorder:
 
     @property
     def _top(self) -> TopCheckpoints:
-        most = int(self.metadata["options"].get("keep_best") or 1)
+        most = int(self.metadata.options.get("keep_best") or 1)
         return TopCheckpoints(self.paths, most, self._best_mode, self.write_event)
 
     def _decide(self) -> None:
@@ -420,7 +426,7 @@ class Recorder:
 
     def _forget_best(self) -> None:
         self.paths.best.unlink(missing_ok=True)
-        self.metadata.update(dict.fromkeys(BEST_KEYS))
+        self.amend(**dict.fromkeys(BEST_KEYS))
         self.update(best_pending=None)
 
     def _hold_best(self, step: int) -> dict[str, Any] | None:
@@ -463,10 +469,12 @@ class Recorder:
         self._return_to_best_of(checkpoint)
         self._top.sweep()
         self._set_clocks(wall_s=checkpoint.details["wall_s"], cpu_s=checkpoint.details["cpu_s"])
-        lineage = dict(self.metadata["lineage"])
-        incumbent = {"best_step": self.best_step, "best_value": self.metadata["best_metric_value"]}
-        lineage["resumed"] = [*lineage["resumed"], {"step": checkpoint.step, "at": time.time(), **incumbent}]
-        self.update(lineage=lineage)
+        lineage = self.metadata.lineage
+        resumption = {
+            "step": checkpoint.step, "at": time.time(),
+            "best_step": self.best_step, "best_value": self.metadata.best_metric_value,
+        }  # fmt: skip
+        self.update(lineage=lineage.replace(resumed=[*lineage.resumed, resumption]))
 
     def _set_clocks(self, *, wall_s: float, cpu_s: float) -> None:
         """Count from now on, on top of what earlier attempts have used."""
@@ -533,22 +541,24 @@ def _how_a_script_ended(error: BaseException) -> tuple[Status, str | None]:
     return status, f"{type(error).__name__}: {error}".rstrip(": ")
 
 
-def _carry_over(previous: Mapping[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+def _carry_over(previous: RunMetadata, metadata: RunMetadata) -> RunMetadata:
     """What an interrupted run hands to the attempt that continues it. A best by another metric is not the best."""
-    judged = ("best_metric_name", "best_metric_mode")
-    if metadata["best_metric_name"] is None:  # a program that joins has named it
-        metadata = {**metadata, **{key: previous[key] for key in judged}}
-    same = all(metadata[key] == previous[key] for key in judged)
-    best = {key: previous[key] if same else None for key in BEST_KEYS}
-    if not same and previous["best_metric_name"] is not None:
-        before, now = (f"{each['best_metric_name']} ({each['best_metric_mode']})" for each in (previous, metadata))
-        messages = OTHER_BEST_METRIC.fill(before=before, now=now)
-        metadata = {**metadata, "cautions": [*metadata["cautions"], messages]}
-    before = previous["timings"]
-    timings = {**metadata["timings"], "created": before["created"], "stacked": before.get("stacked", 1)}
-    begun_by = previous["environment"].get("command_line")
-    environment = metadata["environment"] if begun_by is None else {**metadata["environment"], "command_line": begun_by}
-    return {**metadata, **best, "lineage": previous["lineage"], "timings": timings, "environment": environment}
+    before = (previous.best_metric_name, previous.best_metric_mode)
+    if metadata.best_metric_name is None:  # a program that joins has named it
+        metadata = metadata.replace(best_metric_name=before[0], best_metric_mode=before[1])
+    now = (metadata.best_metric_name, metadata.best_metric_mode)
+    best = {key: previous[key] if before == now else None for key in BEST_KEYS}
+    cautions = metadata.cautions
+    if before != now and previous.best_metric_name is not None:
+        names = {"before": f"{before[0]} ({before[1]})", "now": f"{now[0]} ({now[1]})"}
+        cautions = [*cautions, OTHER_BEST_METRIC.fill(**names)]
+    environment = metadata.environment
+    if previous.environment.command_line is not None:
+        environment = environment.replace(command_line=previous.environment.command_line)
+    timings = metadata.timings.replace(created=previous.timings.created, stacked=previous.timings.stacked)
+    return metadata.replace(
+        **best, cautions=cautions, lineage=previous.lineage, timings=timings, environment=environment
+    )
 
 
 def _number(name: str, value: Any) -> float:

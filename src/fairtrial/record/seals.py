@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import open_unbuffered
+from fairtrial.core.run_metadata import RunMetadata
 
 BLOCK_BYTES = 1 << 20
 Seals = dict[str, dict[str, Any]]
@@ -32,12 +32,12 @@ def seals_of(paths: RunPaths) -> Seals:
     return seals
 
 
-def why_broken(path: Path, metadata: Mapping[str, Any], *, most: int | None = None) -> str | None:
+def why_broken(path: Path, metadata: RunMetadata, *, most: int | None = None) -> str | None:
     """Why a file is not the one that the run ended with; None where it is, or nothing is known about it.
 
     Beyond `most` bytes only the length is compared: whoever shows the end of a file does not read all of it.
     """
-    seal = (metadata.get("sealed") or {}).get(path.name)
+    seal = (metadata.sealed or {}).get(path.name)
     if seal is None:
         return None
     try:

@@ -18,6 +18,7 @@ import orjson
 from fairtrial.core.errors import StoreError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import read_regular
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.record.atomic import SyncLevel, replace_file
 from fairtrial.record.columns import (
     DAMAGE,
@@ -87,7 +88,7 @@ class _FromLines:
 
 
 @contextmanager
-def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> Iterator[SeriesBlocks]:
+def open_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Iterator[SeriesBlocks]:
     """The series of a run for whoever wants one block after the other: from the columns, or from the lines."""
     recorded = _recorded(paths, metadata)
     columns = _usable_columns(paths, recorded, in_blocks=True)
@@ -99,7 +100,7 @@ def open_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> I
         yield _FromLines(spill)
 
 
-def series_in_brief(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> dict[str, Brief]:
+def series_in_brief(paths: RunPaths, metadata: RunMetadata | None = None) -> dict[str, Brief]:
     """Every series in brief: from the header of the columns, which has its own checksum, or from all lines."""
     recorded = _recorded(paths, metadata)
     try:
@@ -125,18 +126,19 @@ class _Recorded:
     hashes: Mapping[str, str] | None = None
 
 
-def _recorded(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> _Recorded:
+def _recorded(paths: RunPaths, metadata: RunMetadata | None = None) -> _Recorded:
+    document: Any = metadata
     if metadata is None:
         try:
-            metadata = orjson.loads(read_regular(paths.metadata))
+            document = orjson.loads(read_regular(paths.metadata))
         except (OSError, orjson.JSONDecodeError):
-            metadata = None
-    if not isinstance(metadata, Mapping):  # others say what is wrong with it
+            return _Recorded()
+    if not isinstance(document, dict):  # others say what is wrong with it
         return _Recorded()
-    hashes = metadata.get("series_sha256")
+    hashes = document.get("series_sha256")
     return _Recorded(
-        metadata.get("status") != "running", Extent.from_record(metadata.get("series")),
-        hashes if isinstance(hashes, Mapping) else None,
+        document.get("status") != "running", Extent.from_record(document.get("series")),
+        hashes if isinstance(hashes, dict) else None,
     )  # fmt: skip
 
 
@@ -192,7 +194,7 @@ def _size(path: Path) -> int:
         return -2
 
 
-def read_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> Series:
+def read_series(paths: RunPaths, metadata: RunMetadata | None = None) -> Series:
     """Metric → (steps, values), in the order of steps. `metadata` are those of the run, if they are at hand.
 
     Raises a StoreError where the lines of a run that has ended are not what they were then.
@@ -263,7 +265,7 @@ class SeriesProblem(str):
         return problem
 
 
-def verify_series(paths: RunPaths, metadata: Mapping[str, Any] | None = None) -> SeriesProblem | None:
+def verify_series(paths: RunPaths, metadata: RunMetadata | None = None) -> SeriesProblem | None:
     """Hold every byte of a run's series against what was recorded, in constant memory; None where all is well."""
     recorded = _recorded(paths, metadata)
     try:

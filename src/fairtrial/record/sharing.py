@@ -204,13 +204,13 @@ def pull(
     return synced
 
 
-_told: set[tuple[str, str, str]] = set()
+_reported: set[tuple[str, str, str]] = set()
 
 
 def _tell_refused(remote: Remote, refused: Sequence[tuple[str, str]]) -> None:
     """Name what was not brought, once per process: every command that reads this store reads without it."""
-    new = [each for each in refused if (remote.url, *each) not in _told]
-    _told.update((remote.url, *each) for each in new)
+    new = [each for each in refused if (remote.url, *each) not in _reported]
+    _reported.update((remote.url, *each) for each in new)
     lines = [f"Refused {name} of {remote.url}: {why}\n" for name, why in new[:MOST_NAMED]]
     if len(new) > MOST_NAMED:
         lines.append(f"Refused {len(new) - MOST_NAMED:,} more.\n")
@@ -251,7 +251,7 @@ def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen, ref
     for _ in range(LOOKS):
         brought = bring(remote, stands, checkpoints, refusals=refusals)
         size += brought.size
-        stands = [found for stand in brought.moved for found in _look_at(remote, stand.names, stand.paths, refusals)]
+        stands = [now for stand in brought.moved for now in _look_at(remote, stand.names, stand.paths, refusals)]
         if not stands:
             return size
     for stand in stands:
@@ -409,7 +409,7 @@ def _bring_to_resume(remote: Remote, stand: Stand) -> None:
 
 def _is_result(paths: RunPaths) -> bool:
     metadata = load_metadata(paths)
-    return metadata is not None and Status(metadata["status"]).is_result
+    return metadata is not None and Status(metadata.status).is_result
 
 
 def leave(store: Store, shipment: RunUpload) -> str | None:
@@ -469,10 +469,10 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
 
 def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
     """The runs of which this machine holds what the store does not have, and that nobody is making any more."""
-    where = [found for study in studies or store.studies() for found in store.directories(study)]
-    found = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in where]
+    entries = [entry for study in studies or store.studies() for entry in store.directories(study)]
+    runs = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in entries]
     return [
-        f"{study}/{run}" for study, run, paths in found
+        f"{study}/{run}" for study, run, paths in runs
         if (known := read_tracking(paths)) and known.is_ahead and paths.metadata.exists() and not is_claimed(paths)
     ]  # fmt: skip
 

@@ -276,7 +276,7 @@ def _holds_a_run(paths: RunPaths) -> bool:
         metadata = load_metadata(paths)
     except StoreError:
         return any(path.is_file() for path in (paths.events, paths.metrics, paths.lock))
-    return metadata is not None and metadata["run_id"] == paths.root.name
+    return metadata is not None and metadata.run_id == paths.root.name
 
 
 def _move(source: Path, target: Path) -> None:

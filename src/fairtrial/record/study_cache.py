@@ -20,6 +20,7 @@ import pyarrow
 from fairtrial.core.errors import FairtrialError
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.regular_files import open_regular
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
 from fairtrial.record.atomic import SyncLevel, replace_file
 from fairtrial.record.metadata import load_run_or_damage
@@ -48,7 +49,7 @@ class _Kept:
     """A run in the cache: its metadata, and where the points of each metric stand."""
 
     stamp: Stamp
-    metadata: Mapping[str, Any]
+    metadata: RunMetadata
     places: Mapping[str, tuple[int, int]]
 
 
@@ -62,11 +63,11 @@ def read_study(store: Store, study: str) -> list[Recorded]:
         hit = kept.get(entry.name)
         if hit is not None and hit.stamp == stamp:
             series = {name: (steps[a:b], values[a:b]) for name, (a, b) in hit.places.items()}
-            run = Run(Path(entry.path), hit.metadata, Status(hit.metadata["status"]))
+            run = Run(Path(entry.path), hit.metadata, Status(hit.metadata.status))
             recorded_runs[entry.name], stamps[entry.name] = Recorded(run, series), stamp
         elif recorded := record_of(RunPaths(Path(entry.path))):
             recorded_runs[entry.name] = recorded
-            if recorded.run.metadata["status"] not in (Status.RUNNING, Status.DAMAGED):
+            if recorded.run.metadata.status not in (Status.RUNNING, Status.DAMAGED):
                 stamps[entry.name] = stamp
     if stamps.keys() != kept.keys() or any(kept[name].stamp != stamp for name, stamp in stamps.items()):
         _save(store.paths.series_cache(study), recorded_runs, stamps)
@@ -96,15 +97,18 @@ def _load(path: Path) -> _Columns:
     try:
         open_regular(path).close()  # pyarrow would wait for a pipe
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
-        told, _, content = (table.schema.metadata or {})[HEADER].partition(b" ")
+        recorded_checksum, _, content = (table.schema.metadata or {})[HEADER].partition(b" ")
         columns = (table.column(place).combine_chunks() for place in (0, 1))
         steps, values = map(column_in_memory, columns, (np.int64, np.float64))
-        if told != _checksum(content, steps, values):
+        if recorded_checksum != _checksum(content, steps, values):
             return {}, *empty
         header = orjson.loads(content)
         if header["schema"] != SCHEMA:
             return {}, *empty
-        kept = {name: _Kept(tuple(stamp), metadata, places) for name, stamp, metadata, places in header["runs"]}
+        kept = {
+            name: _Kept(tuple(stamp), RunMetadata.of(document), places)
+            for name, stamp, document, places in header["runs"]
+        }
         return kept, steps, values
     except (OSError, ValueError, KeyError, TypeError):
         return {}, *empty

@@ -28,32 +28,32 @@ def _trace(recorded: Recorded, metrics: Sequence[str]) -> Trace:
         status=run.status,
         reason=run.reason,
         study=run.study,
-        facts=_facts(run) if run.status is not Status.DAMAGED else {"created": run.metadata["timings"]["created"]},
+        facts=_facts(run) if run.status is not Status.DAMAGED else {"created": run.metadata.timings.created},
     )
 
 
 def _facts(run: Run) -> dict[str, Any]:
     metadata = run.metadata
-    environment, resources = metadata["environment"], metadata["resources"]
+    environment, resources, timings = metadata.environment, metadata.resources, metadata.timings
     return {
-        "recipe": metadata["recipe"],
-        "recipe_file": metadata["recipe_file"],
-        "options": metadata["identity"],
-        "data": (metadata["data"] or {}).get("sha256"),
-        "commit": environment.get("git_commit"),
-        "changes": environment.get("git_dirty_hash") or ("none" if environment.get("git_commit") else None),
-        "versions": environment.get("versions") or {},
+        "recipe": metadata.recipe,
+        "recipe_file": metadata.recipe_file,
+        "options": metadata.identity,
+        "data": metadata.data_sha256,
+        "commit": environment.git_commit,
+        "changes": environment.git_dirty_hash or ("none" if environment.git_commit else None),
+        "versions": environment.versions or {},
         "machine": {name: environment.get(name) for name in _MACHINE},
         "processor": {name: environment.get(name) for name in _PROCESSOR},
         "resources": resources,
-        "parameters": resources.get("parameters"),
-        "flops_per_step": resources.get("flops_per_step"),
-        "streams": metadata["lineage"].get("streams"),
+        "parameters": resources.parameters,
+        "flops_per_step": resources.flops_per_step,
+        "streams": metadata.lineage.streams,
         "seed": run.seed,
         "final": run.final,
         "attempt": run.attempt,
         "variant": run.variant,
-        "cautions": metadata["cautions"],
-        "created": metadata["timings"]["created"],
-        "wall_s": metadata["timings"]["wall_s"],
+        "cautions": metadata.cautions,
+        "created": timings.created,
+        "wall_s": timings.wall_s,
     }

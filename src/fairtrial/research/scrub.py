@@ -7,12 +7,13 @@ either: what they say was meant to be said.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
+
+from fairtrial.core.run_metadata import RunMetadata
 
 RULES = (
     "environment.hostname and environment.executable of runs are null",
@@ -39,29 +40,33 @@ class Scrubber:
     def of(cls, *, project: Path, store: Path, home: Path, hosts: Iterable[str]) -> Scrubber:
         places = [(str(store), b"runs"), (str(store.resolve()), b"runs"), (str(project), b"."),
                   (str(project.resolve()), b"."), (str(home), b"~")]  # fmt: skip
-        found = [
+        patterns = [
             (re.compile(re.escape(place.encode()) + rb"(?![\w.-])"), word)
             for place, word in dict.fromkeys(places)
             if len(place) > 1
         ]
         named = sorted({host for host in hosts if len(host) >= _TELLING and host != "localhost"}, key=len, reverse=True)
-        found += [(re.compile(rb"(?<![\w.-])" + re.escape(host.encode()) + rb"(?![\w-])"), b"HOST") for host in named]
-        return cls(tuple(found))
+        patterns += [
+            (re.compile(rb"(?<![\w.-])" + re.escape(host.encode()) + rb"(?![\w-])"), b"HOST") for host in named
+        ]
+        return cls(tuple(patterns))
 
     def text(self, content: bytes) -> bytes:
         for pattern, word in self.patterns:
             content = pattern.sub(word, content)
         return content
 
-    def metadata(self, metadata: Mapping[str, Any]) -> bytes:
+    def metadata(self, metadata: RunMetadata) -> bytes:
         """metadata.json of a run as it is published."""
-        environment = {**metadata["environment"], "hostname": None, "executable": None}
-        document = {**metadata, "environment": {key: environment[key] for key in metadata["environment"]}}
-        if environment.get("command_line"):
-            document["environment"]["command_line"] = self.command_line(environment["command_line"])
-        if document.get("telemetry"):
-            document["telemetry"] = {**document["telemetry"], "endpoint": "(left out)", "last_error": None}
-        return self.text(orjson.dumps(document, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+        environment = metadata.environment
+        left_out = {key: None for key in ("hostname", "executable") if key in environment}
+        environment = environment.replace(**left_out)
+        if environment.command_line:
+            environment = environment.replace(command_line=self.command_line(environment.command_line))
+        metadata = metadata.replace(environment=environment)
+        if metadata.telemetry:
+            metadata = metadata.replace(telemetry={**metadata.telemetry, "endpoint": "(left out)", "last_error": None})
+        return self.text(orjson.dumps(metadata, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
     def command_line(self, words: Iterable[str]) -> list[str]:
         """A command line as it is published: files outside of the project by their names alone."""
@@ -71,4 +76,4 @@ class Scrubber:
 
 def absolute_paths(content: bytes) -> set[str]:
     """Paths that are still told: the author is shown them, since only a person knows whether they matter."""
-    return {found.decode(errors="replace") for found in _ABSOLUTE.findall(content)}
+    return {path.decode(errors="replace") for path in _ABSOLUTE.findall(content)}

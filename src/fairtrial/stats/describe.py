@@ -52,8 +52,8 @@ def describe_arms(values: Mapping[str, Mapping[int, float]], runs: Mapping[str, 
 def _describe_arm(variant: str, values: Mapping[int, float], runs: Sequence[Run]) -> VariantSummary:
     count = {status: sum(run.status is status for run in runs) for status in Status}
     finite = {seed: value for seed, value in values.items() if isfinite(value)}
-    times = [run.metadata["timings"]["wall_s"] for run in runs if run.status is Status.COMPLETED]
-    times = [time for time in times if time is not None]  # a run that shared its process has none of its own
+    timings = [run.metadata.timings for run in runs if run.status is Status.COMPLETED]
+    times = [each.wall_s for each in timings if each.wall_s is not None]  # one that shared its process has none
     numbers = list(finite.values())
     return VariantSummary(
         variant=variant,

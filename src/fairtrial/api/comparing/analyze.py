@@ -214,7 +214,7 @@ def judge_arms(run_set: RunSet, control: str, question: Question) -> JudgedArms:
 
 def _analyse(run_set: RunSet, control: str, question: Question, store: Store) -> Analysis:
     if question.since is not None:
-        run_set = since(run_set, float(store.find(question.since).metadata["timings"]["created"]))
+        run_set = since(run_set, store.find(question.since).metadata.timings.created)
     _check_tasks(run_set, question)
     if question.target is not None:
         return against_target(run_set, question)
@@ -228,7 +228,7 @@ def _analyse(run_set: RunSet, control: str, question: Question, store: Store) ->
     _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(run_set, control, name) for name in run_set.arms if name != control}
     label, asked = rule.label(run_set.metric), question.asked(run_set.metric, str(rule))
-    shown = [in_context(found, run_set, fairness[found.candidate]) for found in comparisons]
+    shown = [in_context(each, run_set, fairness[each.candidate]) for each in comparisons]
     secondary, further_views = _secondary(run_set, control, rule, config, question)
     return Analysis(
         source=run_set.source, metric=run_set.metric, direction=run_set.direction,
@@ -345,8 +345,8 @@ def _with_t(comparison: Comparison, arms: Mapping[str, Array], config: Compariso
         return comparison
     kept = keep_finite(arms[comparison.control], arms[comparison.candidate], paired=config.paired)
     inference = replace(config, method="t").infer(canonical(*kept, paired=config.paired), 0)
-    told = {**inference.detail, "p_value": inference.p_value(config.on_difference()), "method": inference.method}
-    return replace(comparison, tests={**comparison.tests, "ttest": told})
+    test = {**inference.detail, "p_value": inference.p_value(config.on_difference()), "method": inference.method}
+    return replace(comparison, tests={**comparison.tests, "ttest": test})
 
 
 def _secondary(

@@ -200,19 +200,19 @@ def _spell_out(store: Store, reference: str) -> str:
 
     A run's own id comes first. A variant that several studies have is refused: their runs need not be comparable.
     """
-    found: dict[str, None] = {}
+    studies: dict[str, None] = {}
     for study, entry in store.directories():
         parts = parts_of_run_id(entry.name)
         if reference in (entry.name, study):
             return reference
         if parts and parts[0] == reference:
-            found[study] = None
-    if len(found) > 1:
+            studies[study] = None
+    if len(studies) > 1:
         raise UserError(
-            f"{len(found)} studies have a variant '{reference}': {', '.join(list(found)[:MOST_NAMED])}",
+            f"{len(studies)} studies have a variant '{reference}': {', '.join(list(studies)[:MOST_NAMED])}",
             hint="Name one as STUDY:VARIANT.",
         )
-    return next((f"{study}:{reference}" for study in found), reference)
+    return next((f"{study}:{reference}" for study in studies), reference)
 
 
 def _from_runs(query: MetricQuery, arms: Mapping[str, Sequence[Recorded]], plan: Mapping[str, Any] | None) -> RunSet:
@@ -238,14 +238,14 @@ def _drawn(metric: str, arms: Mapping[str, Sequence[Recorded]]) -> list[str]:
     for each in (each for arm in arms.values() for each in arm):
         for name, (steps, _) in each.series.items():
             points[name] = max(points[name], len(steps))
-    found = curve_metric(metric, points)
-    return [] if found is None else [found]
+    curve = curve_metric(metric, points)
+    return [] if curve is None else [curve]
 
 
 def _covariates(query: MetricQuery, plan: Mapping[str, Any] | None) -> list[str]:
     """The covariate that is asked for now, or the planned one. Whether it can be used is not decided here."""
-    found = query.covariate or covariate_metric((plan or {}).get("adjust"))
-    return [found] if found else []
+    covariate = query.covariate or covariate_metric((plan or {}).get("adjust"))
+    return [covariate] if covariate else []
 
 
 def _is_nobodys(run: Run) -> bool:
@@ -264,10 +264,10 @@ def _metrics(
         refuse_not_logged(given, logged)
         return given, stated or ({given[0]: query.direction} if query.direction else {})
     ended = next((run for run in runs if run.final), None)
-    found = _default_metric(ended, curve=query.curve) if ended else None
-    if found is None:
+    default = _default_metric(ended, curve=query.curve) if ended else None
+    if default is None:
         raise UserError("none of these runs has logged a metric yet", hint="Look at them: fairtrial runs list")
-    return [found], {found: query.direction} if query.direction else {}
+    return [default], {default: query.direction} if query.direction else {}
 
 
 def refuse_not_logged(given: Sequence[str], logged: Sequence[str]) -> None:
@@ -278,8 +278,8 @@ def refuse_not_logged(given: Sequence[str], logged: Sequence[str]) -> None:
 
 
 def _default_metric(run: Run, *, curve: bool) -> str | None:
-    along = run.metadata["best_metric_name"]
-    return along if curve and along in run.final else headline(run.metadata["metric"], run.final)
+    along = run.metadata.best_metric_name
+    return along if curve and along in run.final else headline(run.metadata.metric, run.final)
 
 
 def from_pairs(store: Store, pairs: Sequence[Mapping[str, Any]], query: MetricQuery) -> RunSet:

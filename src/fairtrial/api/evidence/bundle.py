@@ -36,6 +36,7 @@ from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknow
 from fairtrial.core.formatting import counted
 from fairtrial.core.paths import BundlePaths, RegistrationPaths, RunPaths, signing_key
 from fairtrial.core.regular_files import read_regular
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.untrusted import collisions, path_inside, why_unsafe
 from fairtrial.record.interim_looks import InterimLook
@@ -241,8 +242,8 @@ def _refuse_damaged(runs: Sequence[Run]) -> None:
 
 def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[Run], terms: BundleTerms) -> list[str]:
     """Everything but the description of it all; returns the recorded results that no longer hold."""
-    hosts = {str(run.metadata["environment"].get("hostname") or "") for run in runs}
-    names = {str(name) for run in runs for name in (run.study, run.variant, run.metadata["recipe"])}
+    hosts = {run.metadata.environment.hostname or "" for run in runs}
+    names = {name for run in runs for name in (run.study, run.variant, run.metadata.recipe)}
     stage.paths_told |= hosts & names
     scrubber = Scrubber.of(project=project.paths.root, store=store.root, home=Path.home(), hosts=hosts - names)
     studies = sorted({run.study for run in runs})
@@ -253,11 +254,11 @@ def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[R
     journal = _stage_project(stage, project, runs, scrubber)
     stage.put(INSIDE.environment, _environments(runs))
     copy = Store(stage.folder / INSIDE.store)
-    found = {study: study_headlines(copy, study) for study in studies}
+    by_study = {study: study_headlines(copy, study) for study in studies}
     recorded, stale = recorded_headlines(copy, journal, studies)
     planned, looks = _planned(project, store, copy, studies)
     analyses = {study: _analysis(copy, study, project, looks.get(study, ())) for study in studies}
-    headlines = {"studies": found, "registered": planned, "results": recorded}
+    headlines = {"studies": by_study, "registered": planned, "results": recorded}
     stage.put(INSIDE.headlines, as_json(headlines).encode())
     for study, analysis in analyses.items():
         if analysis is not None:
@@ -277,18 +278,18 @@ def _planned(
     Numbers and what runs show come from the copy; what only this machine knows is told by its author. Also by study
     what a reader of these numbers looks at: any other analysis in the bundle comes after them.
     """
-    found: dict[str, Any] = {}
+    by_registration: dict[str, Any] = {}
     looks: dict[str, list[InterimLook]] = {}
     for path in sorted(project.paths.registrations.root.glob("*.json")):
         with contextlib.suppress(FairtrialError):
             registration = read_registration(path)
             if registration.study in studies:
                 staged = RegistrationPaths(copy.root.parent / INSIDE.registrations).registration(registration.sha256)
-                told = [each.to_dict() for each in deviations_beside(registration, store)]
+                by_author = [each.to_dict() for each in deviations_beside(registration, store)]
                 headlines, shown = plan_headlines_and_looks(copy, staged)
                 looks.setdefault(str(registration.study), []).extend(shown)
-                found[registration.sha256] = {**headlines, BY_THE_AUTHOR: told}
-    return found, looks
+                by_registration[registration.sha256] = {**headlines, BY_THE_AUTHOR: by_author}
+    return by_registration, looks
 
 
 def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
@@ -296,7 +297,9 @@ def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber,
     if terms.checkpoints:
         store.fetch(run.study, run.id, steps=False)
     paths, place = run.paths, INSIDE.store / run.study / run.id
-    stage.tell(place / paths.metadata.name, scrubber.metadata(_as_bundled(run)))
+    # Events are scrubbed, so that they are no longer those that the run sealed.
+    bundled = RunMetadata.of({key: value for key, value in run.metadata.items() if key != SEALED})
+    stage.tell(place / paths.metadata.name, scrubber.metadata(bundled))
     for path in (paths.metrics, paths.events):
         if path.is_file():
             content = read_regular(path)
@@ -307,11 +310,6 @@ def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber,
             stage.link(name, path)
         else:
             stage.leave(_kind(paths, path), str(name), path.stat().st_size)
-
-
-def _as_bundled(run: Run) -> dict[str, Any]:
-    """Metadata as they are true of the bundled files: events are scrubbed, so that they are not those of the seal."""
-    return {key: value for key, value in run.metadata.items() if key != SEALED}
 
 
 def _others(paths: RunPaths) -> list[Path]:
@@ -400,22 +398,22 @@ def _named(project: Project, journal: Sequence[Mapping[str, Any]], runs: Sequenc
         (entry.get("folder", "."), word) for entry in journal if entry["kind"] == COMMAND for word in entry["command"]
     }
     given = [project.paths.root / folder / word for folder, word in words if word.endswith((".yaml", ".yml"))]
-    given += [Path(file) for file in {run.metadata["recipe_file"] for run in runs} if file]
-    found = []
+    given += [Path(file) for file in {run.metadata.recipe_file for run in runs} if file]
+    files = []
     for path in given:
         with contextlib.suppress(UserError, OSError):
             if path.is_file() and path.resolve() != project.paths.artifact.resolve() and file_in(project, path):
-                found.append(path)
-    return sorted(set(found))
+                files.append(path)
+    return sorted(set(files))
 
 
 def _environments(runs: Sequence[Run]) -> bytes:
     """Where the runs were made, each kind of place once. Machines are counted, not named."""
     facts = [
-        {key: value for key, value in run.metadata["environment"].items() if key not in NOT_OF_A_PLACE} for run in runs
+        {key: value for key, value in run.metadata.environment.items() if key not in NOT_OF_A_PLACE} for run in runs
     ]
     counts = Counter(orjson.dumps(each, option=orjson.OPT_SORT_KEYS) for each in facts)
-    machines = {run.metadata["environment"].get("hostname") for run in runs}
+    machines = {run.metadata.environment.hostname for run in runs}
     places = [{"runs": count, **orjson.loads(each)} for each, count in sorted(counts.items())]
     return as_json({"machines": len(machines), "environments": places}).encode()
 
@@ -447,9 +445,7 @@ def _stage_charts(stage: BundleStaging, study: str, analysis: Analysis, terms: B
 def _describe(stage: BundleStaging, project: Project, runs: Sequence[Run]) -> BundleManifest:
     """The crate over all files, the manifest over those and the crate, and the signature over the manifest."""
     crated = [
-        CratedRun(
-            run.study, run.id, run.status.value, run.metadata["timings"]["created"], run.metadata["timings"]["ended"]
-        )
+        CratedRun(run.study, run.id, run.status.value, run.metadata.timings.created, run.metadata.timings.ended)
         for run in runs
     ]
     stage.put(INSIDE.crate, crate_document(project.artifact, stage.files, crated, version=__version__))

@@ -153,12 +153,12 @@ def _arm(spec: RunSpec, study: Study) -> dict[str, Any]:
 def _runs_before(store: Store, study: str, specs: Sequence[RunSpec], seeds: Iterable[int]) -> list[dict[str, Any]]:
     """Runs of the study, archived ones too, and the same cells under any other name."""
     same = {replace(spec, seed=seed).fingerprint for spec in specs for seed in seeds}
-    found = [
+    in_store = [
         {"run": f"{row['study']}/{row['run']}", "began": float(row["created"])}
         for row in all_rows(store)
         if row["study"] == study or row["fingerprint"] in same
     ]
-    return found + [{"run": name, "began": began} for name, began in archived_runs(store, study)]
+    return in_store + [{"run": name, "began": began} for name, began in archived_runs(store, study)]
 
 
 def archived_runs(store: Store, study: str) -> list[tuple[str, float]]:
@@ -168,7 +168,7 @@ def archived_runs(store: Store, study: str) -> list[tuple[str, float]]:
     for place in sorted(folder.iterdir()) if folder.is_dir() else ():
         run = load_run_or_damage(RunPaths(place))
         if run is not None:
-            archived_runs.append((f"{study}/{folder.name}/{place.name}", float(run.metadata["timings"]["created"])))
+            archived_runs.append((f"{study}/{folder.name}/{place.name}", run.metadata.timings.created))
     return archived_runs
 
 

@@ -170,26 +170,26 @@ def _with_reasons(arm: ArmAccount, excluded: Mapping[str, str], runs: Mapping[st
 
 def _excluded(traces: Sequence[Trace], runs: Mapping[str, Run], rules: Sequence[str]) -> dict[str, str]:
     """Run → the rule that excludes it. A rule that no run can answer is an error, not an answer."""
-    found: dict[str, str] = {}
+    excluded: dict[str, str] = {}
     for rule in rules:
         errors = []
         for trace in traces:
             try:
                 if check(rule, _facts(runs[trace.run])).holds:
-                    found.setdefault(trace.run, rule)
+                    excluded.setdefault(trace.run, rule)
             except UserError as error:  # this run never logged what the rule asks for
                 errors.append(error)
         if errors and len(errors) == len(traces):
             raise UserError(f"the registered rule '{rule}' cannot be applied: {errors[0].message}")
-    return found
+    return excluded
 
 
 def _facts(run: Run) -> dict[str, Any]:
     metadata = run.metadata
     return excludable(
         {
-            **metadata, "status": run.status.value, "wall_s": metadata["timings"]["wall_s"],
-            "parameters": metadata["resources"].get("parameters"),
+            **metadata, "status": run.status.value, "wall_s": metadata.timings.wall_s,
+            "parameters": metadata.resources.parameters,
             "final": {name: float(unspell(value)) for name, value in run.final.items()},
         }
     )  # fmt: skip
@@ -224,13 +224,13 @@ def _done(
 
 
 def _seen(run: Run, left_out: str | None) -> RecordedRun:
-    metadata, environment = run.metadata, run.metadata["environment"]
+    metadata, environment, timings = run.metadata, run.metadata.environment, run.metadata.timings
     return RecordedRun(
-        run=run.name, variant=run.variant, seed=run.seed, identity=metadata["identity"],
-        data=(metadata["data"] or {}).get("sha256"), commit=environment.get("git_commit"),
-        changes=environment.get("git_dirty_hash"), versions=environment.get("versions") or {},
-        began=float(metadata["timings"]["created"]), ended=metadata["timings"]["ended"],
-        recipe_file=environment.get("recipe_file_sha256"), left_out=left_out,
+        run=run.name, variant=run.variant, seed=run.seed, identity=metadata.identity,
+        data=metadata.data_sha256, commit=environment.git_commit,
+        changes=environment.git_dirty_hash, versions=environment.versions or {},
+        began=timings.created, ended=timings.ended,
+        recipe_file=environment.recipe_file_sha256, left_out=left_out,
     )  # fmt: skip
 
 

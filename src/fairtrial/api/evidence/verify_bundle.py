@@ -95,9 +95,9 @@ def verify_bundle(
     if not path.exists():
         raise UserError(f"no bundle {path}")
     with tempfile.TemporaryDirectory(prefix="fairtrial-verify-") as folder:
-        found, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
+        files, container = (_from_folder if path.is_dir() else _from_zip)(path, Path(folder), watch)
         place = None if published is None else Path(published)
-        return _check(path, BundlePaths(Path(folder)), found, container, keys, place)
+        return _check(path, BundlePaths(Path(folder)), files, container, keys, place)
 
 
 def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
@@ -108,14 +108,14 @@ def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]
 def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
     """Checked in a copy: reading a store may leave a cache in it, and what is verified must not change."""
     names = sorted(_files_below(path))
-    found: dict[str, tuple[int, str]] = {}
+    files: dict[str, tuple[int, str]] = {}
     for done, name in enumerate(names, 1):
         target = path_inside(folder, name, what=str(path))
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path_inside(path, name, what=str(path)), target)
-        found[name] = target.stat().st_size, file_hash(target)
+        files[name] = target.stat().st_size, file_hash(target)
         watch(done, len(names))
-    return found, []
+    return files, []
 
 
 def _files_below(root: Path) -> Iterator[str]:
@@ -128,24 +128,24 @@ def _files_below(root: Path) -> Iterator[str]:
 
 
 def _check(
-    path: Path, paths: BundlePaths[Path], found: Files, container: Sequence[str],
+    path: Path, paths: BundlePaths[Path], files: Files, container: Sequence[str],
     keys: frozenset[str] | None, published: Path | None,
 ) -> CheckedBundle:  # fmt: skip
     name = str(INSIDE.manifest)
-    if name not in found:
+    if name not in files:
         raise UserError(f"{path} is no bundle of Fairtrial: it has no {name}")
     manifest, problems = read_manifest(read_file(paths.manifest, most=LARGEST))
-    checks = [_told("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
+    checks = [_check_of("manifest", [f"{name} {each}" for each in problems], "it fits its own hash")]
     if manifest is None:
         return CheckedBundle(path, checks)
-    listed = {each: known for each, known in found.items() if each not in (name, str(INSIDE.signature))}
+    listed = {each: known for each, known in files.items() if each not in (name, str(INSIDE.signature))}
     fine = f"{counted(len(listed), 'file')}, none changed, missing, added or renamed"
-    checks.append(_told("files", compare_files(manifest.files, listed), fine))
-    checks.append(_told("archive", container, "packed as Fairtrial packs it"))
+    checks.append(_check_of("files", compare_files(manifest.files, listed), fine))
+    checks.append(_check_of("archive", container, "packed as Fairtrial packs it"))
     signed, signer = _signature(paths, manifest, keys)
     checks += signed
     runs, unreadable = _runs(Store(paths.store))
-    checks.append(_told("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
+    checks.append(_check_of("runs", unreadable, f"{counted(len(runs), 'run')}, each in the folder of its name"))
     registered = _registrations(paths, runs, keys, published)
     checks += _published(registered, published)
     checks += [
@@ -160,7 +160,7 @@ def _check(
     )  # fmt: skip
 
 
-def _told(name: str, problems: Sequence[str], fine: str) -> VerificationCheck:
+def _check_of(name: str, problems: Sequence[str], fine: str) -> VerificationCheck:
     if not problems:
         return VerificationCheck(name, True, fine)
     more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
@@ -215,7 +215,7 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
 
 
 def _began(run: Run) -> RunStart:
-    return RunStart(run.name, float(run.metadata["timings"]["created"]))
+    return RunStart(run.name, float(run.metadata.timings.created))
 
 
 def _registrations(
@@ -288,9 +288,9 @@ def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Seq
             continue
         plan = RegistrationPaths(paths.registrations).registration(sha256)
         said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
-        told = said.pop(BY_THE_AUTHOR, None)
+        by_author = said.pop(BY_THE_AUTHOR, None)
         check = _same(label, said, _computed(plan_headlines, store, plan))
-        checks.append(replace(check, detail=f"{check.detail}; {_deviations_told(said.get('deviations'), told)}"))
+        checks.append(replace(check, detail=f"{check.detail}; {_deviations_shown(said.get('deviations'), by_author)}"))
     return checks
 
 
@@ -301,8 +301,8 @@ def _study_of(path: Path) -> str | None:
         return None
 
 
-def _deviations_told(shown: Any, told: Any) -> str:
-    by_runs, by_author = _kinds(shown), _kinds(told)
+def _deviations_shown(of_runs: Any, of_author: Any) -> str:
+    by_runs, by_author = _kinds(of_runs), _kinds(of_author)
     if not by_runs and not by_author:
         return "no deviation is stated"
     by_word = f", {len(by_author)} of them by the author's word" if by_author else ""
@@ -324,14 +324,14 @@ def _computed(compute: Any, store: Store, about: Any) -> Any:
         return {"reason": f"{type(error).__name__}: {error}".replace(str(store.root), str(INSIDE.store))}
 
 
-def _same(label: str, said: Any, found: Any, basis: str = FROM_SERIES) -> VerificationCheck:
-    problems = differences(said, found)
+def _same(label: str, said: Any, recomputed: Any, basis: str = FROM_SERIES) -> VerificationCheck:
+    problems = differences(said, recomputed)
     count = counted(count_numbers(said), "number")
     if problems or not isinstance(said, dict):
-        return _told(label, problems or ["it is no list of numbers"], "")
+        return _check_of(label, problems or ["it is no list of numbers"], "")
     if said.get("reason"):
         return VerificationCheck(label, None, f"there are none: {said['reason']}")
-    exact = not differences(said, found, tolerance=0.0)
+    exact = not differences(said, recomputed, tolerance=0.0)
     how = "to the last bit" if exact else f"within a relative {TOLERANCE:g}; other libraries round differently"
     return VerificationCheck(label, True, f"{count} computed again from {basis}, equal {how}")
 

@@ -234,15 +234,15 @@ def _strategy(name: str, ran: Ran, terms: LabConfig) -> Strategy:
 
 
 def _time(runs: Sequence[Run]) -> float | None:
-    times = [run.metadata["timings"]["wall_s"] for run in runs]
+    times = [run.metadata.timings.wall_s for run in runs]
     known = [seconds for seconds in times if seconds is not None]
     return sum(known) / len(known) if known else None
 
 
 def _memory(runs: Sequence[Run]) -> tuple[float | None, str | None]:
-    resources = [run.metadata["resources"] for run in runs]
-    known = [each["peak_tensor_bytes"] for each in resources if each.get("peak_tensor_bytes") is not None]
-    basis = next((each.get("basis") for each in resources if each.get("basis")), None)
+    resources = [run.metadata.resources for run in runs]
+    known = [each.peak_tensor_bytes for each in resources if each.peak_tensor_bytes is not None]
+    basis = next((each.basis for each in resources if each.basis), None)
     return (max(known), basis) if known else (None, None)
 
 

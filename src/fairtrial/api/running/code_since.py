@@ -121,12 +121,12 @@ def code_since(
             what = what if study_only else f"'{reference}' is neither a study of the store nor a commit"
             raise UserError(what, hint="This lists what the store has: fairtrial runs list")
         known = {"commits": [commit]}
-    found = {commit: find_commit(here, commit) for commit in known.pop("commits")}
-    _refuse_empty_paths(here, [commit for commit in found.values() if commit], paths)
-    changes = [each for commit in found.values() if commit and (each := code_changes(here, commit, paths))]
+    here_as = {commit: find_commit(here, commit) for commit in known.pop("commits")}
+    _refuse_empty_paths(here, [commit for commit in here_as.values() if commit], paths)
+    changes = [each for commit in here_as.values() if commit and (each := code_changes(here, commit, paths))]
     return CodeSince(
         since=reference, study=reference if runs else None, paths=list(paths), head=now["git_commit"],
-        dirty=now["git_dirty"], changes=changes, unknown=[name for name, commit in found.items() if commit is None],
+        dirty=now["git_dirty"], changes=changes, unknown=[name for name, commit in here_as.items() if commit is None],
         **known,
     )  # fmt: skip
 
@@ -140,18 +140,18 @@ def _runs_of(reference: str, given: str | os.PathLike[str] | None) -> list[Run]:
     store = open_store(given, study)
     if study not in store.studies():
         return []
-    found = [store.look_at(study, entry.name) for _, entry in store.directories(study)]
-    runs = [run for run in found if run is not None and run.status is not Status.DAMAGED]
-    return sorted(runs, key=lambda run: float(run.metadata["timings"]["created"]))
+    runs = (store.look_at(study, entry.name) for _, entry in store.directories(study))
+    whole = [run for run in runs if run is not None and run.status is not Status.DAMAGED]
+    return sorted(whole, key=lambda run: run.metadata.timings.created)
 
 
 def _of_study(runs: Sequence[Run]) -> dict[str, Any]:
-    environments = [run.metadata["environment"] for run in runs]
-    commits = [environment.get("git_commit") for environment in environments]
+    environments = [run.metadata.environment for run in runs]
+    commits = [environment.git_commit for environment in environments]
     return {
         "commits": list(dict.fromkeys(commit for commit in commits if commit))[-MOST_COMMITS:], "runs": len(runs),
         "without_commit": sum(commit is None for commit in commits),
-        "dirty_then": sum(bool(environment.get("git_dirty")) for environment in environments),
+        "dirty_then": sum(bool(environment.git_dirty) for environment in environments),
     }  # fmt: skip
 
 

@@ -132,7 +132,7 @@ def evaluate(
 def _evaluate(run: Run, which: str, episodes: int | None, *, fresh: bool, alpha: float) -> CheckpointEvaluation:
     if run.status is Status.RUNNING:
         raise UserError(f"run {run.name} is still being made", hint="Wait for it, then evaluate it.")
-    recipe = load_checked_recipe(run.metadata["recipe_file"] or run.metadata["recipe"])
+    recipe = load_checked_recipe(run.metadata.recipe_file or run.metadata.recipe)
     if recipe.execute is not None:
         raise UserError(f"run {run.name} was made by a program, which alone can evaluate its checkpoints")
     saved = _checkpoint(run, which)
@@ -159,9 +159,9 @@ def _measure(
     """Number of episodes where there are some, metrics, and intervals over episodes."""
     if not hasattr(trainable, "evaluate_episodes") or metric is None:
         if episodes is not None:
-            raise UserError(f"recipe '{run.metadata['recipe']}' has no episodes", hint="Leave out --episodes.")
+            raise UserError(f"recipe '{run.metadata.recipe}' has no episodes", hint="Leave out --episodes.")
         return None, as_floats(trainable.evaluate("report"), "eval_"), {}
-    count = episodes or int(run.metadata["options"]["report_episodes"])
+    count = episodes or int(run.metadata.options["report_episodes"])
     returns = trainable.evaluate_episodes("report", count, FRESH if fresh else 0)
     interval = mean_of(np.array(returns, dtype=float), alpha)
     return count, {metric: float(np.mean(returns))}, {metric: interval}
@@ -184,28 +184,28 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
     """`best`, `last`, `step-N`, or `best-K` where several were kept."""
     paths = run.paths
     if which == BEST:
-        if run.metadata["best_checkpoint_step"] is None:
+        if run.metadata.best_checkpoint_step is None:
             raise UserError(f"run {run.name} has no best checkpoint", hint="Try --checkpoint last.")
-        return read_checkpoint(paths.best, sha256=run.metadata["best_checkpoint_sha256"])
+        return read_checkpoint(paths.best, sha256=run.metadata.best_checkpoint_sha256)
     saved = saved_checkpoints(paths)
     if which == LAST and saved:
         return read_checkpoint(paths.step(max(saved)), sha256=saved[max(saved)])
     step = re.fullmatch(r"step-(\d+)", which)
     if step and int(step.group(1)) in saved:
         return read_checkpoint(paths.step(int(step.group(1))), sha256=saved[int(step.group(1))])
-    kept = kept_checkpoints(paths, run.metadata["best_metric_mode"] or "max")
+    kept = kept_checkpoints(paths, run.metadata.best_metric_mode or "max")
     rank = re.fullmatch(r"best-(\d+)", which)
     if rank and 1 <= int(rank.group(1)) <= len(kept):
         chosen = kept[int(rank.group(1)) - 1]
         return read_checkpoint(chosen.path, sha256=chosen.sha256)
-    there = [BEST] * (run.metadata["best_checkpoint_step"] is not None) + [LAST] * bool(saved)
+    there = [BEST] * (run.metadata.best_checkpoint_step is not None) + [LAST] * bool(saved)
     there += [f"step-{each}" for each in sorted(saved)] + [f"best-{place + 1}" for place in range(len(kept))]
     raise UserError(f"run {run.name} has no checkpoint '{which}'; it has: {', '.join(there) or 'none'}")
 
 
 def _normalized(checkpoint_evaluation: CheckpointEvaluation, metric: str | None) -> CheckpointEvaluation:
     """The same on the scale of the references that the run was made with."""
-    known = checkpoint_evaluation.run.metadata["lineage"].get("references")
+    known = checkpoint_evaluation.run.metadata.lineage.references
     if known is None or metric is None or metric not in checkpoint_evaluation.metrics:
         return checkpoint_evaluation
     references = References(**known)
@@ -222,10 +222,11 @@ def _normalized(checkpoint_evaluation: CheckpointEvaluation, metric: str | None)
 def _against_selection(checkpoint_evaluation: CheckpointEvaluation) -> CheckpointEvaluation:
     """How much better the checkpoint looked when it was chosen: the winner's curse, in this run."""
     metadata = checkpoint_evaluation.run.metadata
-    selected, fresh = metadata["best_metric_value"], checkpoint_evaluation.metrics.get(metadata["best_metric_name"])
+    selected = metadata.best_metric_value
+    fresh = checkpoint_evaluation.metrics.get(metadata.best_metric_name or "")
     if selected is None or fresh is None:
         return replace(checkpoint_evaluation, selected=selected)
-    gap = selected - fresh if metadata["best_metric_mode"] == "max" else fresh - selected
+    gap = selected - fresh if metadata.best_metric_mode == "max" else fresh - selected
     return replace(checkpoint_evaluation, selected=selected, gap=gap)
 
 

@@ -94,15 +94,15 @@ def _test(condition: tuple[str, str, str]) -> Callable[[Row], bool]:
         number = None
 
     def holds(row: Row) -> bool:
-        found = row[name] if name in row else row["options"].get(name, row["final"].get(name))
-        if found is None:
+        value = row[name] if name in row else row["options"].get(name, row["final"].get(name))
+        if value is None:
             return sign == "!="
         try:
             if number is not None:
-                return bool(compare(float(unspell(found)), number))
+                return bool(compare(float(unspell(value)), number))
         except (TypeError, ValueError, KeyError):
             pass
-        return bool(compare(str(found).lower(), wanted.lower()))
+        return bool(compare(str(value).lower(), wanted.lower()))
 
     return holds
 
@@ -127,7 +127,7 @@ def show_run(reference: str, *, store: StoreLocation = None, lines: int = 10) ->
     brief: dict[str, Any] = {}
     if run.status is not Status.DAMAGED:
         try:
-            brief = {name: _brief(found) for name, found in sorted(series_in_brief(run.paths, run.metadata).items())}
+            brief = {name: _brief(each) for name, each in sorted(series_in_brief(run.paths, run.metadata).items())}
         except StoreError as error:
             run = found_damaged(run, error)
     damage = [run.reason or ""] if run.status is Status.DAMAGED else []
@@ -140,15 +140,15 @@ def _evaluations(run: Run) -> tuple[list[Mapping[str, Any]], str | None]:
     """What `evaluate` found of a run; none, and the reason, where its events are not those that were recorded."""
     if why := why_broken(run.paths.events, run.metadata, most=MOST_VERIFIED_BYTES):
         return [], why
-    found: list[Mapping[str, Any]] = []
+    evaluations: list[Mapping[str, Any]] = []
     try:
         for row in events_named(run.paths.events, EVALUATION):
             if why := why_not_event(row):
                 return [], f"a line of {run.paths.events} {why}"
-            found.append(row)
+            evaluations.append(row)
     except StoreError as error:
         return [], error.message
-    return found, None
+    return evaluations, None
 
 
 def _brief(brief: Brief) -> dict[str, float | int | None]:
@@ -210,17 +210,17 @@ def _newest_rows(run: Run, lines: int) -> list[tuple[int, Row]]:
     Raises a StoreError where they are not those that the run wrote.
     """
     if run.status is Status.DAMAGED:
-        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"] or HINT)
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata.hint or HINT)
     if why := why_other_lines(run.paths, run.metadata, most=MOST_VERIFIED_BYTES):
         raise DamagedRun(f"run {run.name} is damaged: {why}", hint=HINT)
-    found: list[tuple[int, Row]] = []
+    newest: list[tuple[int, Row]] = []
     if lines:
         for offset, line in reversed_lines(run.paths.metrics):
             if row := metric_row(run.paths.metrics, line):
-                found.append((offset, row))
-                if len(found) == lines:
+                newest.append((offset, row))
+                if len(newest) == lines:
                     break
-    return found[::-1]
+    return newest[::-1]
 
 
 def _end(run: Run) -> int:

@@ -166,7 +166,7 @@ def _begin(
     if redacted:
         sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
         metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]
-    return Recorder.create(paths, {**metadata, **given.settled(_metadata_of(store, spec))}, claim)
+    return Recorder.create(paths, metadata.replace(**given.settled(_metadata_of(store, spec))), claim)
 
 
 def _metadata_of(store: Store, spec: RunSpec) -> Mapping[str, Any] | None:

@@ -42,7 +42,7 @@ def script_spec(
 
 def _is_there(spec: RunSpec, store: Store) -> bool:
     metadata = load_metadata(store.paths.run(spec.study, spec.run_id))
-    return metadata is not None and metadata["fingerprint"] == spec.fingerprint
+    return metadata is not None and metadata.fingerprint == spec.fingerprint
 
 
 def _apart(seed: int | None, config: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
@@ -86,8 +86,8 @@ def derived_name(config: Mapping[str, Any]) -> str:
     mark = "-"
     for key, text in pairs.items():
         part = f"{mark}{key}={text}"
-        told = text not in (None, "none", "false") and _PLAIN_KEY.fullmatch(key)
-        if told and len(name) + len(part) + len(end) <= LONGEST_DERIVED:
+        is_telling = text not in (None, "none", "false") and _PLAIN_KEY.fullmatch(key)
+        if is_telling and len(name) + len(part) + len(end) <= LONGEST_DERIVED:
             name, mark = name + part, ","
     return name + end
 

@@ -28,16 +28,17 @@ def settle_direction(
     The study's own direction counts before that of its runs. The direction of a best checkpoint counts last: before
     there was one rule it was `max` for whatever metric nobody had stated it for.
     """
-    own = next((run.metadata["metric"] for run in runs if run.metadata["metric"]), None)
+    recorded_by = [run.metadata for run in runs]
+    own = next((metadata.metric for metadata in recorded_by if metadata.metric), None)
     judged = (plan or {}).get("metric") or own
     recorded = [
-        str(run.metadata["direction"]) for run in runs
-        if run.metadata["direction"] and run.metadata["metric"] and _same(run.metadata["metric"], metric)
+        metadata.direction for metadata in recorded_by
+        if metadata.direction and metadata.metric and _same(metadata.metric, metric)
     ]  # fmt: skip
     if stated is None and plan and plan.get("direction") and (judged is None or _same(judged, metric)):
         direction = settle(metric, stated=str(plan["direction"]), recorded=recorded)
         return replace(direction, source="recorded")
-    modes = [str(run.metadata["best_metric_mode"]) for run in runs if run.metadata["best_metric_name"] == metric]
+    modes = [str(metadata.best_metric_mode) for metadata in recorded_by if metadata.best_metric_name == metric]
     hinted = modes[0] if len(set(modes)) == 1 else None
     return settle(metric, stated=stated, recorded=recorded, recipe=recipe, hinted=hinted)
 

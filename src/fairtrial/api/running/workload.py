@@ -169,10 +169,10 @@ def _seconds_per_step(store: Store, like: Sequence[Mapping[str, Any]], environme
         run = store.look_at(row["study"], row["run"])
         if run is None or run.status is not Status.COMPLETED:
             continue
-        here = all(run.metadata["environment"].get(key) == environment.get(key) for key in ("hostname", "cpu"))
-        timings = run.metadata["timings"]
-        if here and timings["wall_s"] and timings["stacked"] == 1:
-            seconds_per_step.append((timings["wall_s"] + (timings["setup_s"] or 0.0)) / row["options"]["steps"])
+        there, timings = run.metadata.environment, run.metadata.timings
+        same_machine = (there.hostname, there.cpu) == (environment.get("hostname"), environment.get("cpu"))
+        if same_machine and timings.wall_s and timings.stacked == 1:
+            seconds_per_step.append((timings.wall_s + (timings.setup_s or 0.0)) / row["options"]["steps"])
     return seconds_per_step
 
 
