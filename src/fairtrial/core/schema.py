@@ -22,9 +22,9 @@ ARTIFACT_SCHEMA = 1
 UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
-def upgrade(metadata: dict[str, Any], *, where: str) -> dict[str, Any]:
+def upgrade(document: dict[str, Any], *, where: str) -> dict[str, Any]:
     """Bring metadata of any known schema to the current one."""
-    version = metadata.get("schema")
+    version = document.get("schema")
     if not isinstance(version, int) or version < 1:
         raise StoreError(f"{where} has no schema number", hint="Is this a run directory of Fairtrial?")
     if version > METADATA_SCHEMA:
@@ -33,6 +33,6 @@ def upgrade(metadata: dict[str, Any], *, where: str) -> dict[str, Any]:
             hint="Upgrade Fairtrial to read it.",
         )
     while version < METADATA_SCHEMA:
-        metadata = UPGRADES[version](metadata)
+        document = UPGRADES[version](document)
         version += 1
-    return metadata
+    return document

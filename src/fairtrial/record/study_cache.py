@@ -23,6 +23,7 @@ from fairtrial.core.regular_files import open_regular
 from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run, Status
 from fairtrial.record.atomic import SyncLevel, replace_file
+from fairtrial.record.columns import DAMAGE
 from fairtrial.record.metadata import load_run_or_damage
 from fairtrial.record.recorded import with_series
 from fairtrial.record.series import Series, checksum, column_in_memory
@@ -110,7 +111,7 @@ def _load(path: Path) -> _Columns:
             for name, stamp, document, places in header["runs"]
         }
         return kept, steps, values
-    except (OSError, ValueError, KeyError, TypeError):
+    except DAMAGE:
         return {}, *empty
 
 
