@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,12 +10,13 @@ from fairtrial.core.directions import Direction, settle
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.registry import LoadedRecipe
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.scores import NORMALIZED, Scoring, bound_name
 from fairtrial.core.specs import Metric, split_and_quantity
 from fairtrial.core.training import Trainable
 
 
-def judgement(recipe: LoadedRecipe, options: Options, before: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def judgement(recipe: LoadedRecipe, options: Options, before: RunMetadata | None = None) -> dict[str, Any]:
     """What the run is judged by, and what selects its best checkpoint.
 
     `before` is the metadata of an earlier attempt, whose direction is kept where none is stated now.
@@ -33,14 +34,14 @@ def judgement(recipe: LoadedRecipe, options: Options, before: Mapping[str, Any] 
 GIVE_MODE = "Give --best-mode max or --best-mode min."
 
 
-def selection(recipe: LoadedRecipe, options: Options, before: Mapping[str, Any] | None = None) -> Direction | None:
+def selection(recipe: LoadedRecipe, options: Options, before: RunMetadata | None = None) -> Direction | None:
     """The metric that selects the best checkpoint, and which way is good for it; None where nothing selects."""
     own = recipe.metric
     chosen = getattr(options, "best_metric", None) or (own.on("eval") if own else None)
     if chosen is None:
         return None
     name = bound_name(chosen) if bounded(recipe, options) else chosen
-    recorded = before["best_metric_mode"] if before and before["best_metric_name"] == name else None
+    recorded = before.best_metric_mode if before and before.best_metric_name == name else None
     same = own is not None and split_and_quantity(chosen)[1] == own.quantity
     return settle(
         name, stated=getattr(options, "best_mode", None), recorded=[recorded] if recorded else [],

@@ -72,7 +72,7 @@ def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:
     """Make an ordinary store of what a mirror has."""
     target = Store(folder)
     target.check_writable()
-    for study, entry in [found for each in studies for found in store.directories(each)]:
+    for study, entry in [run for each in studies for run in store.directories(each)]:
         source, copy = store.paths.run(study, entry.name), target.paths.run(study, entry.name)
         if source.metadata.exists():
             _refuse_another(source, copy)
@@ -85,7 +85,7 @@ def _copy_out(store: Store, studies: Sequence[str], folder: Path) -> None:
 
 def _refuse_another(source: RunPaths, copy: RunPaths) -> None:
     theirs, ours = load_metadata(copy), load_metadata(source)
-    if theirs and ours and theirs["fingerprint"] != ours["fingerprint"]:
+    if theirs and ours and theirs.fingerprint != ours.fingerprint:
         raise UserError(
             f"{copy.root} is another run of the same name", hint="Choose another folder with --to."
         )  # fmt: skip
