@@ -25,6 +25,8 @@ class JsonRecord(dict[str, Any]):
     keys, in this order. `of` takes an object as it was read, `replace` makes a changed copy.
     """
 
+    __slots__ = ()
+
     known_keys: ClassVar[frozenset[str]] = frozenset()
     required_keys: ClassVar[frozenset[str]] = frozenset()
 
@@ -68,12 +70,16 @@ def _reader(name: str, record: type[JsonRecord] | None, default: Any) -> Callabl
 class RunData(JsonRecord):
     """The data set that a run learned from, known by its content."""
 
+    __slots__ = ()
+
     name: str
     sha256: str
 
 
 class RunLineage(JsonRecord):
     """Where a run comes from. Recipes add keys for what they build on."""
+
+    __slots__ = ()
 
     resumed: list[Json]
     streams: list[str] | None = None
@@ -83,6 +89,8 @@ class RunLineage(JsonRecord):
 
 class RunEnvironment(JsonRecord):
     """The commit, the versions and the machine. None where it could not be found out."""
+
+    __slots__ = ()
 
     git_commit: str | None = None
     git_dirty: bool | None = None
@@ -106,6 +114,8 @@ class RunEnvironment(JsonRecord):
 class RunTimings(JsonRecord):
     """Times in seconds; None until they are known. `stacked`: how many runs shared the process."""
 
+    __slots__ = ()
+
     created: float
     ended: float | None
     setup_s: float | None
@@ -116,6 +126,8 @@ class RunTimings(JsonRecord):
 
 class RunResources(JsonRecord):
     """What a run used. None where it could not be measured."""
+
+    __slots__ = ()
 
     parameters: int | None = None
     trainable_parameters: int | None = None
@@ -133,6 +145,8 @@ class RunMetadata(JsonRecord):
 
     `docs/schemas/metadata-1.json` describes each key. A damaged run that its folder does not name has no seed (None).
     """
+
+    __slots__ = ()
 
     schema: int
     run_id: str

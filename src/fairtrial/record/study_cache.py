@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import orjson
@@ -45,8 +45,7 @@ class Recorded:
     series: Series
 
 
-@dataclass(frozen=True)
-class _Kept:
+class _Kept(NamedTuple):
     """A run in the cache: its metadata, and where the points of each metric stand."""
 
     stamp: Stamp
@@ -106,10 +105,10 @@ def _load(path: Path) -> _Columns:
         header = orjson.loads(content)
         if header["schema"] != SCHEMA:
             return {}, *empty
-        kept = {
-            name: _Kept(tuple(stamp), RunMetadata.of(document), places)
-            for name, stamp, document, places in header["runs"]
-        }
+        kept, runs = {}, header["runs"]
+        while runs:  # taken off the list, so that no run is in memory twice
+            name, stamp, document, places = runs.pop()
+            kept[name] = _Kept(tuple(stamp), RunMetadata.of(document), places)
         return kept, steps, values
     except DAMAGE:
         return {}, *empty
