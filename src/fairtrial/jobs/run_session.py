@@ -29,6 +29,7 @@ from fairtrial.core.options import LoopOptions, Options, TorchOptions, parse_opt
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.private_files import open_to_append
 from fairtrial.core.registry import LoadedRecipe, load_recipe
+from fairtrial.core.run_metadata import RunLineage, RunMetadata, RunResources
 from fairtrial.core.runs import EXIT_CLAIMED, Outcome, Status
 from fairtrial.core.secrets import PREFIX, redact, redacted_names, references, reveal
 from fairtrial.core.specs import Job, RunSpec
@@ -193,7 +194,7 @@ class RunSession:
         _check_data(spec, data)
         metadata = new_metadata(spec, of_this_machine(self.job.environment), synthetic=recipe.synthetic)
         before = load_metadata(self.paths)
-        metadata.update(judgement(recipe, options, before))
+        metadata = metadata.replace(**judgement(recipe, options, before))
         recorder = self.heartbeat.recorder = Recorder.create(self.paths, metadata, self.claim)
         self.exit_stack.callback(recorder.close)  # a run whose ending could not be written can be resumed
         self.recipe, self.options, self.recorder, self.events = recipe, options, recorder, events
@@ -211,7 +212,7 @@ class RunSession:
         """A run that was given to another process stops as if it had been asked to."""
         return self._asked_to_stop() or self.heartbeat.lost
 
-    def _first_cautions(self, before: Mapping[str, Any] | None) -> Iterator[dict[str, str]]:
+    def _first_cautions(self, before: RunMetadata | None) -> Iterator[dict[str, str]]:
         recipe, spec = self.recipe, self.spec
         if recipe.synthetic:
             yield SYNTHETIC.fill(recipe=recipe.name)
@@ -302,13 +303,13 @@ class RunSession:
         if self.stack_size == 1:
             self.resources["peak_process_bytes"] = peak_process_bytes(of_children=is_program)
         metadata = self.recorder.metadata
-        streams = sorted({*metadata["lineage"].get("streams", []), *self.context.streams.used})
-        metadata["lineage"] = {**metadata["lineage"], **self.context.lineage, "streams": streams}
-        cautions = list(self.context.cautions)
+        streams = sorted({*(metadata.lineage.streams or []), *self.context.streams.used})
+        lineage = RunLineage.of({**metadata.lineage, **self.context.lineage, "streams": streams})
+        cautions = [*metadata.cautions, *self.context.cautions]
         if unused := sorted({*self.context.streams.own} - {*streams}):
             # A seed for a stream that the recipe never draws from is a mistake that only the run itself can show.
             cautions.append(UNUSED_STREAM_SEED.fill(streams=", ".join(unused), used=", ".join(streams) or "none"))
-        metadata.update(resources=self.resources, cautions=[*metadata["cautions"], *cautions])
+        self.recorder.amend(lineage=lineage, resources=RunResources.of(self.resources), cautions=cautions)
         cpu_s = children_cpu_seconds() - self._children_before if is_program else None
         exporting = getattr(self.options, "otlp", None) is not None
         self.recorder.finish(outcome.status, outcome.reason, hint=outcome.hint, cpu_s=cpu_s, hold=exporting)
@@ -319,7 +320,7 @@ def _already_done(paths: RunPaths, spec: RunSpec) -> Outcome | None:
     existing = load_run(paths)
     if existing is None:
         return None
-    if existing.metadata["fingerprint"] != spec.fingerprint:
+    if existing.metadata.fingerprint != spec.fingerprint:
         raise CellConflict(f"run {spec.name} exists with other options")
     return Outcome(existing.status, existing.reason, already_done=True) if existing.status.is_result else None
 

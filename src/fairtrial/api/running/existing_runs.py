@@ -20,11 +20,11 @@ def require_all_existing(store: Store, reference: str) -> list[Run]:
 def not_damaged(run: Run) -> Run:
     """The run, for those who go on with it."""
     if run.status is Status.DAMAGED:
-        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata["hint"] or HINT)
+        raise DamagedRun(f"run {run.name} is damaged: {run.reason}", hint=run.metadata.hint or HINT)
     return run
 
 
 def _not_of_a_script(run: Run) -> Run:
-    if run.metadata["recipe"] == "script":
+    if run.metadata.recipe == "script":
         raise UserError(f"run {run.name} was made by a script", hint="Start that script again: it resumes by itself.")
     return run

@@ -411,7 +411,7 @@ def stand(
 
 def _is_of(run: Run, fingerprint: str) -> bool:
     """Whether a run is the one that was planned; of a damaged one the place is all that is known."""
-    return run.status is Status.DAMAGED or run.metadata["fingerprint"] == fingerprint
+    return run.status is Status.DAMAGED or run.metadata.fingerprint == fingerprint
 
 
 def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> str | None:
@@ -429,7 +429,7 @@ def _metric_of(study: Study, recipe: LoadedRecipe, completed: Sequence[Run]) -> 
         return study.metric
     own = recipe.metric.on("report") if recipe.metric else None
     final = next((run for run in completed if run.final), None)
-    return headline(own or (final.metadata["metric"] if final else None), final.final if final else {})
+    return headline(own or (final.metadata.metric if final else None), final.final if final else {})
 
 
 def _direction_of(metric: str, study: Study, recipe: LoadedRecipe, runs: Sequence[Run]) -> Direction:
@@ -471,10 +471,11 @@ def _about_metric(way: Direction | None, completed: Sequence[Run], arms: int) ->
 def _cautions(
     runs: Sequence[Run], kept: Iterable[Run], arms: Sequence[VariantSummary], git: Mapping[str, Any], metric: str | None
 ) -> list[Mapping[str, str]]:
-    cautions = {caution["text"]: caution for run in runs for caution in run.metadata["cautions"]}
-    commits = {run.metadata["environment"].get("git_commit") for run in kept} - {None, git["git_commit"]}
+    cautions = {caution["text"]: caution for run in runs for caution in run.metadata.cautions}
+    then_at = [run.metadata.environment.git_commit for run in kept]
+    commits = {commit for commit in then_at if commit is not None and commit != git["git_commit"]}
     if commits and git["git_commit"]:
-        count = sum(run.metadata["environment"].get("git_commit") in commits for run in kept)
+        count = sum(commit in commits for commit in then_at)
         then = ", ".join(sorted(commit[:8] for commit in commits))
         cautions["commit"] = OTHER_COMMIT.fill(count=count, then=then, now=git["git_commit"][:8])
     damaged = {run.name: run.reason or "" for run in runs if run.status is Status.DAMAGED}

@@ -144,10 +144,10 @@ class _Planner:
 
 def _as_recorded(spec: RunSpec, existing: Run | None) -> RunSpec:
     """A run that was begun when secrets were still recorded goes on as it is: its options differ in nothing else."""
-    if existing is None or existing.metadata["fingerprint"] == spec.fingerprint or not redacted_names(spec.options):
+    if existing is None or existing.metadata.fingerprint == spec.fingerprint or not redacted_names(spec.options):
         return spec
-    known, own = existing.metadata["options"], reveal(spec.options)
-    return replace(spec, options=known, identity=existing.metadata["identity"]) if known == own else spec
+    known, own = existing.metadata.options, reveal(spec.options)
+    return replace(spec, options=known, identity=existing.metadata.identity) if known == own else spec
 
 
 def _need_spec(need: Need) -> RunSpec:

@@ -32,7 +32,7 @@ class StoreRunMonitor:
         run = self._store.look_at(spec.study, spec.run_id)
         if run and run.status is Status.DAMAGED:
             return Outcome(Status.FAILED, f"damaged: {run.reason}", already_done=True)
-        if run and run.metadata["fingerprint"] != spec.fingerprint:
+        if run and run.metadata.fingerprint != spec.fingerprint:
             return Outcome(Status.FAILED, "another launcher made this cell with other options")
         return Outcome(run.status, run.reason, already_done=True) if run else None
 
@@ -45,8 +45,8 @@ class StoreRunMonitor:
             return
         try:
             metadata = load_metadata(paths)
-            if metadata is not None and not Status(metadata["status"]).is_result:
-                write_metadata(paths, {**metadata, "status": status.value, "reason": reason})
+            if metadata is not None and not Status(metadata.status).is_result:
+                write_metadata(paths, metadata.replace(status=status.value, reason=reason))
         except DamagedRun:  # what is there may still be repaired; the other runs go on
             return
         finally:

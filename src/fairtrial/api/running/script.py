@@ -28,6 +28,7 @@ from fairtrial.core.directions import GIVE_ARGUMENT, settle
 from fairtrial.core.directions import checked as checked_direction
 from fairtrial.core.errors import CellConflict, StoreError, UserError
 from fairtrial.core.paths import JOIN_VARIABLE, TOKEN_VARIABLE, RunPaths
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Run
 from fairtrial.core.secrets import redact_config
 from fairtrial.core.specs import RunSpec, split_and_quantity
@@ -84,7 +85,7 @@ class _Judged:
     best_metric: str | None
     best_mode: str | None
 
-    def settled(self, before: Mapping[str, Any] | None, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def settled(self, before: RunMetadata | None, plan: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """What is recorded of it: directions by the rule of `core/directions.py`, and what to be careful about.
 
         `before` is the metadata that is there already, `plan` the study that a launch wrote down. A direction that was
@@ -97,19 +98,23 @@ class _Judged:
         own = best = None
         if self.metric is not None:
             stated = self.direction or (self.best_mode if alike else None)
-            recorded = [*_planned(self.metric, plan), *_kept(self.metric, before, "metric", "direction")][:1]
-            own = settle(self.metric, stated=stated, recorded=recorded)
+            recorded = _planned(self.metric, plan)
+            if before and before.direction and before.metric == self.metric:  # of an earlier attempt, or of the launch
+                recorded.append(before.direction)
+            own = settle(self.metric, stated=stated, recorded=recorded[:1])
             own.known(GIVE_ARGUMENT)
         if self.best_metric is not None:
             stated = self.best_mode or (self.direction if alike else None)
-            recorded = _kept(self.best_metric, before, "best_metric_name", "best_metric_mode")
+            recorded = []
+            if before and before.best_metric_mode and before.best_metric_name == self.best_metric:
+                recorded.append(before.best_metric_mode)
             planned = own.better if own and alike else next(iter(_planned(self.best_metric, plan)), None)
             best = settle(self.best_metric, stated=stated, recorded=recorded, recipe=planned)
             best.known("Give best_mode='max' or best_mode='min'.")
-        told = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
+        cautions = [*(own.cautions("direction =") if own else ()), *(best.cautions("best_mode =") if best else ())]
         return {
             "metric": self.metric, "direction": own.better if own else None, "best_metric_name": self.best_metric,
-            "best_metric_mode": best.better if best else None, "cautions": told,
+            "best_metric_mode": best.better if best else None, "cautions": cautions,
         }  # fmt: skip
 
 
@@ -124,21 +129,17 @@ def _planned(metric: str, plan: Mapping[str, Any] | None) -> list[str]:
     return [str(plan["direction"])]
 
 
-def _kept(metric: str, before: Mapping[str, Any] | None, name: str, way: str) -> list[str]:
-    """The direction that an earlier attempt, or the launch that this script joins, recorded for this very metric."""
-    return [str(before[way])] if before and before[name] == metric and before[way] else []
-
-
 def _join(folder: Path, given: _Judged) -> Recorder:
     token = os.environ.get(TOKEN_VARIABLE)
     recorder = Recorder.attach(RunPaths(folder), int(token) if token else None)
     plan = None
     with contextlib.suppress(StoreError):  # a damaged study file is no reason to end a training
-        plan = load_plan(Store.at(folder.parent.parent), str(recorder.metadata["study"]))
+        plan = load_plan(Store.at(folder.parent.parent), recorder.metadata.study)
     judged = given.settled(recorder.metadata, plan)
-    told = [each for each in judged.pop("cautions") if each not in recorder.metadata["cautions"]]
+    cautions = recorder.metadata.cautions
+    new_cautions = [each for each in judged.pop("cautions") if each not in cautions]
     chosen = {key: value for key, value in judged.items() if value is not None}
-    chosen |= {"cautions": [*recorder.metadata["cautions"], *told]} if told else {}
+    chosen |= {"cautions": [*cautions, *new_cautions]} if new_cautions else {}
     if any(recorder.metadata[key] not in (None, value) for key, value in chosen.items() if key.startswith("best_")):
         chosen |= dict.fromkeys(BEST_KEYS)  # a best by another metric is not the best
     if chosen:
@@ -165,11 +166,11 @@ def _begin(
     metadata = new_metadata(spec, surroundings(Path.cwd()), synthetic=False)
     if redacted:
         sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
-        metadata["cautions"] = [*metadata["cautions"], REDACTED_CONFIG.fill(names=", ".join(redacted))]
+        metadata = metadata.replace(cautions=[REDACTED_CONFIG.fill(names=", ".join(redacted))])
     return Recorder.create(paths, metadata.replace(**given.settled(_metadata_of(store, spec))), claim)
 
 
-def _metadata_of(store: Store, spec: RunSpec) -> Mapping[str, Any] | None:
+def _metadata_of(store: Store, spec: RunSpec) -> RunMetadata | None:
     existing = load_run(store.paths.run(spec.study, spec.run_id))
     return existing.metadata if existing else None
 
@@ -202,7 +203,7 @@ def _claim_open_cell(paths: RunPaths, spec: RunSpec, store: Store, *, replace: b
 
 
 def _refuse_finished(existing: Run | None, spec: RunSpec) -> None:
-    if existing and existing.metadata["fingerprint"] != spec.fingerprint:
+    if existing and existing.metadata.fingerprint != spec.fingerprint:
         raise CellConflict(
             f"run {spec.name} exists with another config", hint="Use another variant, or replace=True to archive it."
         )

@@ -124,8 +124,8 @@ def resume(
     `recipe`: what the person takes it for; a run of another one is refused.
     """
     run = require_existing(open_store(store), reference)
-    if recipe is not None and recipe not in (run.metadata["recipe"], run.metadata["recipe_file"]):
-        made_of = run.metadata["recipe_file"] or run.metadata["recipe"]
+    if recipe is not None and recipe not in (run.metadata.recipe, run.metadata.recipe_file):
+        made_of = run.metadata.recipe_file or run.metadata.recipe
         raise UserError(
             f"{run.name} is a run of {made_of}, not of {recipe}", hint=f"fairtrial train {made_of} --resume …"
         )
@@ -135,8 +135,10 @@ def resume(
 def plan_of_recorded(run: Run) -> JobPlan:
     """The plan that makes a recorded run again: its only job has the spec that was recorded."""
     place = Store.at(run.path.parent.parent)  # a run named by its path may lie in another store
-    kept = ("recipe", "options", "identity", "seed", "study", "variant", "attempt", "recipe_file")
-    spec = RunSpec(**{key: run.metadata[key] for key in kept})
+    spec = RunSpec(
+        recipe=run.metadata.recipe, options=run.metadata.options, identity=run.metadata.identity, seed=run.seed,
+        study=run.study, variant=run.variant, attempt=run.attempt, recipe_file=run.metadata.recipe_file,
+    )  # fmt: skip
     return plan_jobs([spec], place, surroundings(Path.cwd()))
 
 
