@@ -122,6 +122,42 @@ def test_a_side_channel_is_noticed(line: str, way: str) -> None:
     assert side_channels(source + f"\n\n{line}\n") == {way}
 
 
+def metadata_look_ups(source: str) -> list[int]:
+    """Lines on which the metadata of a run are looked up by a key, instead of read by an attribute."""
+    lines = []
+    for node in ast.walk(ast.parse(source)):
+        mapping: ast.expr | None = None
+        if (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)) or (
+            isinstance(node, ast.Attribute) and node.attr == "get"
+        ):
+            mapping = node.value
+        name = getattr(mapping, "attr", getattr(mapping, "id", None))
+        if name == "metadata":
+            lines.append(node.lineno)
+    return lines
+
+
+def test_metadata_of_runs_are_read_by_attributes() -> None:
+    """A type checker knows the attributes of `core/run_metadata.py`; it does not know the keys of a dictionary."""
+    files = {path: metadata_look_ups(path.read_text()) for path in (ROOT / "src").rglob("*.py")}
+    assert not {str(path.relative_to(ROOT)): lines for path, lines in files.items() if lines}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "run.metadata['seed']",
+        'metadata["seed"] = 3',
+        "f\"{shown.run.metadata['hint']}\"",
+        "self.metadata.get('telemetry')",
+        "[metadata.get(key) for key in keys]",
+    ],
+)
+def test_a_look_up_in_metadata_is_noticed(line: str) -> None:
+    assert metadata_look_ups(f"import os\n{line}\n") == [2]
+    assert metadata_look_ups("run.metadata.seed, facts['seed'], {key: metadata[key] for key in BEST_KEYS}") == []
+
+
 def classes_by_name(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     """Every public class, with the modules that define one of its name."""
     homes: dict[str, list[str]] = {}
