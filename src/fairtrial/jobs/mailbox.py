@@ -97,8 +97,8 @@ def open_mailbox(where: str) -> Mailbox:
 class RemoteJob:
     """One errand's notes, as both sides read and write them. Its cells are numbered in the order of its requests."""
 
-    def __init__(self, notes: Mailbox, name: str) -> None:
-        self.mailbox = notes
+    def __init__(self, mailbox: Mailbox, name: str) -> None:
+        self.mailbox = mailbox
         self.name = name
         self.files = RemoteJobFiles(name)
 

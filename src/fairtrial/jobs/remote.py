@@ -1,4 +1,4 @@
-"""A remote job: does an errand (jobs/mailbox.py) where some engine started `python -m fairtrial.jobserver`."""
+"""A remote job (jobs/mailbox.py), in the process that an engine started as `python -m fairtrial.jobserver`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXIT_ASKED_TO_LEAVE = 128 + signal.SIGTERM
 
 
 def run_remote_job(where: str, name: str, job: str | None = None) -> int:
-    """Do an errand, or go on with one that was begun. `job` is what the engine calls this process's job."""
+    """Run a remote job, or go on with one that was begun. `job` is what the engine calls this process's job."""
     remote_job = RemoteJob(open_mailbox(where), name)
     task = remote_job.task
     if task is None:
@@ -38,7 +38,7 @@ def run_remote_job(where: str, name: str, job: str | None = None) -> int:
     cells = {key: cell for cell, key in enumerate(task["requests"]) if cell not in answered}
     jobs = {key: Job.from_dict(task["requests"][key]) for key in cells}
     if restarted:
-        jobs = {key: _over_earlier_start(request, remote_job, cells[key]) for key, request in jobs.items()}
+        jobs = {key: _take_over_earlier_start(request, remote_job, cells[key]) for key, request in jobs.items()}
     with _StopWatcher(remote_job) as stop:
         patience = lease_seconds() + GRACE_S if restarted else 0.0
         _run_cells(remote_job, cells, jobs, stop, time.monotonic() + patience)
@@ -51,11 +51,11 @@ def run_remote_job(where: str, name: str, job: str | None = None) -> int:
 def _start(remote_job: RemoteJob, job: str | None, cells: int) -> set[int]:
     """From now on this start is listened to, so it repeats what the one before has answered; returns those cells."""
     earlier = remote_job.latest_start
-    document = {cell: answer for cell in range(cells) if earlier and (answer := remote_job.answer(cell, earlier))}
+    answers = {cell: answer for cell in range(cells) if earlier and (answer := remote_job.answer(cell, earlier))}
     remote_job.start(job)
-    for cell, answer in document.items():
+    for cell, answer in answers.items():
         remote_job.tell(cell, *answer)
-    return set(document)
+    return set(answers)
 
 
 def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
@@ -66,8 +66,8 @@ def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
     return 1
 
 
-def _over_earlier_start(job: Job, remote_job: RemoteJob, cell: int) -> Job:
-    """An engine starts an errand again only when it has given the earlier start up: its claim may be taken over."""
+def _take_over_earlier_start(job: Job, remote_job: RemoteJob, cell: int) -> Job:
+    """An engine starts a job again only when it has given the earlier start up: its claim may be taken over."""
     token = remote_job.claim(cell)
     return job if token is None else replace(job, takeover_token=token)
 
@@ -77,14 +77,14 @@ def _run_cells(
 ) -> None:
     """Until the deadline a cell of a shared store that somebody has is tried again.
 
-    It is most likely held by the earlier start of this errand, whose machine is gone: its claim runs out by itself.
+    It is most likely held by the earlier start of this remote job, whose machine is gone: its claim runs out by itself.
     """
     by_name = {job.spec.name: cells[key] for key, job in jobs.items()}
     held: dict[str, Job] = {}
 
     def ended(key: str, code: int, outcome: Outcome | None) -> None:
         if stop.asked_by_engine and outcome is not None and outcome.status is Status.INTERRUPTED:
-            return  # that is no end: the engine starts this errand again, or says that it will not
+            return  # not an end: the engine starts this job again, or says that it will not
         if code == EXIT_CLAIMED and is_url(str(jobs[key].store)) and time.monotonic() < deadline and not stop():
             held[key] = jobs[key]
             return
@@ -98,17 +98,17 @@ def _run_cells(
 
 
 class _StopWatcher(StopFlag):
-    """Looks for the launcher's word to stop, besides the signals by which an engine asks a job to leave."""
+    """Polls for the launcher's request to stop, in addition to the signals by which an engine asks a job to leave."""
 
     def __init__(self, remote_job: RemoteJob) -> None:
         super().__init__()
-        self._errand = remote_job
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._look_on, name="fairtrial errand", daemon=True)
+        self._remote_job = remote_job
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._poll, name="fairtrial remote job", daemon=True)
 
     @property
     def asked_by_engine(self) -> bool:
-        return self.raised and self._errand.stop is None
+        return self.raised and self._remote_job.stop is None
 
     def __enter__(self) -> Self:
         self.listen()
@@ -116,13 +116,13 @@ class _StopWatcher(StopFlag):
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._done.set()
         self._thread.join()
 
-    def _look_on(self) -> None:
-        while not self._over.wait(self._errand.mailbox.look_s):
-            with contextlib.suppress(Exception):  # a place that cannot be reached now is looked at again
-                if asked := self._errand.stop:
+    def _poll(self) -> None:
+        while not self._done.wait(self._remote_job.mailbox.look_s):
+            with contextlib.suppress(Exception):  # a mailbox that cannot be reached now is polled again
+                if asked := self._remote_job.stop:
                     self.raised = True
                     if asked["kill"]:
                         kill_session(os.getpid())

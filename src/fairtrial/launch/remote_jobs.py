@@ -1,6 +1,6 @@
-"""What launchers have in common whose engine has a queue of its own: their tasks are errands, which outlive them.
+"""What launchers have in common whose engine has a queue of its own: their tasks are remote jobs, which outlive them.
 
-The engine's part is a `Queue`: it takes errands, says where its jobs stand, and cancels them. All the rest is here.
+The engine's part is a `Queue`: it takes remote jobs, says where they stand, and cancels them. All the rest is here.
 
 A launcher that leaves, by Ctrl-C or an error, cancels what it handed over. One that is killed cannot: its jobs go on,
 and the next launcher of the study adopts them.
@@ -23,16 +23,16 @@ from fairtrial.core.runs import Outcome, Status
 from fairtrial.jobs.mailbox import Mailbox, RemoteJob
 from fairtrial.launch.contract import Exit
 
-SETTLE_S = 2.0
-"""A job that is gone may have left notes that are not to be seen here yet."""
-SETTLE_WELL_S = 60.0
-"""One that ended well has certainly left some, and the notes travel over a network."""
+MESSAGE_DELAY_S = 2.0
+"""A job that is gone may have written messages that are not visible here yet."""
+MESSAGE_DELAY_COMPLETED_S = 60.0
+"""One that ended well has certainly written some, and they travel over a network."""
 
-ASK_TIMES = 4
-"""So often an engine is asked about the jobs of an earlier launcher, if it does not answer."""
+STATE_ATTEMPTS = 4
+"""How many times an engine is asked about the jobs of an earlier launcher, if it does not answer."""
 
-ON_ITS_WAY_S = 300.0
-"""An errand without a job is being handed over by another launcher, unless it is older than this."""
+SUBMITTING_S = 300.0
+"""A remote job without an engine's job is being submitted by another launcher, unless it is older than this."""
 
 
 class JobStage(StrEnum):
@@ -70,7 +70,7 @@ class Queue(Protocol):
     def ask_s(self) -> float: ...
 
     def hand_over(self, remote_jobs: Sequence[str]) -> list[str] | None:
-        """Start a job for each of these errands; returns what the engine calls them. None: it cannot be asked now."""
+        """Start these remote jobs; returns what the engine calls each. None: it cannot be asked now."""
         ...
 
     def states(self, jobs: Collection[str]) -> Mapping[str, JobState] | None:
@@ -92,39 +92,39 @@ class Queue(Protocol):
 
 @dataclass
 class _Task:
-    """An errand that is under way. `left` has the cells that have not come back, with their numbers."""
+    """A remote job that is under way. `left` has the runs that have not come back, with their numbers."""
 
-    errand: RemoteJob
+    remote_job: RemoteJob
     left: dict[str, int]
     requests: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     job: str | None = None
     state: JobState | None = None
     gone_since: float | None = None
-    stopping: signal.Signals | None = None
+    stop_signal: signal.Signals | None = None
 
 
 class RemoteJobLauncher:
-    """Keeps the launcher contract on top of a queue and a place for notes."""
+    """Keeps the launcher contract on top of a queue and a mailbox."""
 
-    def __init__(self, queue: Queue, notes: Mailbox, slots: int) -> None:
+    def __init__(self, queue: Queue, mailbox: Mailbox, slots: int) -> None:
         self.slots = slots
         self._queue = queue
-        self._notes = notes
+        self._mailbox = mailbox
         self._waiting: list[_Task] = []
         self._tasks: dict[str, _Task] = {}
         self._task_of: dict[str, _Task] = {}
         self._to_cancel: set[str] = set()
         self._names: set[str] = set()
-        self._with_a_word: set[str | None] = set()
-        self._looked = self._asked = self._again_at = float("-inf")
+        self._reported: set[str | None] = set()
+        self._checked_at = self._asked_at = self._retry_at = float("-inf")
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:
-        """Errands of an earlier launcher whose jobs are queued or running; those whose jobs are gone are cleared."""
-        self._names = self._notes.names()
-        found = self._found_errands()
-        states = self._states_now([job for _, job, _ in found if job])
+        """Remote jobs of an earlier launcher that are queued or running; those that are gone are cleared."""
+        self._names = self._mailbox.names()
+        earlier = self._earlier_jobs()
+        states = self._states_now([job for _, job, _ in earlier if job])
         adopted = []
-        for remote_job, job, requests in found:
+        for remote_job, job, requests in earlier:
             state = states.get(job, UNKNOWN) if job else UNKNOWN
             if state.stage is JobStage.GONE:
                 self._clear(remote_job, job)
@@ -135,7 +135,7 @@ class RemoteJobLauncher:
 
     def _states_now(self, jobs: Collection[str]) -> Mapping[str, JobState]:
         """Without knowing what runs, all of it would be handed over, and paid for, a second time."""
-        for again in range(ASK_TIMES if jobs else 0):
+        for again in range(STATE_ATTEMPTS if jobs else 0):
             time.sleep(self._queue.ask_s if again else 0)
             if (states := self._queue.states(jobs)) is not None:
                 return states
@@ -146,15 +146,15 @@ class RemoteJobLauncher:
             )
         return {}
 
-    def _found_errands(self) -> list[tuple[RemoteJob, str | None, Mapping[str, Any]]]:
-        found: list[tuple[RemoteJob, str | None, Mapping[str, Any]]] = []
-        for name in sorted({whose for note in self._names if (whose := RemoteJobFiles.errand_of(note))}):
-            remote_job = RemoteJob(self._notes, name)
+    def _earlier_jobs(self) -> list[tuple[RemoteJob, str | None, Mapping[str, Any]]]:
+        earlier: list[tuple[RemoteJob, str | None, Mapping[str, Any]]] = []
+        for name in sorted({owner for note in self._names if (owner := RemoteJobFiles.errand_of(note))}):
+            remote_job = RemoteJob(self._mailbox, name)
             task = remote_job.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
-            on_its_way = task["job"] is None and time.time() - task["at"] < ON_ITS_WAY_S
-            if task["engine"] == self._queue.word and name not in self._tasks and not on_its_way:
-                found.append((remote_job, task["job"], task["requests"]))
-        return found
+            is_submitting = task["job"] is None and time.time() - task["at"] < SUBMITTING_S
+            if task["engine"] == self._queue.word and name not in self._tasks and not is_submitting:
+                earlier.append((remote_job, task["job"], task["requests"]))
+        return earlier
 
     def _open_cells(self, remote_job: RemoteJob, requests: Collection[str], keys: Collection[str]) -> dict[str, int]:
         cells = {key: cell for cell, key in enumerate(requests) if key in keys and key not in self._task_of}
@@ -162,30 +162,30 @@ class RemoteJobLauncher:
         return {key: cell for key, cell in cells.items() if remote_job.files.answer(cell, start) not in self._names}
 
     def _watch(self, task: _Task) -> None:
-        self._tasks[task.errand.name] = task
+        self._tasks[task.remote_job.name] = task
         self._task_of.update(dict.fromkeys(task.left, task))
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         """What was submitted since the last poll is handed over together at the next."""
-        remote_job = RemoteJob(self._notes, uuid.uuid4().hex[:16])
+        remote_job = RemoteJob(self._mailbox, uuid.uuid4().hex[:16])
         task = _Task(remote_job, {key: cell for cell, key in enumerate(requests)}, dict(requests))
         self._waiting.append(task)
         self._watch(task)
 
-    def _hand_over(self) -> None:
-        self._waiting = [task for task in self._waiting if task.left and not task.stopping]
-        if not self._waiting or time.monotonic() < self._again_at:
+    def _submit_waiting(self) -> None:
+        self._waiting = [task for task in self._waiting if task.left and not task.stop_signal]
+        if not self._waiting or time.monotonic() < self._retry_at:
             return
         for task in self._waiting:
-            task.errand.post(self._queue.word, task.requests)
-        jobs = self._queue.hand_over([task.errand.name for task in self._waiting])
+            task.remote_job.post(self._queue.word, task.requests)
+        jobs = self._queue.hand_over([task.remote_job.name for task in self._waiting])
         if jobs is None:
-            self._again_at = time.monotonic() + self._queue.ask_s
+            self._retry_at = time.monotonic() + self._queue.ask_s
             return
         tasks, self._waiting = self._waiting, []
         for task, job in zip(tasks, jobs, strict=True):
             task.job = job
-            task.errand.post(self._queue.word, task.requests, job)
+            task.remote_job.post(self._queue.word, task.requests, job)
 
     def _cancel(self) -> None:
         jobs, self._to_cancel = self._to_cancel, set()
@@ -194,28 +194,28 @@ class RemoteJobLauncher:
 
     def poll(self, timeout: float) -> list[Exit]:
         self._cancel()
-        self._hand_over()
-        exits = self._look()
+        self._submit_waiting()
+        exits = self._check()
         if not exits:
             time.sleep(timeout)
-            exits = self._look()
+            exits = self._check()
         return exits
 
-    def _look(self) -> list[Exit]:
+    def _check(self) -> list[Exit]:
         """The engine is asked first: what a job that is gone has written can then be seen."""
         now = time.monotonic()
-        if now - self._looked < self._notes.look_s:
+        if now - self._checked_at < self._mailbox.look_s:
             return []
-        self._ask(now)
-        self._looked = now
-        self._names = self._notes.names()
-        self._with_a_word = {RemoteJobFiles.errand_of(name) for name in self._names if RemoteJobFiles.is_word(name)}
+        self._update_states(now)
+        self._checked_at = now
+        self._names = self._mailbox.names()
+        self._reported = {RemoteJobFiles.errand_of(name) for name in self._names if RemoteJobFiles.is_word(name)}
         return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
 
-    def _ask(self, now: float) -> None:
-        if now - self._asked < self._queue.ask_s:
+    def _update_states(self, now: float) -> None:
+        if now - self._asked_at < self._queue.ask_s:
             return
-        self._asked = now
+        self._asked_at = now
         jobs = {task.job: task for task in self._tasks.values() if task.job}
         states = self._queue.states(list(jobs)) if jobs else None
         for job, task in jobs.items() if states is not None else ():
@@ -226,41 +226,46 @@ class RemoteJobLauncher:
                 task.gone_since = now
 
     def _exits(self, task: _Task, now: float) -> list[Exit]:
-        """By the word of the latest start alone; an earlier one may have been frozen, and speak up again."""
-        start = task.errand.latest_start if task.errand.name in self._with_a_word else None
-        done = start is not None and task.errand.files.done(start) in self._names
+        """By the messages of the latest start alone; an earlier one may have been frozen, and write again."""
+        start = task.remote_job.latest_start if task.remote_job.name in self._reported else None
+        done = start is not None and task.remote_job.files.done(start) in self._names
         exits = self._answered(task, start, done=done) if start else []
         if task.left and (done or self._is_gone(task, now)):
-            exits += [self._without_a_word(task, key) for key in list(task.left)]
+            exits += [self._unreported(task, key) for key in list(task.left)]
         if not task.left and (done or self._is_gone(task, now)):
             self._end(task)
         return exits
 
     def _answered(self, task: _Task, start: str, *, done: bool) -> list[Exit]:
-        """A listing may miss what came meanwhile, so that a job which is done is asked for every cell."""
-        files = task.errand.files
-        there = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
-        answers = {key: answer for key, cell in there.items() if (answer := task.errand.answer(cell, start))}
+        """A listing may miss what came meanwhile, so all answers of a job that is done are read."""
+        files = task.remote_job.files
+        listed = {key: cell for key, cell in task.left.items() if done or files.answer(cell, start) in self._names}
+        answers = {key: answer for key, cell in listed.items() if (answer := task.remote_job.answer(cell, start))}
         return [self._exit(task, key, *answer) for key, answer in answers.items()]
 
     def _exit(self, task: _Task, key: str, code: int, outcome: Outcome | None) -> Exit:
         self._release(task, key)
-        if outcome and outcome.status is Status.INTERRUPTED and not task.stopping and task.errand.stop is not None:
+        if (
+            outcome
+            and outcome.status is Status.INTERRUPTED
+            and not task.stop_signal
+            and task.remote_job.stop is not None
+        ):
             return Exit(key, code, None, lost="another launcher stopped it")
         return Exit(key, code, outcome)
 
     def _is_gone(self, task: _Task, now: float) -> bool:
         if task.job is None:
-            return task.stopping is not None  # it was stopped before it was handed over
+            return task.stop_signal is not None  # it was stopped before it was handed over
         if task.gone_since is None or task.state is None:
             return False
-        return now - task.gone_since >= (SETTLE_WELL_S if task.state.code == 0 else SETTLE_S)
+        return now - task.gone_since >= (MESSAGE_DELAY_COMPLETED_S if task.state.code == 0 else MESSAGE_DELAY_S)
 
-    def _without_a_word(self, task: _Task, key: str) -> Exit:
+    def _unreported(self, task: _Task, key: str) -> Exit:
         self._release(task, key)
-        if task.stopping:
-            return Exit(key, -task.stopping, None)
-        state, started = task.state or UNKNOWN, task.errand.files.started in self._names
+        if task.stop_signal:
+            return Exit(key, -task.stop_signal, None)
+        state, started = task.state or UNKNOWN, task.remote_job.files.started in self._names
         words = self._queue.last_words(task.job) if task.job and not started else ""
         why = f"{state.why}, having said: {words}" if words else state.why
         by_itself = state.code not in (None, 0, -signal.SIGTERM)
@@ -276,8 +281,8 @@ class RemoteJobLauncher:
             del self._task_of[key]
 
     def _end(self, task: _Task) -> None:
-        self._tasks.pop(task.errand.name, None)
-        self._clear(task.errand, task.job)
+        self._tasks.pop(task.remote_job.name, None)
+        self._clear(task.remote_job, task.job)
 
     def _clear(self, remote_job: RemoteJob, job: str | None) -> None:
         remote_job.remove()
@@ -288,22 +293,22 @@ class RemoteJobLauncher:
         task = self._task_of.get(key)
         if task is None or (task.state and task.state.stage is JobStage.QUEUED):
             return False
-        return task.errand.files.started in self._names
+        return task.remote_job.files.started in self._names
 
     def stop(self, key: str, *, kill: bool) -> None:
         """A job that waits, or that is to be killed, is cancelled; one that runs saves and leaves by itself."""
         task, wanted = self._task_of.get(key), signal.SIGKILL if kill else signal.SIGTERM
-        if task is None or task.stopping in (wanted, signal.SIGKILL):
+        if task is None or task.stop_signal in (wanted, signal.SIGKILL):
             return
-        task.stopping = wanted
+        task.stop_signal = wanted
         if task.job is None:
             return
-        task.errand.ask_to_stop(kill=kill)
+        task.remote_job.ask_to_stop(kill=kill)
         if kill or not self.has_started(key):
             self._to_cancel.add(task.job)  # with all others that are stopped now
 
     def forget(self, key: str) -> None:
-        """The engine is told not to start it again; what its old process still says is heard by nobody."""
+        """The engine is asked not to start it again; what its old process still writes is not read."""
         task = self._task_of.get(key)
         if task is None:
             return
@@ -314,20 +319,20 @@ class RemoteJobLauncher:
             self._end(task)
 
     def close(self) -> None:
-        self._let_finish()
+        self._await_finishing()
         for task in list(self._tasks.values()):
             if not task.left or not task.job:
                 self._end(task)
             else:
-                task.errand.ask_to_stop(kill=False)
-                self._to_cancel.add(task.job)  # its notes are cleared by the next launcher of the study
+                task.remote_job.ask_to_stop(kill=False)
+                self._to_cancel.add(task.job)  # its messages are cleared by the next launcher of the study
         self._cancel()
         self._queue.close()
 
-    def _let_finish(self) -> None:
-        """A job whose cells have all been told of is about to leave; it should not find its notes gone."""
-        deadline = time.monotonic() + SETTLE_S
-        said_all = [task.errand for task in self._tasks.values() if not task.left]
-        answered = {remote_job.files.done(remote_job.latest_start or "") for remote_job in said_all}
-        while answered - self._notes.names() and time.monotonic() < deadline:
+    def _await_finishing(self) -> None:
+        """A job whose runs have all been reported is about to leave; it should not find its mailbox empty."""
+        deadline = time.monotonic() + MESSAGE_DELAY_S
+        reported = [task.remote_job for task in self._tasks.values() if not task.left]
+        done_files = {remote_job.files.done(remote_job.latest_start or "") for remote_job in reported}
+        while done_files - self._mailbox.names() and time.monotonic() < deadline:
             time.sleep(0.05)

@@ -223,15 +223,15 @@ class SkyLauncher(RemoteJobLauncher):
         if not super().has_started(key):
             return False
         task = self._task_of[key]
-        times, known = self._sky.recoveries(task.job or ""), self._starts.get(task.errand.name)
+        times, known = self._sky.recoveries(task.job or ""), self._starts.get(task.remote_job.name)
         if known is None or known[0] != times:
-            if self._checked.get(task.errand.name) == self._looked:
+            if self._checked.get(task.remote_job.name) == self._checked_at:
                 return False  # there is nothing new to be read
-            self._checked[task.errand.name] = self._looked
-            at = float((task.errand.started or {}).get("at", 0))
+            self._checked[task.remote_job.name] = self._checked_at
+            at = float((task.remote_job.started or {}).get("at", 0))
             if known is not None and known[1] == at:
                 return False
-            self._starts[task.errand.name] = (times, at)
+            self._starts[task.remote_job.name] = (times, at)
         return True
 
 
