@@ -114,7 +114,7 @@ class Launched:
                 {
                     "run": run.name, "variant": run.variant, "seed": run.seed, "status": run.status.value,
                     "reason": run.reason, "value": run.final.get(self.metric or ""),
-                    "telemetry": run.metadata.get("telemetry"),
+                    "telemetry": run.metadata.telemetry,
                 }
                 for run in self.runs
             ],

@@ -57,9 +57,9 @@ class Trained:
         best = ("best_metric_name", "best_metric_value", "best_checkpoint_step", "best_checkpoint_path")
         return {
             "run": run.name, "status": run.status.value, "already_done": self.already_done,
-            "synthetic": metadata["synthetic"], "path": str(run.path), "wall_s": metadata["timings"]["wall_s"],
+            "synthetic": metadata.synthetic, "path": str(run.path), "wall_s": metadata.timings.wall_s,
             **{key: metadata[key] for key in best},
-            "final": dict(run.final), "cautions": metadata["cautions"], "telemetry": metadata.get("telemetry"),
+            "final": dict(run.final), "cautions": metadata.cautions, "telemetry": metadata.telemetry,
         }  # fmt: skip
 
 
