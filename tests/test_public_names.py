@@ -7,7 +7,7 @@ import inspect
 import json
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -66,3 +66,10 @@ def test_an_old_name_stands_for_the_new_one_and_warns(old_module: str, old: str,
     with pytest.warns(DeprecationWarning, match=f"{old} is now called .*{new}"):
         value = getattr(importlib.import_module(old_module), old)
     assert value is getattr(importlib.import_module(new_module), new)
+
+
+def test_an_old_attribute_stands_for_the_new_one_and_warns() -> None:
+    recommendation = cast("Any", object())
+    advice = fairtrial.Advice(recommendation, cast("Any", None), 0.95)
+    with pytest.warns(DeprecationWarning, match=r"Advice\.found is now called Advice\.recommendation"):
+        assert advice.found is recommendation

@@ -147,11 +147,11 @@ def deposit_command(out: Output, bundle: str, sandbox: bool, api: str | None, ye
 
     if sandbox and api:
         raise UsageError("--sandbox and --api exclude each other")
-    found = deposit(bundle, api=SANDBOX if sandbox else api, yes=yes)
-    out.give(found.to_dict(), list(found.files), lambda console: _show_deposit(console, found))
-    if found.draft is not None:
+    result = deposit(bundle, api=SANDBOX if sandbox else api, yes=yes)
+    out.give(result.to_dict(), list(result.files), lambda console: _show_deposit(console, result))
+    if result.draft is not None:
         return EXIT_OK
-    click.echo(visible(f"Error: nothing was uploaded: {found.why_not}"), err=True)
+    click.echo(visible(f"Error: nothing was uploaded: {result.why_not}"), err=True)
     return EXIT_USER
 
 

@@ -92,7 +92,7 @@ def _claims_table(analysis: PublishedAnalysis) -> Any:
     last = "detects" if comparisons[0].sesoi is None else "n needed"
     table = _table(*headings, "difference", _level_heading(comparisons), p, "holds", last)
     for claim, name in zip(analysis.claims, names, strict=True):
-        each = claim.found
+        each = claim.comparison
         shown = shown_p(each.adjusted_p if each.adjusted_p is not None else each.p_value)
         cells = [*name, *_difference(each), shown, _holds(claim), _planned(claim)]
         table.add_row(*map(Text, cells))
@@ -127,17 +127,17 @@ def _difference(comparison: Comparison) -> list[str]:
 
 
 def _holds(claim: TableClaim) -> str:
-    if claim.found.equivalent:
+    if claim.comparison.equivalent:
         return "small"
     return "" if claim.holds is None else "yes" if claim.holds else "no"
 
 
 def _planned(claim: TableClaim) -> str:
     """What the runs detect, or how many the margin needs: planning figures, so three digits will do."""
-    size = claim.found.detectable
-    if claim.found.sesoi is None:
+    size = claim.comparison.detectable
+    if claim.comparison.sesoi is None:
         return "" if size is None else f"{size:,.3g}" if size < 1000 else f"{size:,.0f}"
-    if claim.found.significant is None:
+    if claim.comparison.significant is None:
         return ""
     if claim.n_needed is None or claim.n_needed > MANY_RUNS:
         return f"> {MANY_RUNS:,}"
@@ -223,7 +223,7 @@ def claim_row(claim: TableClaim) -> dict[str, Any]:
 
 def page_claim_row(claim: TableClaim) -> dict[str, Any]:
     """The same as a line of a paper."""
-    comparison = claim.found
+    comparison = claim.comparison
     change, interval = _difference(comparison)
     p = comparison.adjusted_p if comparison.adjusted_p is not None else comparison.p_value
     return {

@@ -85,9 +85,9 @@ def _task_arms_table(analysis: Analysis) -> Any:
     statistic, level = tasks["statistic"], 100 * analysis.comparisons[0].effect.level
     table = _table("variant", "cells planned", "started", "completed", "used", statistic, f"{level:g} % interval")
     for arm in analysis.arms:
-        found = tasks["aggregates"].get(arm.variant, {}).get(statistic)
+        aggregate = tasks["aggregates"].get(arm.variant, {}).get(statistic)
         counts = [str(count) for count in (arm.planned, arm.started, arm.completed)]
-        value = [shown_value(found["value"]), _limits(found)] if found else ["", ""]
+        value = [shown_value(aggregate["value"]), _limits(aggregate)] if aggregate else ["", ""]
         table.add_row(Text(arm.variant), *counts, _used_words(tasks, arm.variant), *(Text(cell) for cell in value))
     return table
 
@@ -342,8 +342,8 @@ def _rank_line(rank: Mapping[str, Any]) -> str:
 
 def _task_lines(tasks: Mapping[str, Any]) -> list[str]:
     lines = [f"Over {len(tasks['tasks'])} tasks:", *map(_rank_line, tasks["ranking"])]
-    for arm, found in tasks["aggregates"].items():
-        parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in found.items()]
+    for arm, aggregates in tasks["aggregates"].items():
+        parts = [f"{name} {shown_value(e['value'])} {_limits(e)}".strip() for name, e in aggregates.items()]
         lines.append(f"  {arm}: " + ", ".join(parts))
     for arm, e in tasks["probability_of_improvement"].items():
         lines.append(f"  P(a run of {arm} beats one of the control on a task): {e['value']:.3f} {_limits(e)}".rstrip())

@@ -83,12 +83,12 @@ def _picture(state: StudyState) -> RenderableType:
 
 
 def _follow_by_lines(out: Output, look: Callable[[], StudyState], state: StudyState) -> StudyState:
-    told = None
+    shown = None
     while not state.over:
         counts = state.counts
-        if counts != told and set(counts) - {QUEUED}:
+        if counts != shown and set(counts) - {QUEUED}:
             out.say(_headline(state))
-            told = counts
+            shown = counts
         time.sleep(REFRESH_S)
         state = look()
     return state

@@ -53,9 +53,9 @@ def _ablation(out: Output, settings: dict[str, Any], **parsed: Any) -> int:
 
     question, how = _question(settings, **parsed)
     with lab_terms(out, RUNS, **how) as terms:
-        found = out.command.answer(ablation, **question, terms=terms)
-    rows = [_row(row) for row in found.rows]
-    return give(out, found, rows, lambda console: _show(console, out, found), _draw)
+        result = out.command.answer(ablation, **question, terms=terms)
+    rows = [_row(row) for row in result.rows]
+    return give(out, result, rows, lambda console: _show(console, out, result), _draw)
 
 
 def _plan(out: Output, settings: dict[str, Any], **parsed: Any) -> Study:
@@ -134,12 +134,12 @@ def _conclusions(ablation: Ablation) -> list[str]:
         if len(row.removed) == 1 and row.effect is not None and not row.identical:
             verdict = row.effect.verdict.value
             said[verdict if verdict in said else "open"].append(row.removed[0])
-    told = [
+    groups = [
         (said["worse"], "contributes: the model is worse without it", "contribute: the model is worse without each"),
         (said["better"], "does harm: the model is better without it", "do harm: the model is better without each"),
         (said["open"], "cannot be told from no contribution with so few runs", "cannot be told from no contribution"),
     ]
-    return [f"{', '.join(names)} {one if len(names) == 1 else many}." for names, one, many in told if names]
+    return [f"{', '.join(names)} {one if len(names) == 1 else many}." for names, one, many in groups if names]
 
 
 def _decimals(effect: Estimate) -> int | None:

@@ -166,22 +166,22 @@ def _measure(
     if earlier:
         require_comparable(earlier, recipe, options, terms)
     with output_kept_free():
-        found = out.command.answer(bench, recipe, options, terms)
+        measured = out.command.answer(bench, recipe, options, terms)
     further, against = [], None
-    if found.sufficient and (earlier or flags["save"]):  # too few steady steps say nothing about a baseline either
+    if measured.sufficient and (earlier or flags["save"]):  # too few steady steps say nothing about a baseline either
         further = further_processes(recipe, options, terms, flags["processes"] or PROCESSES)
-        against = compare_with(earlier, found, flags["margin"] or MARGIN, further) if earlier else None
-    document = {**found.to_dict(), "baseline": against.to_dict() if against else None}
+        against = compare_with(earlier, measured, flags["margin"] or MARGIN, further) if earlier else None
+    document = {**measured.to_dict(), "baseline": against.to_dict() if against else None}
     if against:
         document["cautions"] = [*document["cautions"], *against.cautions]
     out.command.add(document)
 
     def give() -> int:
-        out.give(document, found.phase_rows(), lambda console: show_bench(console, found, against))
+        out.give(document, measured.phase_rows(), lambda console: show_bench(console, measured, against))
         if flags["save"]:
-            save_baseline(found, flags["save"], further)
+            save_baseline(measured, flags["save"], further)
             out.say(f"Wrote {flags['save']}")
-        return EXIT_OK if found.sufficient and not (against and against.regressed) else EXIT_CHECK
+        return EXIT_OK if measured.sufficient and not (against and against.regressed) else EXIT_CHECK
 
     return give
 

@@ -45,14 +45,14 @@ def command(out: Output, *, gpu: str, objectives: str, hypervolume: str | None, 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     reference = None if hypervolume is None else parse_reference(hypervolume)
     with points_from(out, **where) as (source, terms):
-        found = out.command.answer(
+        result = out.command.answer(
             cost_performance, source, gpu=gpu, objectives=names, reference=reference, terms=terms
         )
     return give(
         out,
-        found,
-        [flat_point(row) for row in found.rows()],
-        lambda console: _show(console, out, found),
+        result,
+        [flat_point(row) for row in result.rows()],
+        lambda console: _show(console, out, result),
         _draw,
     )
 
@@ -68,10 +68,10 @@ def parse_reference(text: str) -> dict[str, float]:
         raise UsageError(f"--hypervolume: cannot read '{text}'", hint="Like cost=200,accuracy=0.") from None
 
 
-def _draw(found: CostPerformance, path: Path) -> None:
+def _draw(result: CostPerformance, path: Path) -> None:
     from fairtrial.api.pricing.frontier_plot import frontier_chart
 
-    frontier_chart(found, path)
+    frontier_chart(result, path)
 
 
 def _show(console: Console, out: Output, cost_performance: CostPerformance) -> None:

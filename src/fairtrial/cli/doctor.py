@@ -73,11 +73,11 @@ def command(
 def _since(out: Output, reference: str, paths: list[str]) -> int:
     from fairtrial.api.running.code_since import code_since
 
-    found = code_since(reference, paths=paths, store=out.store)
-    document = found.to_dict()
+    changes = code_since(reference, paths=paths, store=out.store)
+    document = changes.to_dict()
 
     def show(console: Console) -> None:
-        for line in found.lines():
+        for line in changes.lines():
             console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     out.give(
@@ -129,7 +129,7 @@ def _self_check(out: Output) -> NoiseFloor:
         return self_check()
     with make_progress(out) as progress:
         bar = progress.add_task("rounds", total=AA_ROUNDS, unit="")
-        return self_check(told=lambda done: progress.update(bar, completed=done))
+        return self_check(on_round=lambda done: progress.update(bar, completed=done))
 
 
 def _floor_lines(floor: NoiseFloor) -> list[str]:

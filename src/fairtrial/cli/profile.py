@@ -75,8 +75,8 @@ def _body(mode: Mode) -> Callable[..., Any]:
                 seed=given["seed"], store=out.store, show=show, should_stop=should_stop,
             )  # fmt: skip
             options = given_values(load_recipe("grpo").options, {**given, "steps": None})
-            found = out.command.answer(profile, mode, options, terms)
-        document = found.to_dict()
+            measured = out.command.answer(profile, mode, options, terms)
+        document = measured.to_dict()
         out.give(document, document["work"], lambda console: show_profile(console, document))
         return EXIT_OK
 

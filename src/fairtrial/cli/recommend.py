@@ -66,31 +66,33 @@ def _relaxed_rows(document: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [*alone, *together] if len(together) > 1 else alone
 
 
-def _show(console: Console, found: Advice) -> None:
-    advice = found.found
-    show_title(console, _title(advice))
-    if advice.chosen is None:
-        first, *rest = advice.rationale
+def _show(console: Console, advice: Advice) -> None:
+    recommendation = advice.recommendation
+    show_title(console, _title(recommendation))
+    if recommendation.chosen is None:
+        first, *rest = recommendation.rationale
         console.print(first, style="bold", markup=False)
         for line in rest:
             console.print(line, markup=False)
-        show_cautions(console, found.cautions)
+        show_cautions(console, advice.cautions)
         return
-    chosen = advice.chosen.priced
+    chosen = recommendation.chosen.priced
     console.print(f"Take {chosen.name} on {chosen.card.name}.", style="bold", markup=False)
     settings = ", ".join(f"{name} {value}" for name, value in chosen.point.settings.items())
     if settings:
         console.print(f"Settings: {settings}.", markup=False)
-    console.print(_expected(found, chosen), markup=False)
+    console.print(_expected(advice, chosen), markup=False)
     console.print()
     console.print("Why:", style="bold")
-    for line in advice.rationale:
+    for line in recommendation.rationale:
         console.print(f"  {line}", markup=False)
-    _show_alternatives(console, found, chosen)
-    fits = ", ".join(f"{each.card.name} ({_mark(each)}{shown_money(each.cost.value)})" for each in advice.fits_on)
+    _show_alternatives(console, advice, chosen)
+    fits = ", ".join(
+        f"{each.card.name} ({_mark(each)}{shown_money(each.cost.value)})" for each in recommendation.fits_on
+    )
     console.print(f"Fits on: {fits or 'no card of the price table'}.", markup=False)
-    console.print(judged_line(advice.judged.metric, advice.judged.direction), markup=False)
-    show_cautions(console, found.cautions)
+    console.print(judged_line(recommendation.judged.metric, recommendation.judged.direction), markup=False)
+    show_cautions(console, advice.cautions)
 
 
 def _title(advice: Recommendation) -> str:
@@ -113,7 +115,7 @@ def _mark(priced: Priced) -> str:
 
 def _expected(advice: Advice, chosen: Priced) -> str:
     about = "about " if chosen.basis else ""
-    quantity = advice.found.judged.quantity
+    quantity = advice.recommendation.judged.quantity
     return (
         f"Expect {quantity} {with_interval(advice.estimate(chosen.quality))}, {about}{shown_hours(chosen.hours.value)} "
         f"and {about}{shown_money(chosen.cost.value)}."
@@ -123,12 +125,12 @@ def _expected(advice: Advice, chosen: Priced) -> str:
 def _show_alternatives(console: Console, advice: Advice, chosen: Priced) -> None:
     from rich.text import Text
 
-    others = [each.priced for each in advice.found.alternatives]
+    others = [each.priced for each in advice.recommendation.alternatives]
     if not others:
         return
     console.print()
     console.print("Alternatives on the frontier:", style="bold")
-    quantity = advice.found.judged.quantity.capitalize()
+    quantity = advice.recommendation.judged.quantity.capitalize()
     table = plain_table("  Config", "Card", "Hours", "Cost", quantity, "Difference")
     for each in others:
         apart = shown_change(each.quality.value - chosen.quality.value)

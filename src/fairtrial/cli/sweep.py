@@ -76,8 +76,8 @@ def _body(recipe: LoadedRecipe) -> Callable[..., Any]:
 
         question, how = _question(recipe, settings, **parsed)
         with lab_terms(out, RUNS, **how) as terms:
-            found = out.command.answer(sweep, **question, terms=terms)
-        return give_sweep(out, found)
+            result = out.command.answer(sweep, **question, terms=terms)
+        return give_sweep(out, result)
 
     sweep_recipe.__doc__ = f"Sweep options of this recipe. {recipe.summary}"
     return sweep_recipe

@@ -65,7 +65,7 @@ def command(
                 raise UsageError(f"--by-stream takes no {name}")
         _by_stream(out, runs, metric, level, rule_from(None, window, percent, percent_window))
         return
-    found = out.command.answer(
+    result = out.command.answer(
         variance, runs, metric=metric, threshold=threshold, threshold_abs=threshold_abs, level=level,
         window=rule_from(None, window, percent, percent_window), source=source, columns=columns, variant=variant,
         seed=seed or 0, store=out.store,
@@ -73,10 +73,10 @@ def command(
     if out.chart:
         from fairtrial.api.comparing.plots import variance_chart
 
-        variance_chart(found, out.chart)
+        variance_chart(result, out.chart)
         out.say(f"Wrote {out.chart}")
-    rows = [{"summary": name, **_row(each)} for name, each in found.spreads.items()]
-    out.give(found.to_dict(), rows, lambda console: _show(console, found))
+    rows = [{"summary": name, **_row(each)} for name, each in result.spreads.items()]
+    out.give(result.to_dict(), rows, lambda console: _show(console, result))
 
 
 def _by_stream(out: Output, runs: Sequence[str], metric: str | None, level: float, window: SummaryRule | None) -> None:

@@ -20,5 +20,16 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
     return get
 
 
+def renamed_attribute(old: str, new: str) -> Any:
+    """A property of a class, for an attribute that had another name."""
+
+    def get(instance: object) -> Any:
+        owner = type(instance).__name__
+        warn_renamed(f"{owner}.{old}", f"{owner}.{new}", stacklevel=2)
+        return getattr(instance, new)
+
+    return property(get)
+
+
 def warn_renamed(old: str, new: str, *, stacklevel: int) -> None:
     warnings.warn(f"{old} is now called {new}", DeprecationWarning, stacklevel=stacklevel + 1)

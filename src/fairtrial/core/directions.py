@@ -165,7 +165,7 @@ def _decide(words: Sequence[str]) -> Better | None:
     """The last word with a direction, turned around where another word turns it; weak words where there is no other."""
     if len(words) > 1 and words[-1] in _UNITS and words[-2] in _COUNTS:
         return "max"
-    found: Better | None = None
+    direction: Better | None = None
     weak = False
     turned = False
     at = 0
@@ -178,15 +178,15 @@ def _decide(words: Sequence[str]) -> Better | None:
         if word in _TURNS_AFTER and not phrase and at + 1 < len(words):
             turned = not turned
         elif word in _TURNS_BEFORE:
-            found = _turned(found)
+            direction = _turned(direction)
         elif word in _WEAK:
             weak = True
         elif here:
-            found = here
+            direction = here
         at += len(phrase) if phrase else 1
-    if found is None and weak:
-        found = "max"
-    return _turned(found) if turned else found
+    if direction is None and weak:
+        direction = "max"
+    return _turned(direction) if turned else direction
 
 
 def _direction_of(word: str, *, first: bool) -> Better | None:

@@ -319,12 +319,12 @@ def _literal(word: str) -> int | float:
 
 def _as_float(value: str | int) -> float:
     try:
-        found = float(value)
+        number = float(value)
     except OverflowError:
-        found = math.inf
-    if math.isinf(found):
+        number = math.inf
+    if math.isinf(number):
         raise UserError("a number is too large to be compared")
-    return found
+    return number
 
 
 def _shown(value: Any) -> str:

@@ -132,17 +132,17 @@ class LoopEvents:
             if self._settle_steps is not None and event in STEP_EVENTS:
                 self._settle_steps()
             now = self.clock()
-            for told in hear:
-                told(*details, now)
+            for callback in hear:
+                callback(*details, now)
 
     def _make_phase(self, name: str) -> AbstractContextManager[None]:
         notes = [each.notes for each in self.observers if each.notes is not None]
-        told = self._hear["phase_started"], self._hear["phase_ended"]
-        if not notes and not any(told):
+        callbacks = self._hear["phase_started"], self._hear["phase_ended"]
+        if not notes and not any(callbacks):
             return self._idle
-        if len(notes) == 1 and not any(told) and self._settle_phases is None:
+        if len(notes) == 1 and not any(callbacks) and self._settle_phases is None:
             return _noted_phase(name, notes[0], self.clock)
-        return _Phase(name, notes, told, self.clock, self._settle_phases)
+        return _Phase(name, notes, callbacks, self.clock, self._settle_phases)
 
 
 def _hears(observer: Observer, event: str) -> bool:
@@ -154,10 +154,10 @@ class _Phase:
     """One name, entered as often as it happens."""
 
     def __init__(
-        self, name: str, notes: Sequence[list[Any]], told: tuple[Sequence[Callable[..., None]], ...], clock: Clock,
+        self, name: str, notes: Sequence[list[Any]], callbacks: tuple[Sequence[Callable[..., None]], ...], clock: Clock,
         settle: Callable[[], object] | None,
     ) -> None:  # fmt: skip
-        self._name, self._notes, self._told, self._clock, self._settle = name, notes, told, clock, settle
+        self._name, self._notes, self._callbacks, self._clock, self._settle = name, notes, callbacks, clock, settle
         self._marks = ("open", name), ("close", name)
 
     def __enter__(self) -> None:
@@ -172,8 +172,8 @@ class _Phase:
         now = self._clock()
         for notes in self._notes:
             notes += self._marks[border], now
-        for told in self._told[border]:
-            told(self._name, now)
+        for callback in self._callbacks[border]:
+            callback(self._name, now)
 
 
 def _noted_phase(name: str, notes: list[Any], clock: Clock) -> AbstractContextManager[None]:

@@ -181,12 +181,12 @@ def _further(here: float, neighbour: float, log: bool, *, whole: bool) -> list[f
     """Values past the end of a grid, from one step further down to a thousandth of it."""
     parts = [0.5**halvings for halvings in range(HALVINGS + 1)]
     if log and neighbour > 0 and here > 0:
-        found = [here * (here / neighbour) ** part for part in parts]
+        candidates = [here * (here / neighbour) ** part for part in parts]
     else:
-        found = [here + (here - neighbour) * part for part in parts]
+        candidates = [here + (here - neighbour) * part for part in parts]
     if not whole:
-        return [value for value in found if value != here]
-    numbers = [round(value) for value in found] + [round(here) + (1 if here > neighbour else -1)]
+        return [value for value in candidates if value != here]
+    numbers = [round(value) for value in candidates] + [round(here) + (1 if here > neighbour else -1)]
     return [number for number in dict.fromkeys(numbers) if number != here]
 
 

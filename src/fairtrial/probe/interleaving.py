@@ -10,7 +10,7 @@ Block = Callable[[], float]
 Key = TypeVar("Key")
 
 
-def abba(sides: Sequence[Block], rounds: int, told: Callable[[int], None] = lambda _: None) -> list[list[float]]:
+def abba(sides: Sequence[Block], rounds: int, on_round: Callable[[int], None] = lambda _: None) -> list[list[float]]:
     """Seconds per round of both: A B B A, then B A A B, and so on. A steady drift is the same for both in a round."""
     times: list[list[float]] = [[], []]
     for number in range(rounds):
@@ -20,17 +20,17 @@ def abba(sides: Sequence[Block], rounds: int, told: Callable[[int], None] = lamb
             taken[side] += sides[side]()
         for side in (0, 1):
             times[side].append(taken[side])
-        told(number + 1)
+        on_round(number + 1)
     return times
 
 
 def shuffled(contestants: Mapping[Key, Block], rounds: int, seed: int) -> list[dict[Key, float]]:
     """Every contestant once per round, in an order drawn anew each time; seconds by contestant for every round."""
     shuffle = random.Random(seed).shuffle  # noqa: S311 — an order, not a secret
-    found = []
+    seconds = []
     for _ in range(rounds):
         order: Sequence[Key] = list(contestants)
         shuffle(order)  # type: ignore[arg-type]
         taken = {name: contestants[name]() for name in order}
-        found.append({name: taken[name] for name in contestants})
-    return found
+        seconds.append({name: taken[name] for name in contestants})
+    return seconds

@@ -137,8 +137,8 @@ def resident_bytes() -> int:
 
 def available_bytes() -> int | None:
     """Memory that a process could still take: of the machine, or of the group that the kernel limits it to."""
-    found = [each for each in (_machine_bytes(), _group_bytes()) if each is not None]
-    return min(found, default=None)
+    limits = [each for each in (_machine_bytes(), _group_bytes()) if each is not None]
+    return min(limits, default=None)
 
 
 def _machine_bytes() -> int | None:

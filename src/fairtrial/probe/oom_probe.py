@@ -43,16 +43,16 @@ def survives(work: Callable[[], str | None], should_stop: Callable[[], bool] = l
                 os.kill(child, signal.SIGKILL)
         text = pipe.read()
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    return _told(text, code)
+    return _failure_message(text, code)
 
 
-def _told(text: bytes, code: int) -> str | None:
+def _failure_message(text: bytes, code: int) -> str | None:
     if code == -signal.SIGKILL:
         return f"{OUT_OF_MEMORY}: the kernel ended the process that tried it"
     if code or not text:
         return f"the process that tried it ended with status {code}"
-    told = json.loads(text)
-    return None if told is None else f"{OUT_OF_MEMORY}: {told}" if is_out_of_memory(told) else str(told)
+    message = json.loads(text)
+    return None if message is None else f"{OUT_OF_MEMORY}: {message}" if is_out_of_memory(message) else str(message)
 
 
 def _be_the_first_to_go() -> None:

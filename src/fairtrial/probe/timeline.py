@@ -46,12 +46,12 @@ class Lane:
 
     def phases(self, windows: Sequence[Interval]) -> dict[str, float]:
         """Seconds of each phase within the windows; what no span covers is `idle`. They add up to the windows."""
-        found: dict[str, float] = {}
+        by_phase: dict[str, float] = {}
         for span in self.spans:
             inside = total(within([(span.begun, span.ended)], windows))
             if inside > 0:
-                found[span.phase] = found.get(span.phase, 0.0) + inside
-        return {**found, "idle": not_negative(total(windows) - sum(found.values()))}
+                by_phase[span.phase] = by_phase.get(span.phase, 0.0) + inside
+        return {**by_phase, "idle": not_negative(total(windows) - sum(by_phase.values()))}
 
 
 def not_negative(seconds: float) -> float:
@@ -103,13 +103,13 @@ def spans_of_steps(notes: Sequence[Any]) -> list[Span]:
 
 def merged(intervals: Iterable[Interval]) -> list[Interval]:
     """The same moments as intervals that do not touch."""
-    found: list[Interval] = []
+    joined: list[Interval] = []
     for begun, ended in sorted(intervals):
-        if found and begun <= found[-1][1]:
-            found[-1] = (found[-1][0], max(found[-1][1], ended))
+        if joined and begun <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(joined[-1][1], ended))
         else:
-            found.append((begun, ended))
-    return found
+            joined.append((begun, ended))
+    return joined
 
 
 def within(intervals: Iterable[Interval], windows: Sequence[Interval]) -> list[Interval]:

@@ -252,28 +252,28 @@ class MetricsFile:
 
     # One row
 
-    def row(self, found: Mapping[str, Any], number: int) -> _Row:
+    def row(self, cells: Mapping[str, Any], number: int) -> _Row:
         """A row as it is logged: its step as a whole number, and those of its values that are numbers."""
         where = f"row {number} of {self.path}"
-        column = self._step_name(found)
-        given = None if column is None else found[column]
+        column = self._step_name(cells)
+        given = None if column is None else cells[column]
         if given is None or is_missing(given):
-            message = f"{where} has no '{self.step_column}'; it has: {', '.join(map(str, found))[:200]}"
+            message = f"{where} has no '{self.step_column}'; it has: {', '.join(map(str, cells))[:200]}"
             return _Row(0, {}, message)
         step = None if isinstance(given, bool) else number_in(given)
         if step is None or not math.isfinite(step) or not step.is_integer() or abs(step) >= 2**63:
             return _Row(0, {}, f"{where} has the step {str(given)[:40]}; steps are whole numbers")
         values: dict[str, float] = {}
-        for name, value in found.items():
+        for name, value in cells.items():
             number_found = float(value) if isinstance(value, bool) else number_in(value)
             if number_found is not None and name != column and not is_index(name):
                 values[_logged_name(name)] = number_found
         return _Row(given if type(given) is int else int(step), values)
 
-    def _step_name(self, found: Mapping[str, Any]) -> str | None:
-        if self.step_column in found:
+    def _step_name(self, cells: Mapping[str, Any]) -> str | None:
+        if self.step_column in cells:
             return self.step_column
-        alike = [name for name in found if name.lower() == self.step_column.lower()]
+        alike = [name for name in cells if name.lower() == self.step_column.lower()]
         return alike[0] if len(alike) == 1 else None
 
 

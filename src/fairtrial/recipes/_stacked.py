@@ -241,16 +241,16 @@ class StackEngine:
         """By stage: how far each run's projection is from the teacher's layer, and what that counts for."""
         if not self.projections:
             return {}
-        found = {}
+        gaps = {}
         stages = [run.lesson.stage(step, run.options.steps) for run, step in zip(self.runs, steps, strict=True)]
         for stage, projection in enumerate(self.projections):
             if stage in stages:
                 gap = projection.forward(layers[stage]).sub_(self._look_up(self.layer_tables[stage]))
-                found[stage] = gap, self.weights.matching(stage, stages)
+                gaps[stage] = gap, self.weights.matching(stage, stages)
             else:
                 projection.weight_gradient.zero_()
                 projection.bias_gradient.zero_()
-        return found
+        return gaps
 
     def _pull_layers(self) -> dict[int, Tensor]:
         pulled = {}

@@ -126,13 +126,13 @@ def warm() -> None:
 
 def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
     """Weights of a directory and a game in a file are part of what a run is; what is built in follows from the seed."""
-    found = {} if options.built_in else {options.model: hash_files(Path(options.model), tokenizer=True)}
+    hashes = {} if options.built_in else {options.model: hash_files(Path(options.model), tokenizer=True)}
     if options.game.endswith(".py"):
-        found[options.game] = file_hash(Path(options.game))
-    if not found:
+        hashes[options.game] = file_hash(Path(options.game))
+    if not hashes:
         return None
-    known = hashlib.sha256(" ".join(found.values()).encode()).hexdigest()
-    return Dataset(" and ".join(Path(each).name for each in found), known, Path(next(iter(found))).parent)
+    known = hashlib.sha256(" ".join(hashes.values()).encode()).hexdigest()
+    return Dataset(" and ".join(Path(each).name for each in hashes), known, Path(next(iter(hashes))).parent)
 
 
 def evaluates(options: PlayOptions) -> tuple[str, ...]:
@@ -156,7 +156,7 @@ def cautions_of(options: PlayOptions) -> list[dict[str, str]]:
     why = {} if options.method == "lora" else {"rank": "method full does not use it"}
     if not options.buffer_depth:
         why |= dict.fromkeys(("policy_lag", "workers"), "without --buffer-depth playing and learning take turns")
-    found = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
+    cautions = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
     if options.buffer_depth > options.policy_lag:
-        found.append(LAG_LIMITS_BUFFER.fill(depth=options.buffer_depth, lag=options.policy_lag))
-    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *found]
+        cautions.append(LAG_LIMITS_BUFFER.fill(depth=options.buffer_depth, lag=options.policy_lag))
+    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *cautions]

@@ -82,9 +82,9 @@ def _serialize(path: Path, payload: dict[str, Any]) -> None:
 def _foreign(value: Any, where: str = "") -> str | None:
     """What in a state could not be read back safely, or None: a checkpoint that cannot be loaded is no checkpoint."""
     if isinstance(value, Mapping):
-        return next((found for key, item in value.items() if (found := _foreign(item, f"{where}.{key}"))), None)
+        return next((problem for key, item in value.items() if (problem := _foreign(item, f"{where}.{key}"))), None)
     if type(value) in (list, tuple):
-        return next((found for item in value if (found := _foreign(item, f"{where}[]"))), None)
+        return next((problem for item in value if (problem := _foreign(item, f"{where}[]"))), None)
     if value is None or type(value) in (bool, int, float, str, bytes) or _is_tensor(value):
         return None
     return f"{where.removeprefix('.')} is of type {type(value).__name__}"

@@ -192,9 +192,9 @@ class ColumnarRun:
             with open_regular(paths.columns) as file:
                 source = pyarrow.BufferReader(pyarrow.py_buffer(file.read()))
         self._file = pyarrow.parquet.ParquetFile(source, read_dictionary=["metric"])
-        told = self._file.metadata.metadata or {}
-        self.lines_bytes = int(told.get(LINES_BYTES, b"-1"))
-        self._header = _checked_header(told[HEADER], self._file.metadata) if HEADER in told else None
+        footer = self._file.metadata.metadata or {}
+        self.lines_bytes = int(footer.get(LINES_BYTES, b"-1"))
+        self._header = _checked_header(footer[HEADER], self._file.metadata) if HEADER in footer else None
         self._last: tuple[int, Block] | None = None
 
     @property
@@ -286,10 +286,10 @@ class ColumnarRun:
     def _kept_group(self, number: int) -> Block:
         """Metrics share groups, so the last one is kept."""
         if self._last is None or self._last[0] != number:
-            found = self._group(number)
+            columns = self._group(number)
             steps, values = array("q"), array("d")
-            steps.frombytes(memoryview(found[0]).cast("B"))
-            values.frombytes(memoryview(found[1]).cast("B"))
+            steps.frombytes(memoryview(columns[0]).cast("B"))
+            values.frombytes(memoryview(columns[1]).cast("B"))
             self._last = number, (steps, values)
         return self._last[1]
 

@@ -72,8 +72,8 @@ def find_commit(folder: Path, name: str) -> str | None:
     """
     if not name or "\0" in name:
         return None
-    found = git_output(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    return found.strip() if found else None
+    commit = git_output(folder, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    return commit.strip() if commit else None
 
 
 @dataclass(frozen=True)

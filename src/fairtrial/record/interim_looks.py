@@ -120,12 +120,12 @@ def why_looks_damaged(store: Store, study: str) -> str | None:
 
 def _seal(store: Store, study: str) -> tuple[int, int] | None:
     try:
-        found = orjson.loads(read_regular(store.paths.looks_seal(study)))
+        seal = orjson.loads(read_regular(store.paths.looks_seal(study)))
     except (OSError, orjson.JSONDecodeError):
         return None
-    if not isinstance(found, dict) or type(found.get("bytes")) is not int or type(found.get("crc32")) is not int:
+    if not isinstance(seal, dict) or type(seal.get("bytes")) is not int or type(seal.get("crc32")) is not int:
         return None
-    return found["bytes"], found["crc32"]
+    return seal["bytes"], seal["crc32"]
 
 
 def _seal_looks(store: Store, study: str) -> None:

@@ -122,8 +122,8 @@ class Extent:
         """As it was recorded, or None where nothing was, as in runs of earlier versions."""
         if not isinstance(record, Mapping):
             return None
-        found = [record.get(name) for name in ("lines", "bytes", "sha256")]
-        return cls(*found) if list(map(type, found)) == [int, int, str] else None  # type: ignore[arg-type]
+        fields = [record.get(name) for name in ("lines", "bytes", "sha256")]
+        return cls(*fields) if list(map(type, fields)) == [int, int, str] else None  # type: ignore[arg-type]
 
 
 class GrowingHash:

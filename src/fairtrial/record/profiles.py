@@ -94,7 +94,7 @@ def profile_snapshots(store: StorePaths, name: str) -> list[Path]:
 
 def _numbers(folder: Path) -> list[int]:
     """Finished ones: a measurement that was stopped left no snapshot."""
-    found = [
+    numbers = [
         int(each.name) for each in folder.iterdir() if each.name.isdigit() and ProfilePaths(each).snapshot.is_file()
     ]
-    return sorted(found)
+    return sorted(numbers)

@@ -71,14 +71,14 @@ class Remote:
         """Every object below a name, by its own name. The empty objects that some tools make for folders are none."""
         with self._errors():
             try:
-                found = self._files.find(self._at(below), detail=True)
+                listing = self._files.find(self._at(below), detail=True)
             except FileNotFoundError as error:
                 if _code(error) == "NoSuchBucket":
                     raise
                 return {}
         skip, inside = len(self._root) + 1, f"{self._at(below)}/"  # not the folder itself, which may appear meanwhile
         return {
-            name[skip:]: _entry(facts) for name, facts in found.items()
+            name[skip:]: _entry(facts) for name, facts in listing.items()
             if name.startswith(inside) and not name.endswith("/")
         }  # fmt: skip
 
@@ -94,12 +94,12 @@ class Remote:
         if not wanted:
             return {}
         with self._errors():
-            found = self._files.cat(list(wanted), on_error="return")
-            found = found if isinstance(found, dict) else {next(iter(wanted)): found}
-            for content in found.values():
+            contents = self._files.cat(list(wanted), on_error="return")
+            contents = contents if isinstance(contents, dict) else {next(iter(wanted)): contents}
+            for content in contents.values():
                 if isinstance(content, Exception) and not isinstance(content, FileNotFoundError):
                     raise content
-        return {wanted[name]: content for name, content in found.items() if isinstance(content, bytes)}
+        return {wanted[name]: content for name, content in contents.items() if isinstance(content, bytes)}
 
     def _size(self, name: str) -> int:
         """Raises FileNotFoundError where there is no such object."""
@@ -125,8 +125,8 @@ class Remote:
             answer = self._files.call_s3("head_bucket", Bucket=self._root.partition("/")[0])
         from email.utils import parsedate_to_datetime
 
-        told = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
-        return parsedate_to_datetime(told).timestamp() if told else None
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        return parsedate_to_datetime(date).timestamp() if date else None
 
     # Writing.
 

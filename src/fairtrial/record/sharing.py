@@ -469,12 +469,14 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
 
 def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
     """The runs of which this machine holds what the store does not have, and that nobody is making any more."""
-    entries = [entry for study in studies or store.studies() for entry in store.directories(study)]
-    runs = [(study, entry.name, store.paths.run(study, entry.name)) for study, entry in entries]
-    return [
-        f"{study}/{run}" for study, run, paths in runs
-        if (known := read_tracking(paths)) and known.is_ahead and paths.metadata.exists() and not is_claimed(paths)
-    ]  # fmt: skip
+    left = []
+    for name in studies or store.studies():
+        for study, entry in store.directories(name):
+            paths = store.paths.run(study, entry.name)
+            known = read_tracking(paths)
+            if known and known.is_ahead and paths.metadata.exists() and not is_claimed(paths):
+                left.append(f"{study}/{entry.name}")
+    return left
 
 
 def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:

@@ -126,15 +126,15 @@ def _column(name: str, values: list[Any]) -> Any:
 
 def _with_series(store: Store, rows: list[Row]) -> tuple[list[Row], list[Series]]:
     """The rows, and the series of each. One whose series are not those that were recorded is a damaged run."""
-    found, series = [], []
+    checked, series = [], []
     for row in rows:
         run = store.look_at(row["study"], row["run"])
         seen, own = with_series(run) if run is not None else (None, {})
         if seen is not None and seen.status is Status.DAMAGED:
             row = {**row, "status": Status.DAMAGED.value, "reason": seen.reason}
-        found.append(row)
+        checked.append(row)
         series.append(own)
-    return found, series
+    return checked, series
 
 
 def _metrics_table(rows: list[Row], series: list[Series]) -> pyarrow.Table:
@@ -146,11 +146,11 @@ def _metrics_table(rows: list[Row], series: list[Series]) -> pyarrow.Table:
     run_codes, metric_codes, steps, values = list(empty), list(empty), list(empty), list(empty)
     metrics: dict[str, int] = {}
     for code, own in enumerate(series):
-        for name, (at, found) in own.items():
+        for name, (at, recorded) in own.items():
             run_codes.append(numpy.full(len(at), code, numpy.int32))
             metric_codes.append(numpy.full(len(at), metrics.setdefault(name, len(metrics)), numpy.int32))
             steps.append(at)
-            values.append(found)
+            values.append(recorded)
     of_run = pyarrow.array(numpy.concatenate(run_codes))
     named = {name: _column(name, [row[name] for row in rows]) for name in ("study", "variant", "run", "seed")}
     columns = {name: pyarrow.DictionaryArray.from_arrays(of_run, column) for name, column in named.items()}

@@ -85,8 +85,8 @@ def _read_plan(store: Store, study: str) -> dict[str, Any] | None:
     checksum = plan.pop(CHECKSUM, None) if isinstance(plan, dict) else None
     if why := why_not_plan(plan, study, checksum):
         raise StoreError(f"{path} is not a study: {why}", hint=HINT)
-    found: dict[str, Any] = plan
-    return found
+    document: dict[str, Any] = plan
+    return document
 
 
 _REQUIRED: Mapping[str, tuple[type, ...]] = {"study": (str,), "seeds": (list,), "variants": (dict,)}

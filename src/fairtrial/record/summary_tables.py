@@ -274,24 +274,24 @@ def _columns_by_metric(table: Table) -> dict[str, dict[str, str]]:
     if any(table.columns[role] is not None for role in _OF_RUNS):
         return {}
     taken = {name for name in table.columns.values() if name}
-    found: dict[str, dict[str, str]] = {}
+    by_metric: dict[str, dict[str, str]] = {}
     problems: list[str] = []
     for name in table.files[0].names:
         if not name or name in taken:
             continue
         metric, statistic = _parsed(name)
         if statistic is None and _is_plus_minus(table, name):
-            found[name] = {"mean": name}
+            by_metric[name] = {"mean": name}
         if statistic is None:
             continue
-        known = found.setdefault(metric, {})
+        known = by_metric.setdefault(metric, {})
         if statistic in known:
             problems.append(f"{table.label}: both '{known[statistic]}' and '{name}' may hold the {statistic}")
         known[statistic] = name
-    shared = {"n": found[""]["n"]} if "n" in found.get("", {}) else {}
+    shared = {"n": by_metric[""]["n"]} if "n" in by_metric.get("", {}) else {}
     whole = {
         metric: {**shared, **columns}
-        for metric, columns in found.items()
+        for metric, columns in by_metric.items()
         if "mean" in columns and (columns.keys() & {"sd", "se", "ci", "low"} or _is_plus_minus(table, columns["mean"]))
     }
     if whole and problems:

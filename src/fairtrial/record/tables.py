@@ -91,18 +91,18 @@ class Columns:
     def found_in(self, names: Sequence[str], where: str) -> dict[str, str | None]:
         """The column of each role, or all that the names of the file leave open. Case does not matter."""
         problems: list[str] = []
-        found: dict[str, str | None] = {}
+        by_role: dict[str, str | None] = {}
         for role in (each.name for each in fields(self)):
             given: str | None = getattr(self, role)
             if role == "status" and given == IGNORE:
-                found[role] = None
+                by_role[role] = None
             elif given is not None:
-                found[role] = _named(given, names, where, problems)
+                by_role[role] = _named(given, names, where, problems)
             else:
-                found[role] = _recognized(role, names, where, problems)
+                by_role[role] = _recognized(role, names, where, problems)
         if problems:
             raise UserError(problems[0], problems=problems[1:])
-        return found
+        return by_role
 
 
 def _named(given: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
@@ -242,17 +242,17 @@ class _Problems:
     """What is wrong with the cells of a table: a few sentences at once, then no more."""
 
     def __init__(self) -> None:
-        self.found: list[str] = []
+        self.messages: list[str] = []
 
     def add(self, problem: str) -> None:
-        if problem not in self.found:
-            self.found.append(problem)
-        if len(self.found) == MOST_PROBLEMS:
+        if problem not in self.messages:
+            self.messages.append(problem)
+        if len(self.messages) == MOST_PROBLEMS:
             self.raise_any()
 
     def raise_any(self, hint: str | None = None) -> None:
-        if self.found:
-            raise UserError(self.found[0], problems=self.found[1:], hint=hint)
+        if self.messages:
+            raise UserError(self.messages[0], problems=self.messages[1:], hint=hint)
 
 
 RunKey = tuple[str, str, str, str]
@@ -393,12 +393,12 @@ class _Reader:
         seen: dict[tuple[Any, ...], tuple[RunKey, _Gathered | None]] = {}
         self.attempts.clear()
         for line, cells in self.file.rows([*telling, *(columns[role] or "" for role in others), *values]):
-            told = tuple(cells[: len(telling)])
-            known = None if nameless else seen.get(told) if self.file.is_text else None
+            identity = tuple(cells[: len(telling)])
+            known = None if nameless else seen.get(identity) if self.file.is_text else None
             if known is None:
-                known = self._run(dict(zip([*ids, "attempt"], told, strict=False)), line, nameless=nameless)
+                known = self._run(dict(zip([*ids, "attempt"], identity, strict=False)), line, nameless=nameless)
                 if self.file.is_text and not nameless:
-                    seen[told] = known
+                    seen[identity] = known
             key, run = known
             if run is not None:
                 row = dict(zip(others, cells[len(telling) : first], strict=True))
@@ -625,8 +625,8 @@ def _open(path: Path, columns: Columns, most: int, *, roles: bool = True) -> Tab
         raise UserError(f"{path} has no rows", hint="It needs a header and a line per value.")
     if len(names) > MOST_COLUMNS:
         raise UserError(f"{path.name} has more than {MOST_COLUMNS:,} columns", hint="Leave out those not needed.")
-    found = columns.found_in(names, path.name) if roles else {}
-    return TableFile(path, content, names, found, delimiter, listed)
+    by_role = columns.found_in(names, path.name) if roles else {}
+    return TableFile(path, content, names, by_role, delimiter, listed)
 
 
 def _refuse_binary(path: Path, content: bytes) -> None:

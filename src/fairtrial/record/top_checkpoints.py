@@ -29,7 +29,7 @@ class Kept:
 
 def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
     """Those that are there, the best first; of equals the earlier."""
-    found: dict[int, Kept] = {}
+    by_step: dict[int, Kept] = {}
     for row in events_named(paths.events, KEPT, DROPPED, REWOUND):
         step, value, sha256 = row.get("step"), row.get("value"), row.get("sha256")
         if type(step) is not int:
@@ -37,14 +37,14 @@ def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
         if row["event"] == KEPT:
             if not isinstance(value, int | float) or not isinstance(sha256, str):
                 raise StoreError(f"{paths.events} has the event {KEPT} without its value or hash", hint=DAMAGED)
-            found[step] = Kept(step, value, sha256, paths.top(step))
+            by_step[step] = Kept(step, value, sha256, paths.top(step))
         elif row["event"] == DROPPED:
-            found.pop(step, None)
+            by_step.pop(step, None)
         else:  # what came after the step that a resume goes back to belongs to nobody
-            found = {each: kept for each, kept in found.items() if each <= step}
+            by_step = {each: kept for each, kept in by_step.items() if each <= step}
     sign = -1 if mode == "max" else 1
     return sorted(
-        (kept for kept in found.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)
+        (kept for kept in by_step.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)
     )
 
 

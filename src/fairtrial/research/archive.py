@@ -160,7 +160,7 @@ def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
 
 def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict[str, tuple[int, str]]:
     """Every file of an archive that was found safe, with its size and SHA-256 as it was unpacked."""
-    found: dict[str, tuple[int, str]] = {}
+    unpacked: dict[str, tuple[int, str]] = {}
     entries = [info for info in archive.infolist() if not info.is_dir()]
     total, done = sum(info.file_size for info in entries), 0
     for info in entries:
@@ -172,10 +172,10 @@ def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict
                 digest.update(chunk)
                 file.write(chunk)
                 size += len(chunk)
-        found[info.filename] = size, digest.hexdigest()
+        unpacked[info.filename] = size, digest.hexdigest()
         done += size
         watch(done, total)
-    return found
+    return unpacked
 
 
 def changed_container(archive: zipfile.ZipFile) -> list[str]:

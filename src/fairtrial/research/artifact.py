@@ -195,12 +195,12 @@ class ArtifactFile(_Words, title="Artifact"):
 
 def not_stated(artifact: ArtifactFile) -> list[str]:
     """What a citation or a reader asks for and the artifact does not say, one sentence each with what to do."""
-    found = []
+    sentences = []
     if not artifact.known_authors:
-        found.append(NO_AUTHOR)
+        sentences.append(NO_AUTHOR)
     if artifact.license is None:
-        found.append(NO_LICENSE)
-    return found
+        sentences.append(NO_LICENSE)
+    return sentences
 
 
 def parse_artifact(values: Mapping[str, Any], *, where: str) -> ArtifactFile:

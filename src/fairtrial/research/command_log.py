@@ -105,9 +105,9 @@ def _is_whole(entry: Any) -> bool:
         return isinstance(entry.get("path"), str) and isinstance(entry.get("sha256", 0), str | None)
     words: Any = entry.get("command")
     at: Any = entry.get("at")
-    told = isinstance(words, list) and all(isinstance(word, str) for word in words)
-    told = told and isinstance(entry.get("folder", "."), str) and type(at) in (int, float) and 0 <= at < LAST_MOMENT
-    return entry.get("kind") == COMMAND and told
+    valid = isinstance(words, list) and all(isinstance(word, str) for word in words)
+    valid = valid and isinstance(entry.get("folder", "."), str) and type(at) in (int, float) and 0 <= at < LAST_MOMENT
+    return entry.get("kind") == COMMAND and valid
 
 
 def added_files(entries: Sequence[Mapping[str, Any]]) -> dict[str, str]:

@@ -85,5 +85,5 @@ def is_signed(public_key: bytes, message: bytes, signature: bytes) -> bool:
     challenge = int.from_bytes(hashlib.sha512(signature[:32] + public_key + message).digest(), "little") % ORDER
     assert _BASE is not None
     minus_key = P - key[0], key[1], 1, P - key[3]
-    found = _sum_of_products(response, _BASE, challenge, minus_key)
-    return all((found[i] - commitment[i] * found[2]) % P == 0 for i in (0, 1))
+    point = _sum_of_products(response, _BASE, challenge, minus_key)
+    return all((point[i] - commitment[i] * point[2]) % P == 0 for i in (0, 1))

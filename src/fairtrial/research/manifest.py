@@ -101,11 +101,11 @@ def _rendered(document: Mapping[str, Any]) -> bytes:
 def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
     """The manifest, and what is wrong with it. One that was changed in any character does not fit its own hash."""
     try:
-        told = parse_json(content, where="it")
-        schema = told.get("schema") if isinstance(told, dict) else None
+        document = parse_json(content, where="it")
+        schema = document.get("schema") if isinstance(document, dict) else None
         if isinstance(schema, int) and schema != SCHEMA:
             return None, [f"was written by another Fairtrial (schema {schema}, this one knows {SCHEMA})"]
-        read = checked(_ManifestModel, told, where="it")
+        read = checked(_ManifestModel, document, where="it")
     except UntrustedDocument as error:
         return None, [f"is not the manifest of a bundle: {error.message}"]
     files = {name: (each.bytes, each.sha256) for name, each in read.files.items()}
@@ -117,22 +117,22 @@ def read_manifest(content: bytes) -> tuple[BundleManifest | None, list[str]]:
     return bundle_manifest, [] if fits else ["was changed: it does not fit its own hash"]
 
 
-def compare_files(said: Mapping[str, tuple[int, str]], found: Mapping[str, tuple[int, str]]) -> list[str]:
+def compare_files(listed: Mapping[str, tuple[int, str]], actual: Mapping[str, tuple[int, str]]) -> list[str]:
     """Every file that is missing, extra, renamed or changed, by name."""
-    missing, extra = sorted(said.keys() - found.keys()), sorted(found.keys() - said.keys())
-    content = {found[name]: name for name in extra}
+    missing, extra = sorted(listed.keys() - actual.keys()), sorted(actual.keys() - listed.keys())
+    content = {actual[name]: name for name in extra}
     problems = []
     for name in missing:
-        if said[name] in content:
-            new = content.pop(said[name])
+        if listed[name] in content:
+            new = content.pop(listed[name])
             extra.remove(new)
             problems.append(f"{name} was renamed to {new}")
         else:
             problems.append(f"{name} is missing")
     problems += [f"{name} was added: the manifest does not know it" for name in extra]
     problems += [
-        f"{name} was changed: its SHA-256 is {found[name][1][:12]}…, not {said[name][1][:12]}…"
-        for name in sorted(said.keys() & found.keys())
-        if said[name] != found[name]
+        f"{name} was changed: its SHA-256 is {actual[name][1][:12]}…, not {listed[name][1][:12]}…"
+        for name in sorted(listed.keys() & actual.keys())
+        if listed[name] != actual[name]
     ]
     return problems

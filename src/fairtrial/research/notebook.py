@@ -67,12 +67,12 @@ def _cells(
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
     yield "code", SET_UP.format(runs=runs, tolerance=tolerance)
-    for study, found in headlines["studies"].items():
+    for study, claims in headlines["studies"].items():
         yield "markdown", f"## Study {study}"
-        if not found.get("comparisons"):
+        if not claims.get("comparisons"):
             yield "code", LIST.format(study=study)
             continue
-        claimed = {each["candidate"]: {name: each[name] for name in QUOTED} for each in found["comparisons"]}
+        claimed = {each["candidate"]: {name: each[name] for name in QUOTED} for each in claims["comparisons"]}
         yield "code", ANALYSE.format(study=study)
         yield "code", CHECK.format(claimed=_literal(claimed))
 

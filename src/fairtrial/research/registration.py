@@ -62,10 +62,10 @@ class Registration:
     @property
     def seeds(self) -> list[int]:
         """The registered seeds; derived ones follow from the hash."""
-        told = self.plan["seeds"]
-        if told is None:
+        planned = self.plan["seeds"]
+        if planned is None:
             return []
-        return self.derived(SEEDS, told["count"]) if told["derived"] else list(told["listed"])
+        return self.derived(SEEDS, planned["count"]) if planned["derived"] else list(planned["listed"])
 
     def derived(self, stream: str, count: int) -> list[int]:
         return derive_seeds(self.sha256, stream, count)

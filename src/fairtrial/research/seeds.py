@@ -16,10 +16,10 @@ LIMIT = 2**31
 
 def derive_seeds(sha256: str, stream: str, count: int) -> list[int]:
     """The first `count` distinct numbers of HMAC-SHA256, keyed by the registration's hash, over stream and index."""
-    found: dict[int, None] = {}
+    seeds: dict[int, None] = {}
     for index in numbers():
-        if len(found) == count:
-            return list(found)
+        if len(seeds) == count:
+            return list(seeds)
         digest = hmac.new(bytes.fromhex(sha256), f"{stream}:{index}".encode(), hashlib.sha256).digest()
-        found[int.from_bytes(digest[:8], "big") % LIMIT] = None
+        seeds[int.from_bytes(digest[:8], "big") % LIMIT] = None
     raise AssertionError

@@ -21,8 +21,8 @@ def sign_manifest(sha256: str, signer: Signer) -> bytes:
 def signer_of(content: bytes, sha256: str) -> str | None:
     """The key that signed a manifest with this hash; None where the signature does not fit or was changed."""
     try:
-        told = json.loads(content)
-        parts = {name: str(told[name]) for name in _HEX}
+        document = json.loads(content)
+        parts = {name: str(document[name]) for name in _HEX}
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
     if any(not re.fullmatch(rf"[0-9a-f]{{{length}}}", parts[name]) for name, length in _HEX.items()):

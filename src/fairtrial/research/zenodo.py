@@ -90,26 +90,26 @@ def _ask(url: str, token: str, method: str, data: Any, kind: str, size: int | No
     request = urllib.request.Request(url, data=data, method=method, headers=headers)  # noqa: S310 — checked above
     try:
         with urllib.request.build_opener(_NoRedirect).open(request, timeout=PATIENCE_S) as answer:
-            found = json.loads(answer.read())
+            document = json.loads(answer.read())
     except urllib.error.HTTPError as error:
         _refused(url, error)
     except (urllib.error.URLError, TimeoutError, OSError) as error:
         raise FairtrialError(f"cannot reach {url}: {getattr(error, 'reason', error)}") from None
     except ValueError:
         raise FairtrialError(f"{url} did not answer with JSON") from None
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise FairtrialError(f"{url} did not answer as Zenodo does")
-    return found
+    return document
 
 
 def _refused(url: str, error: urllib.error.HTTPError) -> NoReturn:
     try:
-        told = json.loads(error.read()).get("message") or error.reason
+        reason = json.loads(error.read()).get("message") or error.reason
     except (ValueError, AttributeError, OSError):
-        told = error.reason
+        reason = error.reason
     hint = (
         f"Is ${TOKEN_VARIABLE} a token of this service with the right deposit:write?"
         if error.code in (401, 403)
         else None
     )
-    raise FairtrialError(f"{url} refused with {error.code}: {told}", hint=hint) from None
+    raise FairtrialError(f"{url} refused with {error.code}: {reason}", hint=hint) from None

@@ -39,7 +39,7 @@ def noise_floor(first: Array, second: Array, rounds: tuple[int, ...] = (4, 8, 16
     """From the times of two sides that do the same, round by round."""
     logs = np.log(second) - np.log(first)
     sd = float(logs.std(ddof=1))
-    found = {n: detectable(n, sd, Design(paired=True, alpha=alpha)) for n in rounds}
+    effects = {n: detectable(n, sd, Design(paired=True, alpha=alpha)) for n in rounds}
     groups = [slice(at, at + ALARMS_AMONG) for at in range(0, len(logs) - ALARMS_AMONG + 1, ALARMS_AMONG)]
     judged = [compare_rounds(first[part], second[part], ("A", "A again"), 1e-9, alpha) for part in groups]
     alarms = sum(each.ratio.limits is not None and not _holds_one(each) for each in judged)
@@ -48,7 +48,7 @@ def noise_floor(first: Array, second: Array, rounds: tuple[int, ...] = (4, 8, 16
     drift = float(np.expm1(abs(whole[half:].mean() - whole[:half].mean()) / 2))
     return NoiseFloor(
         compare_rounds(first, second, ("A", "A again"), 0.05, alpha), 100 * math.expm1(1.96 * sd),
-        {n: None if effect is None else 100 * math.expm1(effect) for n, effect in found.items()},
+        {n: None if effect is None else 100 * math.expm1(effect) for n, effect in effects.items()},
         alarms, len(groups), 100 * drift,
     )  # fmt: skip
 

@@ -325,8 +325,8 @@ def _effect(
         return known.estimate(alpha, side, n, samples)
     low, high = _mean(control), _mean(candidate)
     value = None if low is None or high is None else high - low
-    told = None if samples is None else tuple(samples.tolist())
-    return Estimate(value, None, None, 1 - alpha, config.method, n, samples=told, reason=decision.reason)
+    sample_values = None if samples is None else tuple(samples.tolist())
+    return Estimate(value, None, None, 1 - alpha, config.method, n, samples=sample_values, reason=decision.reason)
 
 
 def _with_sizes(comparison: Comparison, control: Array, candidate: Array, config: ComparisonConfig) -> Comparison:
@@ -420,13 +420,13 @@ def _cautions(
     config: ComparisonConfig,
     names: tuple[str, str],
 ) -> tuple[FilledCaution, ...]:
-    found = lost_cautions(reliability, names)
+    cautions = lost_cautions(reliability, names)
     if not checks:
-        return tuple(found)
+        return tuple(cautions)
     if not config.paired and too_unequal(len(control), len(candidate)):
-        found.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
+        cautions.append(UNEQUAL_N.fill(control=len(control), candidate=len(candidate)))
     if differ_in_shape(checks, control, candidate):
-        found.append(ARMS_DIFFER.fill())
+        cautions.append(ARMS_DIFFER.fill())
     if min(len(control), len(candidate)) < FEWEST:
-        found.append(FEW_SEEDS.fill(n=min(len(control), len(candidate))))
-    return tuple(found)
+        cautions.append(FEW_SEEDS.fill(n=min(len(control), len(candidate))))
+    return tuple(cautions)

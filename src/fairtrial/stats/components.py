@@ -69,19 +69,21 @@ def same_seed_noise(groups: Sequence[Sequence[float]], level: float = 0.95) -> R
         return None
     alpha, seeds = 1 - level, len(samples)
     means = np.array([sample.mean() for sample in samples])
-    found = partial(Repeats, seeds=seeds, repeated=int((counts > 1).sum()), runs=int(counts.sum()), level=level)
+    make_repeats = partial(Repeats, seeds=seeds, repeated=int((counts > 1).sum()), runs=int(counts.sum()), level=level)
     identical = all(sample[0] == sample[-1] for sample in samples)
     if identical:
         still = seeds < 2 or is_still(means, float(np.abs(means).max()))
         between = UNKNOWN if still else _known_sd(float(means.std(ddof=1)), seeds - 1, alpha)
         share = VarianceComponent(None if still else 1.0, None, None)
-        return found(same_seed=VarianceComponent(0.0, None, None), between_seeds=between, share=share, identical=True)
+        return make_repeats(
+            same_seed=VarianceComponent(0.0, None, None), between_seeds=between, share=share, identical=True
+        )
     within = sum(float(((sample - sample.mean()) ** 2).sum()) for sample in samples) / freedom
     same = _known_sd(math.sqrt(within), freedom, alpha)
     if seeds < 2:
-        return found(same_seed=same, between_seeds=UNKNOWN, share=UNKNOWN, identical=False)
+        return make_repeats(same_seed=same, between_seeds=UNKNOWN, share=UNKNOWN, identical=False)
     layout = _Layout(means, counts, within, freedom)
-    return found(same_seed=same, between_seeds=layout.between(alpha), share=layout.share(alpha), identical=False)
+    return make_repeats(same_seed=same, between_seeds=layout.between(alpha), share=layout.share(alpha), identical=False)
 
 
 def _known_sd(sd: float, freedom: int, alpha: float) -> VarianceComponent:

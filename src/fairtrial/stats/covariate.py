@@ -107,9 +107,9 @@ def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:
     )
     if float(sd) <= DUST * float(np.abs(differences).max()):
         raise CannotAdjust(f"{covariate.name} explains the differences entirely, so there is no noise to judge them by")
-    found = from_t(f"paired t adjusted for {covariate.name}", float(value), float(error), n - 2)
+    adjusted = from_t(f"paired t adjusted for {covariate.name}", float(value), float(error), n - 2)
     turned = -1.0 if mirrored and not covariate.turns else 1.0
-    inference = found.symmetric() if symmetric else found.negated() if mirrored else found
+    inference = adjusted.symmetric() if symmetric else adjusted.negated() if mirrored else adjusted
     return Adjusted(inference, float(slope) * turned, float(correlation) * turned, float(sd))
 
 

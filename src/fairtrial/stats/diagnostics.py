@@ -80,10 +80,10 @@ def one_arm_cautions(n: int) -> list[FilledCaution]:
     return [ONE_ARM.fill()] if n < ENOUGH_FOR_ONE_ARM else []
 
 
-def differ_in_shape(found: Mapping[str, Any], control: Array, candidate: Array) -> bool:
+def differ_in_shape(diagnostics: Mapping[str, Any], control: Array, candidate: Array) -> bool:
     """Whether the arms' spreads differ by more than chance, or only one of them has any."""
     constant = [np.ptp(sample) == 0 for sample in (control, candidate)]
-    levene_p = found["levene_p"]
+    levene_p = diagnostics["levene_p"]
     if any(constant):
         return not all(constant)
     return (levene_p is not None and levene_p < 0.05) or variance_ratio_p(control, candidate) < 0.01

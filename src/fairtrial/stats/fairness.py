@@ -143,13 +143,13 @@ def _differ(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
 
 def _kind_of_processor(kind: Mapping[str, Any], unlike: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
     """A processor by its name and by what tells it from the others."""
-    told = [kind["cpu_model"]] if kind.get("cpu_model") else []
-    told += [f"torch uses {kind['torch_instruction_set']}"] if kind.get("torch_instruction_set") else []
+    details = [kind["cpu_model"]] if kind.get("cpu_model") else []
+    details += [f"torch uses {kind['torch_instruction_set']}"] if kind.get("torch_instruction_set") else []
     features = [{*(each.get("cpu_features") or ())} for pair in unlike for each in pair]
     everywhere = set.intersection(*features)
     own = [name for name in kind.get("cpu_features") or () if name not in everywhere]
-    told += [f"with {' '.join(own)}"] if own else []
-    return f"{kind.get('cpu') or 'an unknown processor'}" + (f" ({', '.join(told)})" if told else "")
+    details += [f"with {' '.join(own)}"] if own else []
+    return f"{kind.get('cpu') or 'an unknown processor'}" + (f" ({', '.join(details)})" if details else "")
 
 
 def mixed_commits(variant: str, facts: Facts) -> list[FilledCaution]:
@@ -177,11 +177,11 @@ def _values(facts: Facts, key: str) -> list[Any]:
 
 
 def _distinct(values: Iterable[Any]) -> list[Any]:
-    found: list[Any] = []
+    distinct: list[Any] = []
     for value in values:
-        if value is not None and value not in found:
-            found.append(value)
-    return sorted(found, key=str)
+        if value is not None and value not in distinct:
+            distinct.append(value)
+    return sorted(distinct, key=str)
 
 
 def _one(facts: Facts, key: str) -> float | None:

@@ -58,11 +58,11 @@ class Inference:
 
     def estimate(self, alpha: float, side: str, n: int, samples: Array | None = None) -> Estimate:
         low, high = self.interval(alpha, side)
-        told = None if samples is None else tuple(samples.tolist())
+        sample_values = None if samples is None else tuple(samples.tolist())
         empty = math.isinf(low) and math.isinf(high)
         reason = Reason.METHOD_NEEDS_MORE.value if empty else None
         shown = (None, None) if empty else (low, high)
-        return Estimate(self.value, shown[0], shown[1], 1 - alpha, self.method, n, samples=told, reason=reason)
+        return Estimate(self.value, shown[0], shown[1], 1 - alpha, self.method, n, samples=sample_values, reason=reason)
 
     def negated(self) -> Inference:
         """The same evidence about the difference taken the other way round: exactly, to the last bit."""

@@ -220,12 +220,12 @@ def _signed(interval: tuple[float, float], direction: str) -> tuple[float, float
 
 def _cautions(control: ArmSummary, candidate: ArmSummary) -> tuple[FilledCaution, ...]:
     few, many = sorted((control.n, candidate.n))
-    found: list[FilledCaution] = []
+    cautions: list[FilledCaution] = []
     if too_unequal(few, many):
-        found.append(UNEQUAL_N.fill(control=control.n, candidate=candidate.n))
+        cautions.append(UNEQUAL_N.fill(control=control.n, candidate=candidate.n))
     if few < FEW_RUNS:
-        found.append(_few_runs(few))
-    return tuple(found)
+        cautions.append(_few_runs(few))
+    return tuple(cautions)
 
 
 def _few_runs(n: int) -> FilledCaution:

@@ -47,10 +47,10 @@ def _checked(usual: Callable[[], float], instead: Callable[[], float]) -> float:
     with warnings.catch_warnings():
         warnings.simplefilter("error", IntegrationWarning)
         try:
-            found = usual()
+            value = usual()
         except IntegrationWarning:
             return instead()
-    return found if math.isfinite(found) else instead()
+    return value if math.isfinite(value) else instead()
 
 
 def integrated_cdf(distance: float, arms: int, freedom: float) -> float:

@@ -129,8 +129,8 @@ def _exact_p_of(first: tuple[int, int], second: tuple[int, int], *, exact: bool)
     from scipy import stats
 
     table = [[first[0], second[0]], [first[1] - first[0], second[1] - second[0]]]
-    found = stats.boschloo_exact(table) if exact else stats.fisher_exact(table)
-    return min(1.0, float(found.pvalue))
+    result = stats.boschloo_exact(table) if exact else stats.fisher_exact(table)
+    return min(1.0, float(result.pvalue))
 
 
 def _newcombe_difference(losses: Losses, alpha: float) -> Estimate:

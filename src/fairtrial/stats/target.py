@@ -168,9 +168,9 @@ class _OneArm:
         if self.inference is not None:
             return self.inference.estimate(alpha, side, len(samples), samples)
         value = float(samples.mean()) if len(samples) else None
-        told = tuple(samples.tolist())
+        sample_values = tuple(samples.tolist())
         return Estimate(
-            value, None, None, 1 - alpha, "one-sample t", len(samples), samples=told, reason=decision.reason
+            value, None, None, 1 - alpha, "one-sample t", len(samples), samples=sample_values, reason=decision.reason
         )  # fmt: skip
 
     def _under_losses(self, decision: Decision) -> Decision:
@@ -185,18 +185,18 @@ class _OneArm:
 
     def _cautions(self) -> tuple[FilledCaution, ...]:
         runs = len(self.values)
-        found: list[FilledCaution] = []
+        cautions: list[FilledCaution] = []
         if self.inference is None:
             return ()
         if runs < FEWEST:
-            found.append(FEW_SEEDS.fill(n=runs))
-        found += one_arm_cautions(runs)
+            cautions.append(FEW_SEEDS.fill(n=runs))
+        cautions += one_arm_cautions(runs)
         sd = float(self.values.std(ddof=1))
         if self.known_sd is not None and sd > self.known_sd * math.sqrt(
             chi2_quantile(1 - DOUBT, runs - 1) / (runs - 1)
         ):
-            found.append(KNOWN_SD_DOUBTED.fill(sd=f"{sd:.3g}", known=f"{self.known_sd:.3g}"))
-        return tuple(found)
+            cautions.append(KNOWN_SD_DOUBTED.fill(sd=f"{sd:.3g}", known=f"{self.known_sd:.3g}"))
+        return tuple(cautions)
 
 
 def _known_outlook(comparison: Comparison, sd: float, runs: int, config: ComparisonConfig) -> dict[str, Any]:

@@ -297,8 +297,8 @@ def _estimate(
 
 
 def _few_or_lost(runs: Sequence[int], reliability: Reliability, names: tuple[str, str]) -> list[FilledCaution]:
-    found = lost_cautions(reliability, names)
-    return [*found, FEW_SEEDS.fill(n=min(runs))] if min(runs) < FEWEST else found
+    cautions = lost_cautions(reliability, names)
+    return [*cautions, FEW_SEEDS.fill(n=min(runs))] if min(runs) < FEWEST else cautions
 
 
 def _outlook_by_task(comparison: Comparison, known: Inference, config: ComparisonConfig) -> dict[str, Any]:

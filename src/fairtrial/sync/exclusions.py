@@ -70,8 +70,8 @@ def declared_exclusions(train: Sequence[Parameter]) -> list[Exclusion]:
 
 def forbidden_options(rules: Sequence[Exclusion], bench: Sequence[Parameter]) -> list[Forbidden]:
     """The options of BENCH that a rule forbids, each with the first rule that does."""
-    found = ((each, next((rule for rule in rules if rule.covers(each)), None)) for each in bench)
-    return [Forbidden(each, rule) for each, rule in found if rule is not None]
+    matched = ((each, next((rule for rule in rules if rule.covers(each)), None)) for each in bench)
+    return [Forbidden(each, rule) for each, rule in matched if rule is not None]
 
 
 def stale_exclusions(

@@ -94,12 +94,12 @@ def certainly_renamed(pairs: Sequence[OptionPair]) -> list[Renamed]:
 def perhaps_renamed(missing: Sequence[Parameter], bench_only: Sequence[Parameter]) -> list[Renamed]:
     """The likeliest pairs of what TRAIN alone and BENCH alone have, each option once, most evidence first."""
     candidates = [(each, other, _evidence(each, other)) for each in missing for other in bench_only]
-    found: list[Renamed] = []
+    chosen: list[Renamed] = []
     for each, other, because in sorted(candidates, key=lambda item: (-len(item[2]), -_similarity(item[0], item[1]))):
-        taken = any(each is known.pair.train or other is known.pair.bench for known in found)
+        taken = any(each is known.pair.train or other is known.pair.bench for known in chosen)
         if because and not taken:
-            found.append(Renamed(OptionPair(each, other), because, certain=False))
-    return sorted(found, key=lambda renamed: list(missing).index(renamed.pair.train))
+            chosen.append(Renamed(OptionPair(each, other), because, certain=False))
+    return sorted(chosen, key=lambda renamed: list(missing).index(renamed.pair.train))
 
 
 def _evidence(one: Parameter, other: Parameter) -> tuple[str, ...]:

@@ -24,12 +24,12 @@ class Undocumented:
 def undocumented(parameters: Sequence[Parameter], text: str) -> list[Undocumented]:
     """Hidden options are hidden on purpose; of the others every long flag must be there as a word of its own."""
     text = re.sub(r"--\[no-\]([\w.-]+)", r"--\1 --no-\1", text)
-    found = []
+    missing = []
     for each in parameters:
         flags = tuple(flag for flag in _to_be_named(each) if not _names(text, flag))
         if flags and not each.hidden:
-            found.append(Undocumented(each, flags))
-    return found
+            missing.append(Undocumented(each, flags))
+    return missing
 
 
 def _to_be_named(parameter: Parameter) -> list[str]:

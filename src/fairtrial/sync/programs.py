@@ -46,12 +46,12 @@ def load_object(target: str) -> Any:
     place, colon, attribute = target.rpartition(":")
     if not (colon and place and attribute):
         raise UserError(f"'{target}' does not say what to take from which module", hint=f"{FORM}.")
-    found: Any = _load_module(place)
+    value: Any = _load_module(place)
     for name in attribute.split("."):
-        if not hasattr(found, name):
-            raise _no_attribute(found, name, place)
-        found = getattr(found, name)
-    return found
+        if not hasattr(value, name):
+            raise _no_attribute(value, name, place)
+        value = getattr(value, name)
+    return value
 
 
 def _no_attribute(holder: Any, name: str, place: str) -> UserError:
@@ -125,14 +125,14 @@ def _importing(folder: Path) -> Iterator[None]:
         sys.path[:] = kept
 
 
-def _is_command(found: Any) -> bool:
+def _is_command(target: Any) -> bool:
     """Typer carries a Click of its own, so classes do not tell; what a command can do does."""
-    return not isinstance(found, type) and hasattr(found, "get_params") and hasattr(found, "make_context")
+    return not isinstance(target, type) and hasattr(target, "get_params") and hasattr(target, "make_context")
 
 
-def _is_typer(found: Any) -> bool:
-    return any(kind.__module__.partition(".")[0] == "typer" for kind in type(found).__mro__) and hasattr(
-        found, "registered_commands"
+def _is_typer(target: Any) -> bool:
+    return any(kind.__module__.partition(".")[0] == "typer" for kind in type(target).__mro__) and hasattr(
+        target, "registered_commands"
     )
 
 
@@ -140,21 +140,21 @@ def _is_group(command: Any) -> bool:
     return hasattr(command, "list_commands") and hasattr(command, "get_command")
 
 
-def as_command(found: Any, word: str) -> Any:
+def as_command(target: Any, word: str) -> Any:
     """The command that an object is, or that a Typer application comes to."""
-    if _is_typer(found):
+    if _is_typer(target):
         from typer.main import get_command
 
         try:
-            return get_command(found)
+            return get_command(target)
         except Exception as error:
             raise UserError(f"Typer cannot make a command of '{word}': {error}") from error
-    if _is_command(found):
-        return found
+    if _is_command(target):
+        return target
     hint = "Name a command made with @click.command(), or a typer.Typer() application."
-    if inspect.isroutine(found):
+    if inspect.isroutine(target):
         hint += " A function that @app.command() registers is reached through its application: 'module:app name'."
-    raise UserError(f"'{word}' is of type {type(found).__name__}, not a Click or Typer command", hint=hint)
+    raise UserError(f"'{word}' is of type {type(target).__name__}, not a Click or Typer command", hint=hint)
 
 
 def subcommand(command: Any, words: list[str], asked: str) -> Any:
@@ -177,13 +177,13 @@ def subcommand(command: Any, words: list[str], asked: str) -> Any:
 def _inner(group: Any, context: Any, word: str, asked: str) -> Any:
     names = group.list_commands(context)
     try:
-        found = group.get_command(context, word)
+        command = group.get_command(context, word)
     except FairtrialError:
         raise
     except Exception as error:
         if word in names:
             raise _broken(f"'{asked}'", error) from error
-        found = None
-    if found is None:
+        command = None
+    if command is None:
         raise UserError(f"'{asked}': {unknown('command', word, names)}")
-    return found
+    return command

@@ -207,7 +207,7 @@ def _lanes(measured: ProfileMeasures) -> list[Lane]:
         playing = [span for span in spans if span.phase in GENERATING]
         learning = [span for span in spans if span.phase not in GENERATING]
         kept = {"generation": playing, "training": learning}
-        return [Lane(name, found, WAITING) for name, found in kept.items() if found]
+        return [Lane(name, own, WAITING) for name, own in kept.items() if own]
     players = sorted({part.player for part in remote})
     lanes = [
         Lane(

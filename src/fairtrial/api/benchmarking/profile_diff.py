@@ -107,7 +107,7 @@ def _quality(
         return None, []
     ours, theirs = a.get("quality"), b.get("quality")
     if ours is None or theirs is None:
-        lacking = ", ".join(name for name, found in zip(names, (ours, theirs), strict=True) if found is None)
+        lacking = ", ".join(name for name, figure in zip(names, (ours, theirs), strict=True) if figure is None)
         return None, [QUALITY_UNKNOWN.fill(why=f"{lacking} was measured by a version that did not record them")]
     alike = all(ours[key] == theirs[key] for key in ("positions", "decisions"))
     if not alike or len(ours["legal"]) != len(theirs["legal"]):
@@ -140,21 +140,21 @@ def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:
     named = read_profile(find_profile(place, word), PROFILE_SCHEMA)
     if word not in profile_names(place):
         return [named]
-    found = [read_profile(path, PROFILE_SCHEMA) for path in profile_snapshots(place, word)]
-    alike = [each for each in found if all(each[key] == named[key] for key in ("mode", "configuration", "seed"))]
+    profiles = [read_profile(path, PROFILE_SCHEMA) for path in profile_snapshots(place, word)]
+    alike = [each for each in profiles if all(each[key] == named[key] for key in ("mode", "configuration", "seed"))]
     return [*alike[:-1], named]
 
 
 def _cautions(
     a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequence[Any]]
 ) -> list[Mapping[str, str]]:  # fmt: skip
-    found = [] if min(map(len, lots)) >= ENOUGH else [APART.fill(spread=f"{100 * PROCESS_SPREAD:.0f}")]
+    cautions = [] if min(map(len, lots)) >= ENOUGH else [APART.fill(spread=f"{100 * PROCESS_SPREAD:.0f}")]
     strange = [
         key for key in ("cpu", "python", "versions", "platform") if a["hardware"].get(key) != b["hardware"].get(key)
     ]
     if a["code"].get("git_commit") != b["code"].get("git_commit"):
         strange.append("commit")
-    return [*found, *([OTHER_SURROUNDINGS.fill(what=", ".join(strange))] if strange else [])]
+    return [*cautions, *([OTHER_SURROUNDINGS.fill(what=", ".join(strange))] if strange else [])]
 
 
 def check_profile(

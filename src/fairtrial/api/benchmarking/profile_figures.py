@@ -140,12 +140,12 @@ def _ms(seconds: float | None) -> float | None:
 
 def _phases(measured: ProfileMeasures, lanes: Sequence[Lane]) -> dict[str, float]:
     """Milliseconds per step of every phase, on whatever lane it is."""
-    found: dict[str, float] = {}
+    by_phase: dict[str, float] = {}
     for lane in lanes:
         for span in lane.spans:
-            found[span.phase] = found.get(span.phase, 0.0) + 1000 * span.seconds / len(measured.steps)
-    residual = found.pop(RESIDUAL, 0.0)
-    return {**{_spelled(name): value for name, value in found.items()}, _spelled(RESIDUAL): residual}
+            by_phase[span.phase] = by_phase.get(span.phase, 0.0) + 1000 * span.seconds / len(measured.steps)
+    residual = by_phase.pop(RESIDUAL, 0.0)
+    return {**{_spelled(name): value for name, value in by_phase.items()}, _spelled(RESIDUAL): residual}
 
 
 def _spelled(phase: str) -> str:

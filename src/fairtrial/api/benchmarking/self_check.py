@@ -18,7 +18,7 @@ NUMBERS = 2000
 
 def self_check(
     *, clock: Clock = time.perf_counter, work: Callable[[], object] | None = None, rounds: int = AA_ROUNDS,
-    told: Callable[[int], None] = lambda _: None,
+    on_round: Callable[[int], None] = lambda _: None,
 ) -> NoiseFloor:  # fmt: skip
     """Time one and the same work against itself, in turns, and see by how much it differs."""
     work = work or _arithmetic()
@@ -34,7 +34,7 @@ def self_check(
         return clock() - begun
 
     block()
-    first, second = (np.array(times) for times in abba([block, block], rounds, told))
+    first, second = (np.array(times) for times in abba([block, block], rounds, on_round))
     return noise_floor(first, second)
 
 

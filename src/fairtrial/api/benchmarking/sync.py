@@ -99,8 +99,8 @@ class Sync:
         }
 
 
-def _dicts(found: tuple[Any, ...] | None) -> list[dict[str, Any]] | None:
-    return None if found is None else [each.to_dict() for each in found]
+def _dicts(items: tuple[Any, ...] | None) -> list[dict[str, Any]] | None:
+    return None if items is None else [each.to_dict() for each in items]
 
 
 def sync(

@@ -188,11 +188,13 @@ def unmet(analysis: Analysis, wanted: str) -> str | None:
     if wanted not in REQUIREMENTS:
         raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{wanted}'")
     accepted: Mapping[str, Callable[[Comparison], bool]] = {
-        "better": lambda found: found.verdict is Verdict.BETTER,
-        "not-worse": lambda found: bool(found.not_worse) or found.verdict in (Verdict.BETTER, Verdict.EQUIVALENT),
-        "equivalent": lambda found: found.verdict is Verdict.EQUIVALENT,
+        "better": lambda comparison: comparison.verdict is Verdict.BETTER,
+        "not-worse": lambda comparison: (
+            bool(comparison.not_worse) or comparison.verdict in (Verdict.BETTER, Verdict.EQUIVALENT)
+        ),
+        "equivalent": lambda comparison: comparison.verdict is Verdict.EQUIVALENT,
     }
-    failed = [found for found in analysis.comparisons if not accepted[wanted](found)]
+    failed = [comparison for comparison in analysis.comparisons if not accepted[wanted](comparison)]
     message = ", ".join(f"{comparison.candidate} is {comparison.verdict}" for comparison in failed)
     return f"required '{wanted}', but {message}" if failed else None
 

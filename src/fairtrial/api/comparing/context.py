@@ -123,35 +123,35 @@ def shared_cautions(
     run_set: RunSet, numbers: RunScores, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
     """What all comparisons of an analysis rest on."""
-    found: dict[str, FilledCaution] = {caution["text"]: caution for caution in run_set.direction_cautions}
+    cautions: dict[str, FilledCaution] = {caution["text"]: caution for caution in run_set.direction_cautions}
     ends = {name: window[1] for name, window in windows.items() if window is not None}
     if len(set(ends.values())) > 1:
         message = ", ".join(f"{name} at {end:g}" for name, end in ends.items())
-        found["ends"] = DIFFERENT_ENDS.fill(ends=message)
+        cautions["ends"] = DIFFERENT_ENDS.fill(ends=message)
     traces = [trace for each in run_set.arms.values() for trace in each]
     for trace in traces:
-        found.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
-    found.update({caution["text"]: caution for caution in _about_code(run_set)})
+        cautions.update({caution["text"]: caution for caution in trace.facts.get("cautions", ())})
+    cautions.update({caution["text"]: caution for caution in _about_code(run_set)})
     removed = {name: run_set.removed_seeds(name) for name in run_set.arms}
     absent = sum(len(set(run_set.missing_seeds(name)) - set(removed[name])) for name in run_set.arms)
     unscored = sum(not is_scored(trace) and trace.status is not Status.DAMAGED for trace in traces)
     if unscored + absent:
-        found["missing"] = MISSING_RUNS.fill(count=unscored + absent)
+        cautions["missing"] = MISSING_RUNS.fill(count=unscored + absent)
     if names := [f"{name}.seed{seed}" for name, seeds in removed.items() for seed in seeds]:
-        found["removed"] = REMOVED_RUNS.fill(count=len(names), runs=", ".join(names))
-    found.update({caution["text"]: caution for caution in damage_cautions(run_set)})
+        cautions["removed"] = REMOVED_RUNS.fill(count=len(names), runs=", ".join(names))
+    cautions.update({caution["text"]: caution for caution in damage_cautions(run_set)})
     if run_set.repeated:
-        found["repeated"] = DUPLICATE_SEEDS.fill(count=run_set.repeated)
+        cautions["repeated"] = DUPLICATE_SEEDS.fill(count=run_set.repeated)
     if paired and len(numbers) > 2:
         shared = set.intersection(*(set(arm) for arm in numbers.values()))
         left = sum(len(set(arm) - shared) for arm in numbers.values())
         if left:
-            found["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
-    found.update({caution["text"]: caution for caution in constant_metrics(run_set, numbers)})
+            cautions["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
+    cautions.update({caution["text"]: caution for caution in constant_metrics(run_set, numbers)})
     for name in run_set.arms:
         if (slope := _still_moving(run_set.arms[name], run_set.metric)) is not None and abs(slope) > MOVING:
-            found[f"moving {name}"] = STILL_MOVING.fill(variant=name)
-    return list(found.values())
+            cautions[f"moving {name}"] = STILL_MOVING.fill(variant=name)
+    return list(cautions.values())
 
 
 def _about_code(run_set: RunSet) -> list[FilledCaution]:

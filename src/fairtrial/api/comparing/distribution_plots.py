@@ -22,10 +22,10 @@ METHODS = {"BCa bootstrap": "bca", "percentile bootstrap": "percentile", "studen
 
 def bootstrap_chart(analysis: Analysis) -> Any:
     """The bootstrap distribution of every difference, with its interval and that of the verdict."""
-    judged = [found for found in analysis.comparisons if found.p_value is not None]
+    judged = [comparison for comparison in analysis.comparisons if comparison.p_value is not None]
     if not judged:
         raise NothingToDraw("no difference was resampled")
-    shown = [_resampled(analysis, found) for found in judged[:MOST_PANELS]]
+    shown = [_resampled(analysis, comparison) for comparison in judged[:MOST_PANELS]]
     first = judged[0]
     levels = {comparison.effect.level for comparison in judged}
     title = (
@@ -80,7 +80,7 @@ def _numbers(side: Mapping[str, float | None], failure_value: float | None) -> A
 
 def normality_chart(analysis: Analysis) -> Any:
     """A normal Q–Q plot of what the test assumes to be normal: the differences of pairs, or each arm."""
-    judged = [found for found in analysis.comparisons if found.diagnostics]
+    judged = [comparison for comparison in analysis.comparisons if comparison.diagnostics]
     paired = all(comparison.pairing == "paired" for comparison in judged)
     panels = _of_differences(analysis, judged) if paired else _of_arms(analysis, judged)
     title = f"The first {MOST_PANELS} of {len(panels)} samples" if len(panels) > MOST_PANELS else None

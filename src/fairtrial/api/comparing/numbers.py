@@ -59,17 +59,17 @@ def logging_cautions(run_set: RunSet, rule: SummaryRule) -> list[FilledCaution]:
     """What to know where runs logged at different steps: how many values are left aside, metric by metric."""
     if not rule.depends_on_density:
         return []
-    found = {}
+    cautions = {}
     tasks = dict.fromkeys(trace.task for traces in run_set.arms.values() for trace in traces)
     for metric in run_set.directions:
         for task in tasks:
             completed = _completed(_series(run_set, metric, task))
             thinned = share_steps(completed, windows_of(completed, rule))
             if thinned.thinned:
-                found[metric] = UNEVEN_LOGGING.fill(
+                cautions[metric] = UNEVEN_LOGGING.fill(
                     metric=metric, arms=", ".join(thinned.thinned), steps=thinned.intervals, summary=rule.short
                 )
-    return list(found.values())
+    return list(cautions.values())
 
 
 def _series(run_set: RunSet, metric: str, task: str | None) -> Series:

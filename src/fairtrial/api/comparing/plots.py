@@ -87,15 +87,15 @@ def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
 def _all(analysis: Analysis, metric: str | None) -> Iterator[tuple[str, Callable[[], Any]]]:
     if metric is not None:
         yield LEARNING_CURVES, partial(_learning_curves, analysis, metric)
-    if not analysis.tasks and not any(_without_numbers(found) for found in analysis.comparisons):
+    if not analysis.tasks and not any(_without_numbers(comparison) for comparison in analysis.comparisons):
         yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
         yield "normality", partial(normality_chart, analysis)
-    for found in _most_settled(analysis.comparisons):
-        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
-        if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
-            yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
-        if found.effect.samples:
-            yield f"difference_distribution{suffix}", partial(_differences, found)
+    for comparison in _most_settled(analysis.comparisons):
+        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", comparison.candidate)
+        if comparison.pairing == "paired" and not analysis.tasks and comparison.effect.samples:
+            yield f"paired_differences{suffix}", partial(_pairs, analysis, comparison)
+        if comparison.effect.samples:
+            yield f"difference_distribution{suffix}", partial(_differences, comparison)
     if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
         yield "forest", partial(_forest, analysis)
     if len({comparison.metric for comparison in [*analysis.comparisons, *analysis.secondary]}) >= 3:

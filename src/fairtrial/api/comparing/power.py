@@ -164,29 +164,29 @@ def power(
         return _for_superiority(superiority, alpha, power, side or "greater", hours_per_run, price_per_hour)
     assert sesoi is not None
     query = MetricQuery([metric] if metric else [])
-    found = None
+    measured = None
     if source:
-        found = _pilot(_from_files(source, columns or Columns(), variants, query))
+        measured = _pilot(_from_files(source, columns or Columns(), variants, query))
     elif pilot:
-        found = _pilot(_from_store(pilot, query, open_store(store)))
-    paired = _is_paired(design, found, correlation)
+        measured = _pilot(_from_store(pilot, query, open_store(store)))
+    paired = _is_paired(design, measured, correlation)
     asked = Design(paired, alpha, power, side or "two-sided")
-    noise = _noise(sd, found, paired, correlation)
+    noise = _noise(sd, measured, paired, correlation)
     upper = None
     planned = noise
     if assurance is not None and noise.freedom is not None:
         upper = sd_upper(noise.sd, noise.freedom, assurance)
         planned = Noise(upper)
     hours, basis = hours_per_run, None
-    if hours is None and found and found.hours_per_run is not None:
-        hours, basis = _hours_on(gpu, table, found, open_store(store))
+    if hours is None and measured and measured.hours_per_run is not None:
+        hours, basis = _hours_on(gpu, table, measured, open_store(store))
     seeds = seeds_for(sesoi / planned.sd, asked, planned.freedom)
     return Plan(
         design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
         sd=noise.sd, freedom=noise.freedom, sd_upper=upper, assurance=assurance, correlation=correlation,
-        pilot_n=found.n if found else None, seeds_at_sd=seeds_for(sesoi / noise.sd, asked), seeds=seeds, arms=2,
+        pilot_n=measured.n if measured else None, seeds_at_sd=seeds_for(sesoi / noise.sd, asked), seeds=seeds, arms=2,
         hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, planned, seeds, asked),
-        cautions=found.cautions if found else (), hours_basis=basis,
+        cautions=measured.cautions if measured else (), hours_basis=basis,
     )  # fmt: skip
 
 

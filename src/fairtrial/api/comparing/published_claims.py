@@ -44,7 +44,7 @@ NAME_THE_METRIC = "Name it with --metric, such as --metric accuracy, or give --d
 class TableClaim:
     """One difference of a table: whether it holds, and what it would take to see the smallest one of interest."""
 
-    found: Comparison
+    comparison: Comparison
     task: str | None
     holds: bool | None
     """None where the table cannot tell, because nothing in it varies."""
@@ -52,7 +52,7 @@ class TableClaim:
     n_equivalence: int | None
 
     def to_dict(self) -> dict[str, Any]:
-        comparison = self.found
+        comparison = self.comparison
         return {
             "candidate": comparison.candidate,
             "control": comparison.control,
@@ -352,8 +352,8 @@ def _tasks_sentence(analysis: PublishedAnalysis) -> str:
     first = analysis.comparisons[0]
     parts = []
     grouped: dict[tuple[str, Verdict], list[str]] = {}
-    for found, task in zip(analysis.comparisons, analysis.tasks_of, strict=True):
-        grouped.setdefault((found.candidate, found.verdict), []).append(str(task))
+    for comparison, task in zip(analysis.comparisons, analysis.tasks_of, strict=True):
+        grouped.setdefault((comparison.candidate, comparison.verdict), []).append(str(task))
     words: Mapping[Verdict, str] = {
         Verdict.BETTER: "better than", Verdict.WORSE: "worse than", Verdict.EQUIVALENT: "equivalent to",
         Verdict.INCONCLUSIVE: "not distinguishable from",

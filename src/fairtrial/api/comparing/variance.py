@@ -131,8 +131,8 @@ def variance(
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
             for label, n in numbers[name].items() if n.value is None
         ]  # fmt: skip
-        found = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
-        spreads[kind] = _without_answer(found) if kind == "derivative" and not relative else found
+        result = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
+        spreads[kind] = _without_answer(result) if kind == "derivative" and not relative else result
         if parts := _repeats(every, name, rule, level):
             repeats[kind] = parts
     main = next(iter(spreads.values()))
@@ -287,10 +287,10 @@ def _refuse_unlike(traces: Sequence[Trace], names: Sequence[str]) -> None:
 
 def by_variant(traces: Sequence[Trace]) -> dict[str, list[Trace]]:
     """Chosen runs by STUDY/VARIANT, in the order in which they come."""
-    found: dict[str, list[Trace]] = {}
+    variants: dict[str, list[Trace]] = {}
     for trace in traces:
-        found.setdefault(trace.run.rpartition(".seed")[0], []).append(trace)
-    return found
+        variants.setdefault(trace.run.rpartition(".seed")[0], []).append(trace)
+    return variants
 
 
 def _one_variant(run_set: RunSet, hint: str) -> RunSet:

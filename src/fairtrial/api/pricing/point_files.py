@@ -130,9 +130,9 @@ class _RowReader:
             outside = [value for value in quality if not 0 <= value <= 1]
             self.problems += [f"{label}: {self.metric} must lie between 0 and 1, not {value:g}" for value in outside]
         if column != self.metric and quality and _filled(given.get(self.metric)):
-            told, mean = self._numbers(given[self.metric], f"{label}: {self.metric}"), sum(quality) / len(quality)
-            if told and abs(told[0] - mean) > NEAR * max(abs(mean), abs(told[0])):
-                self.problems.append(f"{label}: {self.metric} is {told[0]:g}, but the mean of {column} is {mean:.4g}")
+            stated, mean = self._numbers(given[self.metric], f"{label}: {self.metric}"), sum(quality) / len(quality)
+            if stated and abs(stated[0] - mean) > NEAR * max(abs(mean), abs(stated[0])):
+                self.problems.append(f"{label}: {self.metric} is {stated[0]:g}, but the mean of {column} is {mean:.4g}")
 
     def _seeds(self, given: Any, quality: Sequence[float], label: str) -> list[str] | None:
         listed = _listed(given)

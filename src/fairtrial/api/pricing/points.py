@@ -117,10 +117,10 @@ def gather_points(
             return _from_file(Path(source.configs), source)
         return _from_study(store, study, source) if study and not begun else None
 
-    table, found, *_ = all_at_once(read_table, read_what_is_at_hand, partial(_refuse_two_places, source), also)
+    table, points, *_ = all_at_once(read_table, read_what_is_at_hand, partial(_refuse_two_places, source), also)
     if begun:  # the same command goes on from where it was stopped
         source, terms = replace(source, options=begun["options"]), replace(terms, runs=begun["seeds"])
-    return replace(found or _from_family(store, source, terms), table=table)
+    return replace(points or _from_family(store, source, terms), table=table)
 
 
 def _begun_family(store: Store, study: str) -> dict[str, Any] | None:
@@ -257,8 +257,8 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
         ("peak_tensor_bytes", "tensors that training keeps, measured"),
         ("peak_process_bytes", "largest size of the process, measured"),
     ):
-        found = [t.facts["resources"].get(name) for t in traces if _is_timed(t)]
-        known = [value for value in found if value is not None]
+        readings = [t.facts["resources"].get(name) for t in traces if _is_timed(t)]
+        known = [value for value in readings if value is not None]
         if known:
             return max(known) / GIGABYTE, basis
     return None, "not measured"
@@ -266,8 +266,10 @@ def _memory(traces: Sequence[Trace]) -> tuple[float | None, str]:
 
 def _of_runs(run_set: RunSet) -> list[FilledCaution]:
     """What the runs themselves are careful about, each once."""
-    told = [each for traces in run_set.arms.values() for trace in traces for each in trace.facts.get("cautions", ())]
-    return list({each["text"]: each for each in told if each["code"] != INERT_OPTION.code}.values())
+    cautions = [
+        each for traces in run_set.arms.values() for trace in traces for each in trace.facts.get("cautions", ())
+    ]
+    return list({each["text"]: each for each in cautions if each["code"] != INERT_OPTION.code}.values())
 
 
 def _missing(run_set: RunSet, numbers: RunScores) -> list[FilledCaution]:

@@ -27,6 +27,7 @@ from fairtrial.core.cautions import (
     TIGHT_MEMORY,
     UNSURE_CONSTRAINT,
 )
+from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import all_at_once
 from fairtrial.core.findings import Estimate, FilledCaution
@@ -48,20 +49,22 @@ NEARLY_FULL = 0.9
 class Advice:
     """What was recommended, from which points, and what to be careful about."""
 
-    found: Recommendation
+    recommendation: Recommendation
     gathered: Points
     level: float
     cautions: Sequence[FilledCaution] = ()
 
+    found = renamed_attribute("found", "recommendation")
+
     @property
     def feasible(self) -> bool:
-        return self.found.chosen is not None
+        return self.recommendation.chosen is not None
 
     def estimate(self, reading: Reading) -> Estimate:
         return estimated(reading, self.level)
 
     def to_dict(self) -> dict[str, Any]:
-        recommendation, chosen = self.found, self.found.chosen
+        recommendation, chosen = self.recommendation, self.recommendation.chosen
         return {
             "source": self.gathered.source,
             "study": self.gathered.study,
@@ -97,8 +100,8 @@ class Advice:
 
     def rows(self) -> list[dict[str, Any]]:
         """The recommended configuration and its alternatives."""
-        chosen = [point_row(each.priced, self.level) for each in (self.found.chosen,) if each]
-        return [*chosen, *(self._row(each) for each in self.found.alternatives)]
+        chosen = [point_row(each.priced, self.level) for each in (self.recommendation.chosen,) if each]
+        return [*chosen, *(self._row(each) for each in self.recommendation.alternatives)]
 
     def _recommended(self, chosen: Candidate) -> dict[str, Any]:
         return {**chosen.priced.point.settings, "name": chosen.priced.name, "card": chosen.priced.card.name}
@@ -108,8 +111,8 @@ class Advice:
         return {**row, "constraints": [check.to_dict() for check in chosen.checks]}
 
     def _row(self, candidate: Candidate) -> dict[str, Any]:
-        assert self.found.chosen is not None
-        chosen, other = self.found.chosen.priced, candidate.priced
+        assert self.recommendation.chosen is not None
+        chosen, other = self.recommendation.chosen.priced, candidate.priced
         return {
             **point_row(other, self.level),
             "cost_difference": other.cost.value - chosen.cost.value,

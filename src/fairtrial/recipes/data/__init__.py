@@ -44,10 +44,10 @@ def load_data(name: str, cache: Cache, report_set: int = 0) -> Dataset:
 def has_recorded_values(folder: Path, manifest: Mapping[str, Any]) -> bool:
     """Whether the arrays in a folder have the hash that its manifest states."""
     try:
-        found = hash_arrays(Dataset("", "", folder).arrays())
+        digest = hash_arrays(Dataset("", "", folder).arrays())
     except (OSError, ValueError, EOFError):
         return False
-    return found == manifest.get("sha256")
+    return digest == manifest.get("sha256")
 
 
 def save_arrays(folder: Path, arrays: Arrays) -> None:

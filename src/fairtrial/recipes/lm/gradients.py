@@ -174,5 +174,5 @@ class _ChosenLogprobs(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor, _: Tensor) -> tuple[Tensor, None]:
         chances, targets = ctx.saved_tensors
-        found = chances * -gradient[:, None]
-        return found.scatter_add_(1, targets[:, None], gradient[:, None]), None
+        grad_logits = chances * -gradient[:, None]
+        return grad_logits.scatter_add_(1, targets[:, None], gradient[:, None]), None

@@ -38,8 +38,8 @@ class TransformersReader:
         texts, length = tokens.shape
         before = past.length if past else 0
         cache = _cache_of([past] * texts, before) if past else None
-        found = self.call(tokens, np.arange(before, before + length)[None], cache).past_key_values
-        keys, values = _arrays_of(found)
+        past_key_values = self.call(tokens, np.arange(before, before + length)[None], cache).past_key_values
+        keys, values = _arrays_of(past_key_values)
         return [KVCache(keys[:, i].transpose(0, 1, 3, 2), values[:, i]) for i in range(texts)]
 
     def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> TransformersWriter:
@@ -76,9 +76,9 @@ class TransformersWriter:
         meant = np.arange(length) < counts[:, None]
         self.seen = np.concatenate([self.seen, meant.astype(np.int64)], axis=1)
         places = self.lengths[:, None] + np.minimum(np.arange(length), np.maximum(counts, 1)[:, None] - 1)
-        told = self.reader.call(tokens, places, self.cache, self.seen)
-        self.cache, self.lengths = told.past_key_values, self.lengths + counts
-        logits: Floats = told.logits[torch.arange(rows), torch.from_numpy(counts - 1)].numpy()
+        outputs = self.reader.call(tokens, places, self.cache, self.seen)
+        self.cache, self.lengths = outputs.past_key_values, self.lengths + counts
+        logits: Floats = outputs.logits[torch.arange(rows), torch.from_numpy(counts - 1)].numpy()
         return logits
 
 
@@ -123,8 +123,8 @@ class TransformersForward:
             "input_ids": torch.from_numpy(tokens), "position_ids": torch.from_numpy(chunk.positions()),
             "attention_mask": _mask(chunk.seen()), "use_cache": False,
         }  # fmt: skip
-        told = torch.func.functional_call(self.module, dict(weights), (), asked)
-        written = told.logits[:, context:].reshape(texts * samples * length, -1)
+        outputs = torch.func.functional_call(self.module, dict(weights), (), asked)
+        written = outputs.logits[:, context:].reshape(texts * samples * length, -1)
         tensor: Tensor = written[torch.from_numpy(chunk.decided)]
         return tensor
 

@@ -288,11 +288,11 @@ def divergence(policy: Tensor, reference: Tensor) -> Tensor:
 
 
 def _by_sample(samples: Sequence[Sample], taken: Floats) -> list[Floats]:
-    found, start = [], 0
+    split, start = [], 0
     for sample in samples:
         places = decisions(sample)
         values = np.zeros(len(sample.completion.tokens), np.float32)
         values[places] = taken[start : start + len(places)]
         start += len(places)
-        found.append(values)
-    return found
+        split.append(values)
+    return split

@@ -109,9 +109,9 @@ def _low_rank(
     adapters = tuple(_adapter(path, isinstance(each.base_layer, Conv1D)) for path, each in layers.items())
     initial: dict[str, np.ndarray] = {}
     for adapter, layer in zip(adapters, layers.values(), strict=True):
-        found: Any = layer
-        initial[adapter.down] = _plain(found.lora_A["default"].weight)
-        initial[adapter.up] = _plain(found.lora_B["default"].weight)
+        lora_layer: Any = layer
+        initial[adapter.down] = _plain(lora_layer.lora_A["default"].weight)
+        initial[adapter.up] = _plain(lora_layer.lora_B["default"].weight)
     document: dict[str, Any] = config.to_dict()
     return adapters, initial, _as_json({**document, "base_model_name_or_path": name, "inference_mode": True})
 
@@ -123,8 +123,8 @@ def _adapter(path: str, transposed: bool) -> Adapter:
 
 def _as_json(config: Mapping[str, Any]) -> dict[str, Any]:
     """Sets become sorted lists, and enumerations their words."""
-    found: dict[str, Any] = json.loads(json.dumps(config, default=lambda each: sorted(each)))
-    return found
+    document: dict[str, Any] = json.loads(json.dumps(config, default=lambda each: sorted(each)))
+    return document
 
 
 def save_adapter(blueprint: Blueprint, values: Values, folder: Path) -> None:

@@ -81,14 +81,14 @@ class Processes:
                 self._buffer.fail(self._how_they_ended())
 
     def _hear(self, line: Connection) -> None:
-        told = line.recv()
-        if isinstance(told, str):
-            self._buffer.fail(FairtrialError(f"a process that plays has failed: {told}"))
+        message = line.recv()
+        if isinstance(message, str):
+            self._buffer.fail(FairtrialError(f"a process that plays has failed: {message}"))
             return
         with self._turn:
             self._idle.append(line)
             self._hand_out()
-        self._buffer.deliver(told)
+        self._buffer.deliver(message)
 
     def _how_they_ended(self) -> FairtrialError:
         """A player that was killed says nothing about the run, which can go on from its last checkpoint."""

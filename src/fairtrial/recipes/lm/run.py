@@ -135,8 +135,8 @@ class GrpoRun:
         """Whole games of the run's `eval` or `report` stream, the same at every step, with the likeliest orders."""
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         self.episode_returns = self.evaluate_episodes(split, episodes, 0)
-        found = {"return_mean": fmean(self.episode_returns)}
-        return {**found, "return_sd": float(np.std(self.episode_returns, ddof=1))} if episodes > 1 else found
+        metrics = {"return_mean": fmean(self.episode_returns)}
+        return {**metrics, "return_sd": float(np.std(self.episode_returns, ddof=1))} if episodes > 1 else metrics
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
         """Returns of further games. Part 0 is what `evaluate` plays; any other number has games of its own."""

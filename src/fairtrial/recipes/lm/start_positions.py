@@ -20,10 +20,10 @@ class StartPositions:
 
     def position(self, version: int, group: int) -> Position:
         key = (version // self.age, group)
-        found = self._states.get(key)
-        if found is not None:
+        remembered = self._states.get(key)
+        if remembered is not None:
             self.hits += 1
-            return found
+            return remembered
         self.misses += 1
         position = self.opened("opening", *key)
         if self.kept:

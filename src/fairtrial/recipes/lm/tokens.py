@@ -68,16 +68,16 @@ class Tokenizer:
     @classmethod
     def from_directory(cls, path: Path) -> Tokenizer:
         """The tokenizer of a Hugging Face model that lies in a directory. Code in there is never run."""
-        found = _load_pretrained(path)
-        end = found.eos_token_id
+        tokenizer = _load_pretrained(path)
+        end = tokenizer.eos_token_id
         if end is None:
             raise UserError(f"the tokenizer in {path} has no token that ends a text", hint="Set its eos_token.")
         return cls(
-            lambda text: tuple(found.encode(text, add_special_tokens=False, split_special_tokens=True)),
+            lambda text: tuple(tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True)),
             lambda tokens: str(
-                found.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
+                tokenizer.decode(list(tokens), skip_special_tokens=True, clean_up_tokenization_spaces=False)
             ),
-            size=len(found),
+            size=len(tokenizer),
             end=end,
         )
 

@@ -72,8 +72,8 @@ class Recurrent(nn.Module):
 
     def forward(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs for [steps, sequences, inputs] and the memory after the last step."""
-        found, after = self.recurrent(seen, memory[None].contiguous())
-        return self.output(found), after[0]
+        hidden, after = self.recurrent(seen, memory[None].contiguous())
+        return self.output(hidden), after[0]
 
 
 class GRUNet(Net):

@@ -127,8 +127,8 @@ class PpoRun:
         episodes = self.options.eval_episodes if split == "eval" else self.options.report_episodes
         returns, lengths = self._play(split, episodes, 0)
         self.episode_returns = returns.tolist()
-        found = {"return_mean": returns.mean(), "length_mean": lengths.mean()}
-        return {**found, "return_sd": returns.std(ddof=1)} if episodes > 1 else found
+        metrics = {"return_mean": returns.mean(), "length_mean": lengths.mean()}
+        return {**metrics, "return_sd": returns.std(ddof=1)} if episodes > 1 else metrics
 
     def evaluate_episodes(self, split: Split, episodes: int, part: int) -> list[float]:
         """Returns of further episodes. Part 0 is what `evaluate` plays; any other number has episodes of its own."""
@@ -391,8 +391,8 @@ class RolloutEngine:
         batch = self._lesson
         outputs, values = self.policy.critic(batch.seen, batch.not_done)
         logs, entropies = self.policy.likelihood(outputs, batch.actions)
-        told = (logs, entropies, values, batch.old, batch.advantages, batch.value_targets)
-        tensors = [losses(run.options, *(each[row] for each in told)) for row, run in enumerate(self.runs)]
+        loss_inputs = (logs, entropies, values, batch.old, batch.advantages, batch.value_targets)
+        tensors = [losses(run.options, *(each[row] for each in loss_inputs)) for row, run in enumerate(self.runs)]
         return {name: torch.stack([each[name] for each in tensors]) for name in REVIEWED}
 
 

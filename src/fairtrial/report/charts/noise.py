@@ -30,8 +30,8 @@ class Curve:
     @property
     def meeting(self) -> float:
         """The half-width at the number of runs that is needed."""
-        found = [float(point["y"]) for point in (*self.measured, *self.beyond) if point["x"] == self.needed]
-        return found[0] if found else self.threshold
+        heights = [float(point["y"]) for point in (*self.measured, *self.beyond) if point["x"] == self.needed]
+        return heights[0] if heights else self.threshold
 
 
 def variance_panels(

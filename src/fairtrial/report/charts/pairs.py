@@ -62,10 +62,10 @@ def paired_differences(
 def _whole_pairs(
     seeds: Sequence[str], control: Sequence[float], candidate: Sequence[float], direction: str
 ) -> list[SeedPair]:
-    told = zip(seeds, map(known, control), map(known, candidate), strict=True)
+    triples = zip(seeds, map(known, control), map(known, candidate), strict=True)
     return [
         SeedPair(seed, first, second, _outcome(first, second, direction))
-        for seed, first, second in told
+        for seed, first, second in triples
         if first is not None and second is not None
     ]
 
@@ -113,10 +113,10 @@ def _seed_names(frame: Frame, pairs: Sequence[SeedPair]) -> list[alt.Chart]:
 
 
 def _tally(pairs: Sequence[SeedPair], direction: str) -> str:
-    found = Counter(pair.outcome for pair in pairs)
-    better = f"{found['better']:,} of {counted(len(pairs), 'pair')} better (blue)"
-    worse = f"{found['worse']:,} worse (orange)"
-    same = f"{found['unchanged']:,} unchanged (grey)" if found["unchanged"] else ""
+    counts = Counter(pair.outcome for pair in pairs)
+    better = f"{counts['better']:,} of {counted(len(pairs), 'pair')} better (blue)"
+    worse = f"{counts['worse']:,} worse (orange)"
+    same = f"{counts['unchanged']:,} unchanged (grey)" if counts["unchanged"] else ""
     good = "higher" if direction == "max" else "lower"
     return f"{', '.join(filter(None, [better, worse, same]))}; {good} is better. Black: means."
 

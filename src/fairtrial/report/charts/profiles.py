@@ -41,11 +41,11 @@ def performance_profiles(rows: Sequence[Mapping[str, Any]], *, score: str, title
 
 def _profiles(rows: Sequence[Mapping[str, Any]]) -> Profiles:
     """Drawable points by variant, in the order of variants given, each along τ."""
-    found: dict[str, list[Mapping[str, Any]]] = {}
+    by_variant: dict[str, list[Mapping[str, Any]]] = {}
     for row in rows:
         if known(row["tau"]) is not None and known(row["value"]) is not None:
-            found.setdefault(str(row["variant"]), []).append(row)
-    return {name: _along(points) for name, points in found.items()}
+            by_variant.setdefault(str(row["variant"]), []).append(row)
+    return {name: _along(points) for name, points in by_variant.items()}
 
 
 def _along(points: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -55,12 +55,12 @@ def radial_profile(rows: Sequence[Mapping[str, Any]], *, title: str | None = Non
 
 
 def _profiles(rows: Sequence[Mapping[str, Any]], metrics: Sequence[str]) -> list[RadialProfile]:
-    found = {(str(row["variant"]), str(row["metric"])): row for row in rows}
+    by_variant = {(str(row["variant"]), str(row["metric"])): row for row in rows}
     return [
         RadialProfile(
             name,
-            [_score(found.get((name, metric))) for metric in metrics],
-            [str(found.get((name, metric), {}).get("text") or "–") for metric in metrics],
+            [_score(by_variant.get((name, metric))) for metric in metrics],
+            [str(by_variant.get((name, metric), {}).get("text") or "–") for metric in metrics],
         )
         for name in dict.fromkeys(str(row["variant"]) for row in rows)
     ]
