@@ -30,7 +30,7 @@ from fairtrial.stats.power import (
     seeds_for_equivalence,
 )
 from fairtrial.stats.student import welch_parts
-from fairtrial.stats.tasks import TaskTerms, compare_tasks
+from fairtrial.stats.tasks import TaskConfig, compare_tasks
 
 TITLE = "Does a plan have the power that it promises?"
 PILOTS = 600
@@ -261,12 +261,12 @@ def _family_powers(plan: FamilyPlan, n: int) -> tuple[float, float]:
 def _of_tasks(n: int, paired: bool, truth: float) -> np.ndarray:
     """An interquartile mean over 26 tasks whose runs share some luck. Its true noise is that of many studies."""
     control, candidate = draw_arms(np.random.default_rng([n, paired, int(10 * truth)]), STUDIES, n, 26, shared=0.3)
-    values = [float(compare_tasks(a, b, ComparisonConfig(False), TaskTerms(), names=("a", "b")).effect.value or 0.0)
+    values = [float(compare_tasks(a, b, ComparisonConfig(False), TaskConfig(), names=("a", "b")).effect.value or 0.0)
               for a, b in zip(control, candidate, strict=True)]  # fmt: skip
     unit = float(np.std(values)) * math.sqrt(n if paired else n / 2)
     config = ComparisonConfig(paired, sesoi=0.5 * unit)
     found = [
-        compare_tasks(a, b, config, TaskTerms(), names=("a", "b")).seeds_needed
+        compare_tasks(a, b, config, TaskConfig(), names=("a", "b")).seeds_needed
         for a, b in zip(control, candidate + truth * unit, strict=True)
     ]
     return _least([each.per_arm or MOST_SEEDS for each in found if each is not None], paired)

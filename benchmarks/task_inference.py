@@ -25,7 +25,7 @@ from fairtrial.stats.certificate import t_intervals
 from fairtrial.stats.compare import ComparisonConfig
 from fairtrial.stats.jackknife import fewest_runs, run_values
 from fairtrial.stats.task_grid import lay_out
-from fairtrial.stats.tasks import ENOUGH_FOR_MEDIAN, TaskTerms, compare_tasks, stratified_difference
+from fairtrial.stats.tasks import ENOUGH_FOR_MEDIAN, TaskConfig, compare_tasks, stratified_difference
 
 TITLE = "Inference by run over tasks"
 Array = NDArray[np.float64]
@@ -117,7 +117,7 @@ def _own_runs() -> Iterator[Figure]:
             control, candidate = (
                 [levels[t] + noise[t] * rng.standard_normal((3 + t % 3, 1)) for t in range(tasks)] for _ in range(2)
             )
-            found = compare_tasks(control, candidate, ComparisonConfig(paired), TaskTerms(), names=("a", "b"))
+            found = compare_tasks(control, candidate, ComparisonConfig(paired), TaskConfig(), names=("a", "b"))
             wrong += bool(found.significant)
         share = wrong / (2 * STUDIES)
         name = f"seeds by task, {tasks} tasks × 3 to 5 runs, {WAYS[paired]}: false verdicts"
@@ -157,7 +157,7 @@ def _bootstrap() -> Iterator[Figure]:
 
 
 def _excludes_zero(control: Array, candidate: Array, *, paired: bool = False) -> bool:
-    found = stratified_difference(control, candidate, ComparisonConfig(paired), TaskTerms(resamples=300))
+    found = stratified_difference(control, candidate, ComparisonConfig(paired), TaskConfig(resamples=300))
     return found.low is not None and found.high is not None and (found.low > 0 or found.high < 0)
 
 
@@ -196,7 +196,7 @@ def _detectable() -> Iterator[Figure]:
             control, candidate = draw_arms(rng, STUDIES + REPEATS, runs, 26, shared=0.3)
             shown = np.array(
                 [
-                    compare_tasks(a, b, ComparisonConfig(paired), TaskTerms(), names=("a", "b")).detectable or math.nan
+                    compare_tasks(a, b, ComparisonConfig(paired), TaskConfig(), names=("a", "b")).detectable or math.nan
                     for a, b in zip(control[:STUDIES], candidate[:STUDIES], strict=True)
                 ]
             )
@@ -218,7 +218,7 @@ def _times(folder: Path) -> Iterator[Figure]:
     yield Figure(
         "jackknife, 100 runs × 26 tasks", 1000 * _best(lambda: run_values(table, "iqm")), "ms", goal=less_than(50)
     )
-    whole = _best(lambda: compare_tasks(table, other, ComparisonConfig(True), TaskTerms(), names=("a", "b")))
+    whole = _best(lambda: compare_tasks(table, other, ComparisonConfig(True), TaskConfig(), names=("a", "b")))
     yield Figure("comparison, 100 runs × 26 tasks", 1000 * whole, "ms", goal=less_than(50))
     path = folder / "published.csv"
     rng = np.random.default_rng(10)

@@ -209,7 +209,7 @@ NUMBER = "numbers, not paths"
 JUDGED = "the result goes to `path_inside` or to `file_in`, which refuse what leads elsewhere"
 # fmt: off
 ALLOWED = {
-    ("record/atomic.py:beside", "path.with_name(f\".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp\")"): OWN,
+    ("record/atomic.py:temporary_path", "path.with_name(f\".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp\")"): OWN,
     ("record/study_cache.py:read_study", "Path(entry.path)"): LISTED,
     ("record/cache.py:StoreCache.entry", "self.root / kind / content_hash(dict(key))[:20]"): OWN,
     ("record/cache.py:set_aside", "folder.with_name(f'{folder.name}{DAMAGED}{time.time_ns()}')"): OWN,

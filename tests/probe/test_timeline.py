@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairtrial.probe.phases import ClockError
-from fairtrial.probe.timeline import Lane, Span, chrome_trace, merged, overlap_s, spans_of, within
+from fairtrial.probe.timeline import Span, Track, chrome_trace, merged, overlap_s, spans_of, within
 
 INTERVALS = st.lists(st.tuples(st.integers(0, 40), st.integers(1, 8)).map(lambda pair: (pair[0], pair[0] + pair[1])))
 
@@ -20,10 +20,10 @@ def test_every_moment_belongs_to_the_innermost_phase() -> None:
 
 
 def test_phases_and_rest_add_up_to_the_window() -> None:
-    lane = Lane("l", [Span("a", 1.0, 2.0), Span("wait", 2.0, 4.0), Span("a", 7.0, 9.0)], frozenset({"wait"}))
-    assert lane.phases([(0.0, 8.0)]) == {"a": 2.0, "wait": 2.0, "idle": 4.0}
-    assert lane.phases([(0.0, 2.0), (7.5, 8.5)]) == {"a": 2.0, "idle": 1.0}
-    assert lane.busy == [(1.0, 2.0), (7.0, 9.0)] and lane.busy_s == 3.0
+    track = Track("l", [Span("a", 1.0, 2.0), Span("wait", 2.0, 4.0), Span("a", 7.0, 9.0)], frozenset({"wait"}))
+    assert track.phases([(0.0, 8.0)]) == {"a": 2.0, "wait": 2.0, "idle": 4.0}
+    assert track.phases([(0.0, 2.0), (7.5, 8.5)]) == {"a": 2.0, "idle": 1.0}
+    assert track.busy == [(1.0, 2.0), (7.0, 9.0)] and track.busy_s == 3.0
 
 
 def test_a_clock_that_goes_back_is_an_error() -> None:
@@ -42,7 +42,7 @@ def test_overlap_is_what_counting_moments_gives(first: list[tuple[int, int]], se
 
 
 def test_a_trace_has_a_row_per_lane_and_begins_at_zero() -> None:
-    told = chrome_trace([Lane("x", [Span("a", 5.0, 6.0)]), Lane("y", [Span("b", 5.5, 7.0)])], {"seed": 1})
+    told = chrome_trace([Track("x", [Span("a", 5.0, 6.0)]), Track("y", [Span("b", 5.5, 7.0)])], {"seed": 1})
     spans = [(each["tid"], each["name"], each["ts"], each["dur"]) for each in told["traceEvents"] if each["ph"] == "X"]
     assert spans == [(1, "a", 0.0, 1e6), (2, "b", 5e5, 1.5e6)]
 
@@ -54,4 +54,4 @@ def test_what_lies_outside_of_the_window_is_cut_off() -> None:
 
 def test_time_that_is_counted_twice_is_an_error() -> None:
     with pytest.raises(ClockError, match="more than the time that passed"):
-        Lane("l", [Span("a", 0.0, 2.0), Span("b", 1.0, 3.0)]).phases([(0.0, 3.0)])
+        Track("l", [Span("a", 0.0, 2.0), Span("b", 1.0, 3.0)]).phases([(0.0, 3.0)])

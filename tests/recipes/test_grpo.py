@@ -87,9 +87,9 @@ def test_caches_on_and_off_give_identical_bits(with_data: Store, change: dict[st
 
 def test_starting_positions_are_replaced_when_the_policy_has_grown_older(with_data: Store) -> None:
     run = make(with_data, state_age=3, use_state_cache=True, groups=1)
-    opened = [run.player.openings.position(version, 0) for version in range(7)]
+    opened = [run.player.start_positions.position(version, 0) for version in range(7)]
     assert opened[0] == opened[2] != opened[3] == opened[5] != opened[6]
-    assert run.player.openings.counters() == {"state_hits": 4, "state_misses": 3, "state_expired": 2}
+    assert run.player.start_positions.counters() == {"state_hits": 4, "state_misses": 3, "state_expired": 2}
 
 
 def test_samples_of_a_group_are_held_against_each_other(with_data: Store) -> None:

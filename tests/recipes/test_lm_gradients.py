@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from fairtrial.recipes.lm.gradients import attend_to_both, chosen_logprobs, gated, normed, turned  # noqa: E402
+from fairtrial.recipes.lm.gradients import attend_to_both, chosen_logprobs, gated, normed, rotated  # noqa: E402
 
 
 def numbers(*shape: int, seed: int = 1) -> Any:
@@ -31,8 +31,8 @@ def test_the_gate() -> None:
 def test_turning() -> None:
     x = numbers(3, 2, 4)
     turns = torch.polar(torch.ones(3, 2, 2, dtype=torch.float64), numbers(3, 2, 2, seed=2).detach())
-    torch.testing.assert_close(turned(x, turns).norm(), x.norm())
-    assert torch.autograd.gradcheck(lambda x: turned(x, turns), (x,))
+    torch.testing.assert_close(rotated(x, turns).norm(), x.norm())
+    assert torch.autograd.gradcheck(lambda x: rotated(x, turns), (x,))
 
 
 @pytest.mark.parametrize("context", [0, 3])

@@ -136,10 +136,10 @@ def test_gradients_are_those_of_autograd(setting: RunContext, options: dict[str,
     """After one epoch of updates, so that some actions are beyond the clip."""
     run = make(setting, learning_rate=0.02, max_grad_norm=1e9, clip=0.02, **options)
     run.step(1, LoopEvents())
-    policy, batch = run.stack.engine.policy, run.stack.engine._lesson
+    policy, batch = run.stack.engine.policy, run.stack.engine._batch
     assert isinstance(policy, Perceptron)
     rows = policy.values.detach().clone().requires_grad_()
-    outputs, values = _forward(policy, rows, batch.seen[0])
+    outputs, values = _forward(policy, rows, batch.obs[0])
     scale = policy.layout.view(rows[:, 0], "log_deviation")[0] if policy.actions.parameters else None
     log, entropies = policy.actions.likelihood(outputs, batch.actions[0], scale)
     told = losses(run.options, log, entropies, values, batch.old[0], batch.advantages[0], batch.value_targets[0])
@@ -172,7 +172,7 @@ def test_what_is_cut_off_is_valued_and_what_ends_is_not(setting: RunContext, arc
     run = make(setting, architecture=architecture, episode_limit=7, gae_lambda=0.0, learning_rate=1e-9)
     run.step(1, LoopEvents())
     engine = run.stack.engine
-    wanted = engine._lesson.value_targets.view(24, 4).numpy()
+    wanted = engine._batch.value_targets.view(24, 4).numpy()
     cuts = [(step, moved) for step, moved in engine._cut if moved.truncated.any()]
     assert cuts
     for step, moved in cuts:

@@ -199,7 +199,7 @@ def test_gradients_and_losses_are_those_of_autograd(with_data: Store, student: s
     for step in (1, 16):
         run.load_state({**run.state(), **_split(weights)})
         loss = float(run.step(step, LoopEvents())["loss"])
-        expected = _loss(run, weights, torch.from_numpy(run.batches.at(step)), run.lesson.stage(step, 30))
+        expected = _loss(run, weights, torch.from_numpy(run.batches.at(step)), run.loss_terms.stage(step, 30))
         for value in weights.values():
             value.grad = None
         expected.backward()
@@ -228,7 +228,7 @@ def _loss(run: StackedRun, weights: Mapping[str, Any], chosen: torch.Tensor, sta
         layers.append(affine("first", x).relu())
         layers.append(layers[0] + affine("second", layers[0]).relu())
     logits = affine("output", layers[-1] if layers else x)
-    loss_terms: LossTerms = run.lesson
+    loss_terms: LossTerms = run.loss_terms
     total = loss_terms.labels * cross_entropy(logits, y)
     if loss_terms.soft is not None and loss_terms.teacher is not None:
         t = loss_terms.temperature

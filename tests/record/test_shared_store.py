@@ -273,7 +273,7 @@ def test_a_killed_run_that_is_pushed_is_whole_for_everybody(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its segments were cut by the one who made it, and are cut otherwise by the one who pushes the rest."""
-    monkeypatch.setattr(upload, "LOOK_S", 0.1)
+    monkeypatch.setattr(upload, "POLL_S", 0.1)
     monkeypatch.setattr(upload, "MOST_BYTES", 500)
     here = Store.at(url)
     paths = here.paths.run("s", "v.seed1")
@@ -310,7 +310,7 @@ def test_a_run_that_is_not_whole_there_is_not_gone_on_with(
         make(here, "fake", **{**FAKE, "fail_at": 30})
     remote = open_remote(url)
     remote.delete([name for name in remote.list("s/v.seed1") if "/metrics.jsonl/" in name])
-    monkeypatch.setattr(sharing, "LOOKS", 2)
+    monkeypatch.setattr(sharing, "MOST_READS", 2)
     other = at(url, tmp_path / "there", monkeypatch)
     assert "Refused s/v.seed1" in (told := capfd.readouterr().err) and "not all of it is there" in told
     assert other.run("s", "v.seed1") is None
@@ -324,7 +324,7 @@ def test_a_claim_is_kept_while_a_large_file_is_sent(
     """Sending takes much longer than a claim without a sign of life would last."""
     monkeypatch.setenv("FAIRTRIAL_LEASE", "3")
     monkeypatch.setattr(upload, "MOST_BYTES", 600)  # less than a checkpoint has
-    monkeypatch.setattr(upload, "LOOK_S", 0.1)
+    monkeypatch.setattr(upload, "POLL_S", 0.1)
     real, sending = Remote.upload, threading.Event()
 
     def slowly(*arguments: Any) -> None:

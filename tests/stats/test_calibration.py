@@ -18,7 +18,7 @@ from fairtrial.stats.compare import ComparisonConfig, compare_samples
 from fairtrial.stats.jackknife import fewest_runs
 from fairtrial.stats.noise import SHAPES, Shape
 from fairtrial.stats.student import paired_parts
-from fairtrial.stats.tasks import TaskTerms, compare_tasks
+from fairtrial.stats.tasks import TaskConfig, compare_tasks
 from tests.stats.task_studies import draw_arms, many_run_values
 
 Array = NDArray[np.float64]
@@ -214,7 +214,7 @@ def test_a_comparison_over_tasks_follows_the_rule_that_was_simulated() -> None:
         low, high = t_intervals(*values, paired=paired, alpha=0.05)
         for row in range(20):
             found = compare_tasks(
-                control[row], candidate[row] + 0.4, ComparisonConfig(paired), TaskTerms(), names=("a", "b")
+                control[row], candidate[row] + 0.4, ComparisonConfig(paired), TaskConfig(), names=("a", "b")
             )
             assert (found.effect.low, found.effect.high) == pytest.approx((low[row], high[row]))
 
@@ -229,7 +229,7 @@ def test_tasks_with_runs_of_their_own_are_rarely_told_apart(paired: bool) -> Non
             [levels[task] + noise[task] * rng.standard_normal((3 + task % 3, 1)) for task in range(26)]
             for _ in range(2)
         ]
-        found = compare_tasks(*arms, ComparisonConfig(paired), TaskTerms(), names=("a", "b"))
+        found = compare_tasks(*arms, ComparisonConfig(paired), TaskConfig(), names=("a", "b"))
         wrong += bool(found.significant)
     assert wrong / repeats <= 0.06 + errors(0.06, repeats)
 
@@ -259,7 +259,7 @@ def test_equal_arms_over_many_tasks_are_rarely_told_apart(paired: bool) -> None:
         levels = rng.normal(0, 2, 26)
         for _ in range(repeats):
             control, candidate = (levels + shape.draw(rng, (3, 26)) for _ in range(2))
-            found = compare_tasks(control, candidate, ComparisonConfig(paired), TaskTerms(), names=("a", "b"))
+            found = compare_tasks(control, candidate, ComparisonConfig(paired), TaskConfig(), names=("a", "b"))
             wrong += bool(found.significant)
     assert wrong / (repeats * len(SHAPES)) <= 0.06 + errors(0.06, repeats * len(SHAPES))
 

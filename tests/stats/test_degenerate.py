@@ -19,7 +19,7 @@ from fairtrial.stats.certificate import certify
 from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
 from fairtrial.stats.power import Design
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
-from fairtrial.stats.tasks import TaskTerms, compare_tasks
+from fairtrial.stats.tasks import TaskConfig, compare_tasks
 from fairtrial.stats.times import compare_times
 
 NAN, INF = math.nan, math.inf
@@ -401,7 +401,7 @@ def test_bands_of_one_run_are_unknown() -> None:
 
 
 def over_tasks(control: Any, candidate: Any, *, paired: bool = False, statistic: str | None = None) -> Comparison:
-    how = TaskTerms(statistic, resamples=300)
+    how = TaskConfig(statistic, resamples=300)
     return compare_tasks(control, candidate, ComparisonConfig(paired), how, names=("a", "b"))
 
 

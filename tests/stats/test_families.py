@@ -31,7 +31,7 @@ from fairtrial.stats.spreads import (
     residual_variance,
     student_limit,
 )
-from fairtrial.stats.tasks import TaskTerms, compare_tasks
+from fairtrial.stats.tasks import TaskConfig, compare_tasks
 from fairtrial.stats.times import compare_times
 
 Array = NDArray[np.float64]
@@ -318,7 +318,7 @@ def test_comparisons_over_tasks_are_adjusted_together_with_their_intervals() -> 
 
     def again(index: int, alpha: float) -> Comparison:
         own = replace(config, alpha=alpha)
-        return compare_tasks(tables[0], tables[index + 1], own, TaskTerms(), names=("a", "bc"[index]))
+        return compare_tasks(tables[0], tables[index + 1], own, TaskConfig(), names=("a", "bc"[index]))
 
     alone = [again(index, 0.05) for index in range(2)]
     for own, found in zip(alone, adjust_comparisons(again, 2, "holm", 0.05), strict=True):

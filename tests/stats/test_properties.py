@@ -21,7 +21,7 @@ from fairtrial.stats.certificate import certify
 from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
 from fairtrial.stats.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
-from fairtrial.stats.tasks import TaskTerms, compare_tasks, stratified_difference
+from fairtrial.stats.tasks import TaskConfig, compare_tasks, stratified_difference
 from fairtrial.stats.variance import enough_runs, half_width, spread
 
 Array = NDArray[np.float64]
@@ -134,7 +134,7 @@ def test_arms_that_mirror_each_other_give_a_symmetric_interval(paired: bool) -> 
 def test_over_tasks_neither_order_nor_roles_matter(paired: bool, tasks: int) -> None:
     rng = np.random.default_rng(tasks)
     control, candidate = rng.normal(size=(5, tasks)), rng.normal(0.2, 1, (5, tasks))
-    config, how = ComparisonConfig(paired), TaskTerms(resamples=300)
+    config, how = ComparisonConfig(paired), TaskConfig(resamples=300)
 
     def over(first: Array, second: Array) -> Comparison:
         return compare_tasks(first, second, config, how, names=("x", "y"), seed=3)
@@ -324,7 +324,7 @@ def test_the_global_state_of_numpy_is_left_alone() -> None:
     aggregate.aggregate(table, method="bootstrap", resamples=200)
     aggregate.probability_of_improvement(table, table + 0.1, method="bootstrap", resamples=200)
     aggregate.mean_curve(table, resamples=200)
-    stratified_difference(table, table + rng.normal(size=(4, 22)), ComparisonConfig(True), TaskTerms(resamples=200))
+    stratified_difference(table, table + rng.normal(size=(4, 22)), ComparisonConfig(True), TaskConfig(resamples=200))
     spread(np.array([1.0, 1.1, 1.3]), threshold=0.1)
     certify(control, candidate, ComparisonConfig(True), repeats=100)
     assert repr(np.random.get_state(legacy=False)) == repr(before)

@@ -24,7 +24,7 @@ from fairtrial.stats.aggregate import (
     statistic_named,
 )
 from fairtrial.stats.compare import ComparisonConfig
-from fairtrial.stats.tasks import TaskTerms, compare_tasks, judge_tasks, stratified_difference
+from fairtrial.stats.tasks import TaskConfig, compare_tasks, judge_tasks, stratified_difference
 from tests.stats.task_studies import draw_arms, many_run_values
 
 Array = NDArray[np.float64]
@@ -34,7 +34,7 @@ every_statistic = pytest.mark.parametrize("statistic", JACKKNIFED)
 
 
 def over(control: Any, candidate: Any, *, paired: bool, statistic: str | None = None, **more: Any) -> Comparison:
-    return compare_tasks(control, candidate, ComparisonConfig(paired, **more), TaskTerms(statistic), names=("a", "b"))
+    return compare_tasks(control, candidate, ComparisonConfig(paired, **more), TaskConfig(statistic), names=("a", "b"))
 
 
 def own_runs(table: Array) -> list[Array]:
@@ -116,7 +116,7 @@ def test_luck_shared_by_tasks_is_not_taken_for_a_difference(paired: bool) -> Non
 def test_the_stratified_bootstrap_is_there_for_comparison_and_is_never_the_verdict() -> None:
     [control], [candidate] = draw_arms(np.random.default_rng(4), 1, 5, 26, shared=0.6)
     verdict = over(control, candidate, paired=False)
-    found = stratified_difference(control, candidate, ComparisonConfig(False), TaskTerms(resamples=2000))
+    found = stratified_difference(control, candidate, ComparisonConfig(False), TaskConfig(resamples=2000))
     assert found.method == "stratified bootstrap of the iqm over 26 tasks"
     assert found.value == pytest.approx(verdict.effect.value)
     assert found.low is not None and found.high is not None
@@ -162,7 +162,7 @@ def test_an_optimality_gap_is_judged_by_the_gaps_of_the_runs() -> None:
     draw = np.random.default_rng(1)
     control = np.column_stack([draw.normal(20, 1, 8), draw.normal(900, 1, 8)])
     candidate = np.column_stack([draw.normal(60, 1, 8), draw.normal(400, 1, 8)])
-    how = TaskTerms("optimality_gap", gamma=100.0)
+    how = TaskConfig("optimality_gap", gamma=100.0)
     found = compare_tasks(control, candidate, ComparisonConfig(True), how, names=("a", "b"))
     assert found.effect.value == pytest.approx(float(optimality_gap(candidate, 100) - optimality_gap(control, 100)))
     assert found.verdict is Verdict.BETTER and found.direction == "min"
@@ -174,7 +174,7 @@ def test_an_optimality_gap_is_judged_by_the_gaps_of_the_runs() -> None:
 def test_the_default_is_the_iqm_from_20_tasks_on_and_only_the_iqm_below_carries_a_caution() -> None:
     rng = np.random.default_rng(6)
     control, candidate = rng.normal(size=(2, 5, 20))
-    assert TaskTerms().named(20) == "iqm" and TaskTerms().named(19) == "mean"
+    assert TaskConfig().named(20) == "iqm" and TaskConfig().named(19) == "mean"
 
     def codes(tasks: int, statistic: str | None) -> list[str]:
         found = over(control[:, :tasks], candidate[:, :tasks], paired=True, statistic=statistic)
@@ -269,9 +269,9 @@ def test_a_run_with_a_lost_task_is_one_lost_run_and_a_lost_cell_counts_where_see
     rng = np.random.default_rng(12)
     control, candidate = rng.normal(size=(2, 5, 4))
     candidate[1, :3] = math.nan
-    shared = judge_tasks(control, candidate, ComparisonConfig(True), TaskTerms(), names=("a", "b"))
+    shared = judge_tasks(control, candidate, ComparisonConfig(True), TaskConfig(), names=("a", "b"))
     assert (shared.losses.lost_candidate, shared.losses.candidate, shared.unit) == (1, 5, "runs")
-    own = judge_tasks(own_runs(control), own_runs(candidate), ComparisonConfig(False), TaskTerms(), names=("a", "b"))
+    own = judge_tasks(own_runs(control), own_runs(candidate), ComparisonConfig(False), TaskConfig(), names=("a", "b"))
     assert (own.losses.lost_candidate, own.losses.candidate, own.unit) == (3, 20, "cells")
     assert own.comparison.reliability is not None and (own.losses.lost_control, own.losses.control) == (0, 20)
     assert shared.inference is not None and shared.comparison.n_candidate == 4, "quality is judged on whole pairs"

@@ -22,7 +22,7 @@ LAST = ("residual_ms", "idle")
 def show_profile(console: Console, document: Mapping[str, Any]) -> None:
     """The panels that a person watches: lanes, answers, lag and buffer, device."""
     console.print(_headline(document), style="bold", markup=False)
-    _show_lanes(console, document)
+    _show_tracks(console, document)
     if document["inference"]:
         _show_answers(console, document["inference"])
     if document["mode"] == "e2e":
@@ -55,16 +55,16 @@ def _headline(document: Mapping[str, Any]) -> str:
     return f"{document['name']}: {pace}; tokens per second: {_listed(rates, ',.0f')}."
 
 
-def _show_lanes(console: Console, document: Mapping[str, Any]) -> None:
+def _show_tracks(console: Console, document: Mapping[str, Any]) -> None:
     """A column per lane. Phases, residual and idle time add up to the window."""
-    lanes, window = document["lanes"], document["bubbles"]["window_ms"]
+    tracks, window = document["lanes"], document["bubbles"]["window_ms"]
     _show_title(console, f"Where the {window:,.0f} ms went")
-    table = plain_table("Phase", *(f"{name}, ms" for name in lanes))
-    spent = [{**lane["phases_ms"], "idle": lane["idle_ms"]} for lane in lanes.values()]
-    names = dict.fromkeys(name for lane in spent for name in lane)
+    table = plain_table("Phase", *(f"{name}, ms" for name in tracks))
+    spent = [{**track["phases_ms"], "idle": track["idle_ms"]} for track in tracks.values()]
+    names = dict.fromkeys(name for track in spent for name in track)
     for name in [*(each for each in names if each not in LAST), *LAST]:
         cells = [
-            f"{lane[name]:,.1f} ({100 * lane[name] / window:4.1f} %)" if name in lane else UNKNOWN for lane in spent
+            f"{track[name]:,.1f} ({100 * track[name] / window:4.1f} %)" if name in track else UNKNOWN for track in spent
         ]
         table.add_row(name.removesuffix("_ms"), *cells)
     console.print(table)

@@ -231,7 +231,7 @@ class ProfilePaths:
         return self.root / "trace"
 
     @property
-    def lanes(self) -> Path:
+    def timeline(self) -> Path:
         return self.trace / "lanes.json"
 
 

@@ -120,7 +120,7 @@ class LoopEvents:
         self._phases.clear()
 
     def phase(self, name: str) -> AbstractContextManager[None]:
-        """A named slice of a step: `with watch.phase("forward"): …`. Phases may nest."""
+        """A named slice of a step: `with events.phase("forward"): …`. Phases may nest."""
         phase = self._phases.get(name)
         if phase is None:
             phase = self._phases[name] = self._make_phase(name)

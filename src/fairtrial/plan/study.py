@@ -172,9 +172,9 @@ class Study(BaseModel):
 def read_study(path: Path) -> Study:
     """A study from a YAML file, or everything that is wrong with the file."""
     study = parse_options(Study, read_mapping(path), where=path.name, noun="key")
-    beside = path.parent / study.recipe
-    if study.recipe.endswith(".py") and beside.is_file():  # a recipe file is looked for beside its study first
-        return study.model_copy(update={"recipe": str(beside)})
+    recipe_file = path.parent / study.recipe
+    if study.recipe.endswith(".py") and recipe_file.is_file():  # a recipe file is looked for beside its study first
+        return study.model_copy(update={"recipe": str(recipe_file)})
     return study
 
 

@@ -1,6 +1,6 @@
-"""Who was busy when: lanes of work side by side, each a row of exclusive spans, and what they had in common.
+"""Who was busy when: tracks of work side by side, each a row of exclusive spans, and what they had in common.
 
-A lane is made from the same notes that phases of a step are: every moment between its beginning and its end belongs to
+A track is made from the same notes that phases of a step are: every moment between its beginning and its end belongs to
 the innermost phase that is open, to the residual where work went on outside of any, or to nobody where it rested.
 """
 
@@ -29,8 +29,8 @@ class Span:
 
 
 @dataclass(frozen=True)
-class Lane:
-    """Spans in the order of time. `idle` names phases in which the lane only waits."""
+class Track:
+    """Spans in the order of time. `idle` names phases in which the track only waits."""
 
     name: str
     spans: Sequence[Span]
@@ -136,19 +136,19 @@ def overlap_s(first: Sequence[Interval], second: Sequence[Interval]) -> float:
     return overlap_s
 
 
-def chrome_trace(lanes: Sequence[Lane], facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The lanes as a document that Perfetto opens: one row each, times in microseconds from the first span."""
-    first = min((span.begun for lane in lanes for span in lane.spans), default=0.0)
+def chrome_trace(tracks: Sequence[Track], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The tracks as a document that Perfetto opens: one row each, times in microseconds from the first span."""
+    first = min((span.begun for track in tracks for span in track.spans), default=0.0)
     events: list[dict[str, Any]] = [
         {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": "fairtrial profile"}}
     ]
-    for row, lane in enumerate(lanes, 1):
-        events.append({"ph": "M", "pid": 1, "tid": row, "name": "thread_name", "args": {"name": lane.name}})
+    for row, track in enumerate(tracks, 1):
+        events.append({"ph": "M", "pid": 1, "tid": row, "name": "thread_name", "args": {"name": track.name}})
         events += [
             {
-                "ph": "X", "pid": 1, "tid": row, "name": span.phase, "cat": lane.name,
+                "ph": "X", "pid": 1, "tid": row, "name": span.phase, "cat": track.name,
                 "ts": (span.begun - first) * 1e6, "dur": span.seconds * 1e6,
             }
-            for span in lane.spans
+            for span in track.spans
         ]  # fmt: skip
     return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(facts)}

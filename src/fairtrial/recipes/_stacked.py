@@ -79,7 +79,7 @@ class StackedRun:
         loss_terms: LossTerms,
     ) -> None:
         assert context.data is not None
-        self.model, self.options, self.lesson = model, options, loss_terms
+        self.model, self.options, self.loss_terms = model, options, loss_terms
         self.device = torch.device(options.device)
         self.splits = {split: load_split(context.data, split, options.device) for split in ("train", "eval", "report")}
         self.batches = Batches(context.streams, len(self.splits["train"][1]), options.labels, options.batch_size)
@@ -170,18 +170,20 @@ class StackEngine:
         self.model = stack_model(first.model, first.layout, self.values, self.gradients)
         self.projections = [
             Affine(first.layout, f"{PROJECTIONS}.{stage}", self.values, self.gradients)
-            for stage in range(len(first.lesson.layers))
+            for stage in range(len(first.loss_terms.layers))
         ]
         self.x, self.y = first.splits["train"]
         batch = first.options.batch_size
-        self.table = torch.cat([run.lesson.table(self.y, batch) for run in runs])
+        self.table = torch.cat([run.loss_terms.table(self.y, batch) for run in runs])
         self.offsets = torch.arange(len(runs), device=first.device)[:, None] * len(self.y)
-        teachers = [run.lesson.teacher for run in runs]
-        self.teacher_table = None if first.lesson.teacher is None else torch.cat([_of(teacher) for teacher in teachers])
+        teachers = [run.loss_terms.teacher for run in runs]
+        self.teacher_table = (
+            None if first.loss_terms.teacher is None else torch.cat([_of(teacher) for teacher in teachers])
+        )
         self.layer_tables = [
-            torch.cat([run.lesson.layers[stage] for run in runs]) for stage in range(len(first.lesson.layers))
+            torch.cat([run.loss_terms.layers[stage] for run in runs]) for stage in range(len(first.loss_terms.layers))
         ]
-        self.weights = _Weights([run.lesson for run in runs], batch, first.device)
+        self.weights = _Weights([run.loss_terms for run in runs], batch, first.device)
         self._inputs = aligned(self.x, len(runs), batch, self.x.shape[1])
         self._logits_gradient = aligned(self.x, len(runs), batch, CLASSES)
         self._gaps: dict[int, tuple[Tensor, Tensor]] = {}
@@ -242,7 +244,7 @@ class StackEngine:
         if not self.projections:
             return {}
         gaps = {}
-        stages = [run.lesson.stage(step, run.options.steps) for run, step in zip(self.runs, steps, strict=True)]
+        stages = [run.loss_terms.stage(step, run.options.steps) for run, step in zip(self.runs, steps, strict=True)]
         for stage, projection in enumerate(self.projections):
             if stage in stages:
                 gap = projection.forward(layers[stage]).sub_(self._look_up(self.layer_tables[stage]))
@@ -312,19 +314,19 @@ def _of(value: Tensor | None) -> Tensor:
 class _Weights:
     """The weights of the loss, a number per run; None for a term that this stack's runs do not have."""
 
-    def __init__(self, lessons: Sequence[LossTerms], batch: int, device: torch.device) -> None:
-        self._lessons, self._device = lessons, device
+    def __init__(self, loss_terms: Sequence[LossTerms], batch: int, device: torch.device) -> None:
+        self._loss_terms, self._device = loss_terms, device
         self._matching: dict[tuple[int, ...], Tensor] = {}
-        self.labels = self._each([loss_terms.labels / batch for loss_terms in lessons])
-        self.coolness = self._each([1 / loss_terms.temperature for loss_terms in lessons])
+        self.labels = self._each([loss_terms.labels / batch for loss_terms in loss_terms])
+        self.coolness = self._each([1 / loss_terms.temperature for loss_terms in loss_terms])
         self.soft = self.regression = None
-        if lessons[0].soft is not None:
+        if loss_terms[0].soft is not None:
             self.soft = self._each(
-                [(loss_terms.soft or 0.0) * loss_terms.temperature / batch for loss_terms in lessons]
+                [(loss_terms.soft or 0.0) * loss_terms.temperature / batch for loss_terms in loss_terms]
             )
-        if lessons[0].regression is not None:
+        if loss_terms[0].regression is not None:
             self.regression = self._each(
-                [(loss_terms.regression or 0.0) * 2 / (batch * CLASSES) for loss_terms in lessons]
+                [(loss_terms.regression or 0.0) * 2 / (batch * CLASSES) for loss_terms in loss_terms]
             )
 
     def _each(self, numbers: Sequence[float]) -> Tensor:
@@ -334,7 +336,7 @@ class _Weights:
         """What this stage counts for in every run: nothing in runs that are at another one."""
         key = (stage, *stages)
         if key not in self._matching:
-            pairs = zip(self._lessons, stages, strict=True)
+            pairs = zip(self._loss_terms, stages, strict=True)
             self._matching[key] = self._each(
                 [(loss_terms.matching or 0.0) if own == stage else 0.0 for loss_terms, own in pairs]
             )

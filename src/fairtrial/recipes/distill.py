@@ -194,7 +194,7 @@ def build(options: Options, context: RunContext) -> Trainable:
     if is_stacked(options, options.student):
         from fairtrial.recipes._stacked import LossTerms, StackedRun
 
-        loss_terms = teaching.lesson(options) if teaching else LossTerms()
+        loss_terms = teaching.loss_terms(options) if teaching else LossTerms()
         return StackedRun(options.student, student, options, context, loss_terms)
     return Student(student, options, context, teaching) if teaching else Supervised(student, options, context)
 
@@ -308,7 +308,7 @@ class Teaching:
         initialize(torch.nn.ModuleDict({"projections": self.projections}), context.streams)
         self.outputs = {name: value.to(options.device) for name, value in self.outputs.items()}
 
-    def lesson(self, options: Options) -> LossTerms:
+    def loss_terms(self, options: Options) -> LossTerms:
         """The same for a run in a stack. Its models have no maps, so there is no attention to transfer."""
         from fairtrial.recipes._stacked import LossTerms
 

@@ -48,14 +48,14 @@ class SyncLevel(Enum):
     FOLDER = 2  # the new file, not the old one, even after a power cut
 
 
-def beside(path: Path) -> Path:
+def temporary_path(path: Path) -> Path:
     """A name for what is to become this file. Processes of two machines may have the same number."""
     return path.with_name(f".{path.name.lstrip('.')}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
 
 
 def replace_file(path: Path, write: Callable[[Path], None], *, sync: SyncLevel = SyncLevel.FOLDER) -> None:
     """Let `write` fill a temporary file beside `path`, make it durable, then put it in place."""
-    temporary = beside(path)
+    temporary = temporary_path(path)
     with store_errors(path):
         try:
             write(temporary)
@@ -78,7 +78,7 @@ def link_file(source: Path, path: Path) -> None:
 
     `source` must be synced already.
     """
-    temporary = beside(path)
+    temporary = temporary_path(path)
     with store_errors(path):
         try:
             if not link_or_copy(source, temporary):

@@ -26,7 +26,7 @@ from fairtrial.core.errors import RunsFailed
 from fairtrial.core.paths import RunPaths, StorePaths
 from fairtrial.core.private_files import open_lock
 from fairtrial.core.regular_files import read_regular
-from fairtrial.record.atomic import beside, store_errors
+from fairtrial.record.atomic import store_errors, temporary_path
 
 
 class ClaimedElsewhere(Exception):
@@ -118,14 +118,14 @@ def _take(paths: RunPaths) -> tuple[int, int]:
             os.close(held)
 
 
-def _take_over(paths: RunPaths, over: int) -> tuple[int, int] | None:
+def _take_over(paths: RunPaths, token: int) -> tuple[int, int] | None:
     """The lock under the next token, whoever holds it, unless the claim is no longer the one that was meant."""
-    if token_of(paths) != over:
+    if token_of(paths) != token:
         return None
     with _one_at_a_time(paths):
-        if token_of(paths) != over:
+        if token_of(paths) != token:
             return None
-        taken = _put_new_lock(paths, over + 1)
+        taken = _put_new_lock(paths, token + 1)
         for path in paths.appended:
             _give_new_file(path)
         return taken
@@ -163,7 +163,7 @@ def _open(paths: RunPaths, path: Path) -> int:
 
 def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
     """A new file for every claim: on a file system that keeps locks to one machine, the later claim wins."""
-    fresh = beside(paths.lock)
+    fresh = temporary_path(paths.lock)
     with store_errors(paths.root):
         descriptor = open_lock(fresh, flags=os.O_RDWR | os.O_EXCL)
         try:
@@ -179,7 +179,7 @@ def _put_new_lock(paths: RunPaths, token: int) -> tuple[int, int]:
 
 def _give_new_file(path: Path) -> None:
     """The same content in another file: who has the old one open writes into the void."""
-    copy = beside(path)
+    copy = temporary_path(path)
     with contextlib.suppress(FileNotFoundError):
         shutil.copyfile(path, copy)
         sync_path(copy)  # what a checkpoint builds on was synced before, and must stay so

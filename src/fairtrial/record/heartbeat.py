@@ -55,12 +55,12 @@ class RunHeartbeat:
     def is_over(self) -> bool:
         return self.lost or self.claim.is_released or (self.recorder is not None and self.recorder.ended)
 
-    def beat(self) -> None:
+    def write(self) -> None:
         step, saved = (self.recorder.step, self.recorder.saved) if self.recorder else (0, 0)
-        beat = RecordedHeartbeat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
+        write = RecordedHeartbeat(socket.gethostname(), os.getpid(), self.claim.token, time.time(), step, saved)
         try:
             self.claim.fence.check()
-            replace_bytes(self.claim.paths.heartbeat, orjson.dumps(asdict(beat)), sync=SyncLevel.NOTHING)
+            replace_bytes(self.claim.paths.heartbeat, orjson.dumps(asdict(write)), sync=SyncLevel.NOTHING)
         except ClaimLost:
             self.lost = True  # the loop finds out at its next step, also one that logs nothing
         except (FairtrialError, OSError):
@@ -71,16 +71,16 @@ class HeartbeatThread:
     """Beats for the runs that it is given, from `with` to the end of it: also while they are set up."""
 
     def __init__(self) -> None:
-        self._lives: list[RunHeartbeat] = []
+        self._heartbeats: list[RunHeartbeat] = []
         self._done = threading.Event()
-        self._thread = threading.Thread(target=self._beat_on, name="fairtrial pulse", daemon=True)
+        self._thread = threading.Thread(target=self._write_regularly, name="fairtrial pulse", daemon=True)
 
     def add(self, claim: Claim) -> RunHeartbeat:
         """From now on this run gives signs of life, the first one at once: the last one may be of another claim."""
-        life = RunHeartbeat(claim)
-        life.beat()
-        self._lives = [*self._lives, life]
-        return life
+        heartbeat = RunHeartbeat(claim)
+        heartbeat.write()
+        self._heartbeats = [*self._heartbeats, heartbeat]
+        return heartbeat
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -92,12 +92,12 @@ class HeartbeatThread:
         self._done.set()
         self._thread.join()
 
-    def _beat_on(self) -> None:
+    def _write_regularly(self) -> None:
         every = heartbeat_seconds()
         while not self._done.wait(every):
-            for life in self._lives:
-                if not life.is_over:
-                    life.beat()
+            for heartbeat in self._heartbeats:
+                if not heartbeat.is_over:
+                    heartbeat.write()
 
 
 def heartbeat_seconds() -> float:
@@ -106,10 +106,10 @@ def heartbeat_seconds() -> float:
 
 def read_heartbeat(paths: RunPaths) -> RecordedHeartbeat | None:
     """The last sign of life of a run, or None where it has given none."""
-    from fairtrial.record.shared_schema import BeatModel
+    from fairtrial.record.shared_schema import HeartbeatModel
 
     where = paths.heartbeat.name
     with contextlib.suppress(OSError, UntrustedDocument):
-        beat = checked(BeatModel, parse_json_fast(read_regular(paths.heartbeat), where=where), where=where)
-        return RecordedHeartbeat(**beat.model_dump())
+        write = checked(HeartbeatModel, parse_json_fast(read_regular(paths.heartbeat), where=where), where=where)
+        return RecordedHeartbeat(**write.model_dump())
     return None

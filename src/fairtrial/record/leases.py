@@ -126,17 +126,17 @@ def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: L
     return prior if prior not in (None, PLAIN) and names.manifest(int(prior or 0)) in objects else plain
 
 
-def note_pulse(
+def note_heartbeat(
     names: SharedPaths, objects: Objects, top: Link, known: Tracking, server_clock: Callable[[], float | None]
 ) -> Tracking:
     """What this machine now knows about the life of a claim."""
-    pulse = objects.get(names.pulse(top.token)) or objects[names.claim(top.token)]
-    tag = f"{top.token} {pulse.tag} {pulse.modified}"
+    heartbeat = objects.get(names.pulse(top.token)) or objects[names.claim(top.token)]
+    tag = f"{top.token} {heartbeat.tag} {heartbeat.modified}"
     if tag == known.pulse:
         return known
-    seen, server = time.time(), server_clock() if pulse.modified is not None else None
-    if server is not None and pulse.modified is not None:
-        seen -= max(0.0, server - pulse.modified)  # its age, by the server's clock alone
+    seen, server = time.time(), server_clock() if heartbeat.modified is not None else None
+    if server is not None and heartbeat.modified is not None:
+        seen -= max(0.0, server - heartbeat.modified)  # its age, by the server's clock alone
     return replace(known, pulse=tag, seen=seen, lease_s=top.lease_s)
 
 
@@ -147,7 +147,7 @@ class Lease:
         self.remote, self.names, self.token = remote, names, token
         self._mirror, self._lease_s = mirror, lease_s
         self._beaten = 0.0
-        self._beats = 0
+        self._renewals = 0
         self.lost = False
 
     @classmethod
@@ -173,14 +173,14 @@ class Lease:
             )
 
     @property
-    def beat_due(self) -> float:
+    def renewal_due(self) -> float:
         return self._beaten + self._lease_s / BEATS
 
-    def beat(self) -> None:
+    def renew(self) -> None:
         """Give a sign of life, and see whether somebody has taken over."""
         now = time.monotonic()
-        self._beats += 1
-        self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._beats, "at": time.time()})})
+        self._renewals += 1
+        self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._renewals, "at": time.time()})})
         self._beaten = now
         self.lost = self.remote.exists(self.names.claim(self.token + 1))
 
@@ -196,7 +196,7 @@ class Lease:
         return not self.lost
 
 
-class Heart:
+class LeaseRenewer:
     """Gives the signs of life of all leases of this process, with a thread of its own.
 
     Whoever sends a large file, or waits for one, is busy for minutes: the claim must not be lost meanwhile.
@@ -212,7 +212,7 @@ class Heart:
         with self._guard:
             self._leases.append(lease)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._beat_on, daemon=True, name="fairtrial leases")
+                self._thread = threading.Thread(target=self._renew_regularly, daemon=True, name="fairtrial leases")
                 self._thread.start()
         self._wake.set()
 
@@ -220,7 +220,7 @@ class Heart:
         with self._guard:
             self._leases = [each for each in self._leases if each is not lease]
 
-    def _beat_on(self) -> None:
+    def _renew_regularly(self) -> None:
         while True:
             with self._guard:
                 leases = self._leases = [each for each in self._leases if not each.lost]
@@ -228,20 +228,20 @@ class Heart:
                     self._thread = None
                     return
             for lease in leases:
-                if lease.beat_due <= time.monotonic():
+                if lease.renewal_due <= time.monotonic():
                     with contextlib.suppress(Exception):  # whatever it is, the next sign of life is tried soon
-                        lease.beat()
-            nearest = min(each.beat_due for each in leases) - time.monotonic()
+                        lease.renew()
+            nearest = min(each.renewal_due for each in leases) - time.monotonic()
             self._wake.wait(min(max(nearest, SOON_S), LONGEST_WAIT_S))
             self._wake.clear()
 
 
-_hearts: dict[int, Heart] = {}
+_hearts: dict[int, LeaseRenewer] = {}
 
 
-def heart() -> Heart:
+def heart() -> LeaseRenewer:
     """One per process: threads do not survive a fork."""
-    return _hearts.setdefault(os.getpid(), Heart())
+    return _hearts.setdefault(os.getpid(), LeaseRenewer())
 
 
 def may_take_over(top: Link, mirror: str, known: Tracking) -> bool:

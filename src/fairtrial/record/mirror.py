@@ -39,7 +39,7 @@ from fairtrial.record.leases import (
     PLAIN,
     Link,
     Objects,
-    note_pulse,
+    note_heartbeat,
     parse_link,
     refuse_large,
     top_token,
@@ -130,7 +130,7 @@ class Stand:
         return self.top is not None and self.top.kind == "gone"
 
 
-def look(
+def inspect(
     remote: Remote, wanted: Mapping[SharedPaths, RunPaths], objects: Objects, *, closely: bool = False,
     refusals: Refusals,
 ) -> list[Stand]:  # fmt: skip
@@ -162,7 +162,7 @@ def look(
             before = read_tracking(paths)
             known = before or Tracking()
             if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
-                known = note_pulse(names, mine, top, known, clock)
+                known = note_heartbeat(names, mine, top, known, clock)
             else:
                 known = replace(known, pulse="", lease_s=0.0)
             stands.append(Stand(names, paths, mine, top, where_it_stands(remote, names, mine, top), known, before))

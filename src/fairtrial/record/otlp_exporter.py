@@ -25,7 +25,7 @@ from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.otlp import Answer, EventSource, Line, NotAcceptable, encode, send
 from fairtrial.record.recorder import Recorder
 
-LOOK_S = 0.5
+POLL_S = 0.5
 FIRST_PAUSE_S = 0.25
 LONGEST_PAUSE_S = 30.0
 TIMEOUT_S = 10.0
@@ -169,7 +169,7 @@ class OtlpExporter:
             failed = self._bring_all()
             if is_ending and not failed:
                 return
-            self._rest(pause if failed else LOOK_S)
+            self._rest(pause if failed else POLL_S)
             pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
 
     def _bring_all(self) -> bool:

@@ -41,7 +41,7 @@ def write_profile(place: ProfilePaths, document: Mapping[str, Any], trace: Mappi
     """The trace first: a snapshot that is there has all that it names."""
     with store_errors(place.root):
         place.trace.mkdir(exist_ok=True)
-        replace_bytes(place.lanes, orjson.dumps(trace))
+        replace_bytes(place.timeline, orjson.dumps(trace))
         replace_bytes(place.snapshot, orjson.dumps(document, option=orjson.OPT_INDENT_2))
 
 

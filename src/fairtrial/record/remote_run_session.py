@@ -22,25 +22,25 @@ class RemoteRunSession:
 
     def __init__(self, store: Store, claim: Claim, should_stop: Callable[[], bool] = lambda: False) -> None:
         self._store = store
-        self._shipment: RunUpload | None = None
+        self._upload: RunUpload | None = None
         if store.url:
             from fairtrial.record.sharing import join
 
-            self._shipment = join(store, claim.paths, should_stop)
+            self._upload = join(store, claim.paths, should_stop)
             claim.fence.also = self.check
 
     def check(self) -> None:
         """Raises ClaimLost where another machine makes the run by now."""
-        if self._shipment:
-            self._shipment.lease.check()
+        if self._upload:
+            self._upload.lease.check()
 
     def leave(self) -> None:
         """The work is over: wait for what is on its way, and say so where not all of it arrived."""
-        if self._shipment is None:
+        if self._upload is None:
             return
         from fairtrial.record.sharing import leave
 
-        message = leave(self._store, self._shipment)
-        self._shipment = None
+        message = leave(self._store, self._upload)
+        self._upload = None
         if message:
             sys.stderr.write(f"{message}\n")

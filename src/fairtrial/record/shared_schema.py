@@ -139,7 +139,7 @@ class TrackingModel(_Document):
     lease_s: Annotated[float, Field(ge=0, le=LONGEST_LEASE_S)] = 0.0
 
 
-class BeatModel(_Document):
+class HeartbeatModel(_Document):
     """`.pulse`: a sign of life of a run on this machine."""
 
     host: Text

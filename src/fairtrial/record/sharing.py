@@ -50,14 +50,14 @@ from fairtrial.record.mirror import (
     Strict,
     bring,
     everything,
-    look,
+    inspect,
     needed_to_resume,
     nothing,
     set_aside,
 )
 from fairtrial.record.remote import Remote, Unreachable, open_remote
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
-from fairtrial.record.upload import RunManifest, RunUpload, publish_run, resumed_shipment, start_shipment, uploader
+from fairtrial.record.upload import RunManifest, RunUpload, publish_run, resumed_upload, start_upload, uploader
 
 if TYPE_CHECKING:
     from fairtrial.record.store import Store
@@ -68,7 +68,7 @@ FRESH_S = 2.0
 """What was brought so long ago is not asked for again by somebody who watches."""
 AWAY_S = 30.0
 """A server that did not answer is left alone for so long by somebody who watches."""
-LOOKS = 5
+MOST_READS = 5
 """So often a run is looked at that changes its place whenever it is read."""
 MOST_NAMED = 1000
 """Runs that are named when they are refused; of more, only their number is told."""
@@ -186,7 +186,7 @@ def pull(
                 wanted[names] = _run_paths(store, names)
         _refuse_alike(store, wanted, refusals)
         waiting = []
-        for stand in look(remote, wanted, objects, refusals=refusals):
+        for stand in inspect(remote, wanted, objects, refusals=refusals):
             with refusals.of(stand.names.root):
                 if _is_to_be_brought(store, stand, checkpoints):
                     waiting.append(stand)
@@ -248,10 +248,10 @@ def _refuse_alike(store: Store, wanted: dict[SharedPaths, RunPaths], refusals: R
 def _bring_all(remote: Remote, stands: Sequence[Stand], checkpoints: Chosen, refusals: Refusals) -> int:
     """Bring runs, and look again at those that ended meanwhile: their files then have other names."""
     size = 0
-    for _ in range(LOOKS):
+    for _ in range(MOST_READS):
         brought = bring(remote, stands, checkpoints, refusals=refusals)
         size += brought.size
-        stands = [now for stand in brought.moved for now in _look_at(remote, stand.names, stand.paths, refusals)]
+        stands = [again for stand in brought.moved for again in _inspect(remote, stand.names, stand.paths, refusals)]
         if not stands:
             return size
     for stand in stands:
@@ -321,14 +321,14 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
     if is_here or (known and known.is_ahead):
         return
     remote, _ = reach(store)
-    _bring_all(remote, _look_at(remote, names, paths), checkpoints, Strict())
+    _bring_all(remote, _inspect(remote, names, paths), checkpoints, Strict())
 
 
-def _look_at(
+def _inspect(
     remote: Remote, names: SharedPaths, paths: RunPaths, refusals: Refusals | None = None
 ) -> list[Stand]:  # fmt: skip
     """How one run stands now. Without `refusals`, what is wrong with it is an error."""
-    return look(remote, {names: paths}, remote.list(names.root), closely=True, refusals=refusals or Strict())
+    return inspect(remote, {names: paths}, remote.list(names.root), closely=True, refusals=refusals or Strict())
 
 
 # Making a run.
@@ -339,7 +339,7 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
 
     Raises ClaimedElsewhere where another machine makes it. A server that does not answer is waited for.
     """
-    deadline, pause, looks = time.monotonic() + CLAIM_PATIENCE_S, 0.5, 0
+    deadline, pause, reads = time.monotonic() + CLAIM_PATIENCE_S, 0.5, 0
     while True:
         try:
             return _join(store, paths)
@@ -349,8 +349,8 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
             time.sleep(pause)
             pause = min(2 * pause, 10.0)
         except FileNotFoundError:  # it ended, and its files got their plain names, while this one looked
-            looks += 1
-            if looks == LOOKS:
+            reads += 1
+            if reads == MOST_READS:
                 remote, _ = reach(store)
                 raise _incomplete(remote, SharedPaths(paths.root.parent.name, paths.root.name)) from None
             time.sleep(pause)
@@ -359,7 +359,7 @@ def join(store: Store, paths: RunPaths, should_stop: Callable[[], bool] = lambda
 def _join(store: Store, paths: RunPaths) -> RunUpload | None:
     remote, mirror = reach(store, writing=read_mirror(store.paths) is None)
     names = SharedPaths(paths.root.parent.name, paths.root.name)
-    [stand] = _look_at(remote, names, paths)
+    [stand] = _inspect(remote, names, paths)
     if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):
         write_tracking(paths, stand.tracking)
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
@@ -390,13 +390,13 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
         except BaseException:
             heart().remove(lease)  # nobody works under it: it may be taken over
             raise
-    return start_shipment(lease, paths, stand.manifest)
+    return start_upload(lease, paths, stand.manifest)
 
 
 def _bring_to_resume(remote: Remote, stand: Stand) -> None:
     """What the last one had written before it was overtaken; it may live on, and write while this is read."""
-    for _ in range(LOOKS):
-        [now] = _look_at(remote, stand.names, stand.paths)
+    for _ in range(MOST_READS):
+        [now] = _inspect(remote, stand.names, stand.paths)
         stand.objects, stand.tracking = now.objects, read_tracking(stand.paths) or Tracking()
         chosen: Chosen = everything  # plain files have no other home, and are to be replaced
         if stand.source != PLAIN:
@@ -412,28 +412,28 @@ def _is_result(paths: RunPaths) -> bool:
     return metadata is not None and Status(metadata.status).is_result
 
 
-def leave(store: Store, shipment: RunUpload) -> str | None:
+def leave(store: Store, upload: RunUpload) -> str | None:
     """The work on a run is over: wait for what is on its way. Gives a sentence for people where not all arrived."""
     try:
-        if uploader().finish(shipment):
-            return _left_behind(shipment)
+        if uploader().finish(upload):
+            return _left_behind(upload)
     finally:
-        heart().remove(shipment.lease)
-    if shipment.lease.lost:
-        return f"{shipment.names.root} was taken over by another machine; what was recorded here is kept aside."
-    why = f" ({shipment.trouble.message})" if shipment.trouble else ""
+        heart().remove(upload.lease)
+    if upload.lease.lost:
+        return f"{upload.names.root} was taken over by another machine; what was recorded here is kept aside."
+    why = f" ({upload.trouble.message})" if upload.trouble else ""
     return (
-        f"{shipment.names.root} is recorded here and not all of it in {store.url} yet{why}. "
+        f"{upload.names.root} is recorded here and not all of it in {store.url} yet{why}. "
         f"Push it with: fairtrial runs sync --store {store.url}"
     )
 
 
-def _left_behind(shipment: RunUpload) -> str | None:
+def _left_behind(upload: RunUpload) -> str | None:
     """Files that no other machine would accept, in one sentence."""
-    if not shipment.unnameable:
+    if not upload.unnameable:
         return None
-    names = ", ".join(map(repr, shipment.unnameable[:5]))
-    return f"{shipment.names.root}: other machines would refuse the names of these files, which stay here: {names}"
+    names = ", ".join(map(repr, upload.unnameable[:5]))
+    return f"{upload.names.root}: other machines would refuse the names of these files, which stay here: {names}"
 
 
 # Here → there.
@@ -457,7 +457,7 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
             except ClaimedElsewhere:
                 continue
             try:
-                [stand] = _look_at(remote, SharedPaths(study, entry.name), paths)
+                [stand] = _inspect(remote, SharedPaths(study, entry.name), paths)
                 if known.is_ahead:
                     tell(f"Pushing {stand.names.root} …")
                 with contextlib.suppress(FileNotFoundError):  # another machine was quicker to complete it
@@ -494,13 +494,13 @@ def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
         write_tracking(stand.paths, replace(known, source=source, closed=True))
         return Synced()
     lease = Lease(remote, stand.names, known.token, mirror.id, lease_seconds())
-    shipment = resumed_shipment(lease, stand.paths, known.absent, _sent_before(remote, stand, known.token))
+    upload = resumed_upload(lease, stand.paths, known.absent, _sent_before(remote, stand, known.token))
     heart().add(lease)
     try:
-        shipment.close()
+        upload.close()
     finally:
         heart().remove(lease)
-    return Synced(pushed=int(shipment.arrived))
+    return Synced(pushed=int(upload.arrived))
 
 
 def _sent_before(remote: Remote, stand: Stand, token: int) -> RunManifest | None:
@@ -588,7 +588,7 @@ def remove(store: Store, paths: RunPaths, archive: str | None = None) -> None:
     """Take a run out of the store, or archive it there, unless another machine makes it. The caller holds it here."""
     remote, mirror = reach(store)
     names = SharedPaths(paths.root.parent.name, paths.root.name)
-    [stand] = _look_at(remote, names, paths)
+    [stand] = _inspect(remote, names, paths)
     if stand.top is None and not stand.objects:
         return
     if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):

@@ -259,7 +259,7 @@ RunKey = tuple[str, str, str, str]
 
 
 @dataclass
-class _Gathered:
+class _RunRows:
     """One run as it is put together from its rows."""
 
     status: tuple[Status, str | None] = (Status.COMPLETED, None)
@@ -324,7 +324,7 @@ class Table:
 
         if not self.is_long:
             self._refuse_absent(metrics)
-        runs: dict[RunKey, _Gathered] = {}
+        runs: dict[RunKey, _RunRows] = {}
         problems = _Problems()
         for number, file in enumerate(self.files):
             _Reader(self, file, metrics, runs, problems, f"{number}:" if len(self.files) > 1 else "").read()
@@ -372,7 +372,7 @@ class _Reader:
     table: Table
     file: TableFile
     metrics: Sequence[str]
-    runs: dict[RunKey, _Gathered]
+    runs: dict[RunKey, _RunRows]
     problems: _Problems
     prefix: str
     """Tells rows without a name apart where several files have a row of that line."""
@@ -390,7 +390,7 @@ class _Reader:
         values = [] if self.table.is_long else list(self.metrics)
         nameless = all(columns[role] is None for role in ("run", "seed", "step"))
         first = len(telling) + len(others)
-        seen: dict[tuple[Any, ...], tuple[RunKey, _Gathered | None]] = {}
+        seen: dict[tuple[Any, ...], tuple[RunKey, _RunRows | None]] = {}
         self.attempts.clear()
         for line, cells in self.file.rows([*telling, *(columns[role] or "" for role in others), *values]):
             identity = tuple(cells[: len(telling)])
@@ -404,7 +404,7 @@ class _Reader:
                 row = dict(zip(others, cells[len(telling) : first], strict=True))
                 self._read_row(run, key, row, zip(values, cells[first:], strict=True), line)
 
-    def _run(self, row: Mapping[str, Any], line: int, *, nameless: bool) -> tuple[RunKey, _Gathered | None]:
+    def _run(self, row: Mapping[str, Any], line: int, *, nameless: bool) -> tuple[RunKey, _RunRows | None]:
         """The run that a row belongs to; None where it is another attempt at one, which is not another seed."""
         own = f"{self.prefix}line {line}" if nameless else self._id(row, "run", line, id_text)
         key = (
@@ -418,12 +418,12 @@ class _Reader:
             return key, None
         run = self.runs.get(key)
         if run is None:
-            run = self.runs[key] = _Gathered()
+            run = self.runs[key] = _RunRows()
             self._refuse_too_many()
         return key, run
 
     def _read_row(
-        self, run: _Gathered, key: RunKey, row: Mapping[str, Any], values: Iterable[tuple[str, Any]], line: int
+        self, run: _RunRows, key: RunKey, row: Mapping[str, Any], values: Iterable[tuple[str, Any]], line: int
     ) -> None:
         if "status" in row and not is_missing(row["status"]):
             run.status = self._status(row["status"], line) or run.status
@@ -475,7 +475,7 @@ class _Reader:
             self.problems.add(f"{self.file.place(line)}: {column} {why_no_number(cell)}")
         return math.nan
 
-    def _take(self, run: _Gathered, key: RunKey, metric: str, step: float, value: float) -> None:
+    def _take(self, run: _RunRows, key: RunKey, metric: str, step: float, value: float) -> None:
         known = run.points.get(metric)
         if known is None:
             known = run.points[metric] = (self.file, array("d"), array("d"))

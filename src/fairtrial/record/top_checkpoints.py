@@ -18,7 +18,7 @@ KEPT, DROPPED, REWOUND = "top_kept", "top_dropped", "rewound"
 
 
 @dataclass(frozen=True)
-class Kept:
+class TopCheckpoint:
     """A checkpoint that was among the best when it was made, and still is."""
 
     step: int
@@ -27,9 +27,9 @@ class Kept:
     path: Path
 
 
-def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
+def kept_checkpoints(paths: RunPaths, mode: str) -> list[TopCheckpoint]:
     """Those that are there, the best first; of equals the earlier."""
-    by_step: dict[int, Kept] = {}
+    by_step: dict[int, TopCheckpoint] = {}
     for row in events_named(paths.events, KEPT, DROPPED, REWOUND):
         step, value, sha256 = row.get("step"), row.get("value"), row.get("sha256")
         if type(step) is not int:
@@ -37,14 +37,15 @@ def kept_checkpoints(paths: RunPaths, mode: str) -> list[Kept]:
         if row["event"] == KEPT:
             if not isinstance(value, int | float) or not isinstance(sha256, str):
                 raise StoreError(f"{paths.events} has the event {KEPT} without its value or hash", hint=DAMAGED)
-            by_step[step] = Kept(step, value, sha256, paths.top(step))
+            by_step[step] = TopCheckpoint(step, value, sha256, paths.top(step))
         elif row["event"] == DROPPED:
             by_step.pop(step, None)
         else:  # what came after the step that a resume goes back to belongs to nobody
-            by_step = {each: kept for each, kept in by_step.items() if each <= step}
+            by_step = {each: checkpoint for each, checkpoint in by_step.items() if each <= step}
     sign = -1 if mode == "max" else 1
     return sorted(
-        (kept for kept in by_step.values() if kept.path.is_file()), key=lambda kept: (sign * kept.value, kept.step)
+        (checkpoint for checkpoint in by_step.values() if checkpoint.path.is_file()),
+        key=lambda checkpoint: (sign * checkpoint.value, checkpoint.step),
     )
 
 
@@ -57,8 +58,8 @@ class TopCheckpoints:
     def consider(self, step: int, value: float, metric: str, state: Callable[[], Mapping[str, Any]]) -> None:
         if self._most < 2 or not isfinite(value):
             return
-        kept = kept_checkpoints(self._paths, self._mode)
-        if len(kept) >= self._most and not self._beats(value, kept[-1].value):
+        top = kept_checkpoints(self._paths, self._mode)
+        if len(top) >= self._most and not self._beats(value, top[-1].value):
             return
         sha256 = write_checkpoint(self._paths.top(step), step, state(), metric=metric, value=value)
         self._event(KEPT, step=step, metric=metric, value=value, sha256=sha256)
@@ -71,7 +72,7 @@ class TopCheckpoints:
 
     def sweep(self) -> None:
         """Remove files that no event stands for: a kill came between the two, or a resume went back past them."""
-        known = {kept.path for kept in kept_checkpoints(self._paths, self._mode)}
+        known = {checkpoint.path for checkpoint in kept_checkpoints(self._paths, self._mode)}
         for path in self._paths.checkpoints.glob("top-*.pt"):
             if path not in known:
                 path.unlink(missing_ok=True)

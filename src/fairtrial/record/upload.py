@@ -40,8 +40,8 @@ from fairtrial.record.leases import Lease, refuse_large
 from fairtrial.record.remote import ObjectEntry, Remote, Unreachable
 from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
 
-LOOK_S, LONGEST_LOOK_S = 2.0, 60.0
-LOOKS = 20
+POLL_S, LONGEST_POLL_S = 2.0, 60.0
+POLLS = 20
 """A run is looked at again when it is older by such a part: a long run must not become a million objects."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 15.0
 MOST_BYTES = 4 << 20
@@ -128,7 +128,7 @@ class RunUpload:
     trouble: FairtrialError | None = None
     progress: float = field(default_factory=time.monotonic)
     began: float = field(default_factory=time.monotonic)
-    looked: float = field(default_factory=time.monotonic)
+    polled: float = field(default_factory=time.monotonic)
     _manifest: bytes = b""
     _hashes: dict[tuple[int, int, int], str] = field(default_factory=dict)
 
@@ -143,12 +143,12 @@ class RunUpload:
     @property
     def due(self) -> float:
         """When something has to be done for it."""
-        pause = min(LONGEST_LOOK_S, max(LOOK_S, (self.looked - self.began) / LOOKS))
-        return 0.0 if self.ending or self.lease.lost else self.looked + pause
+        pause = min(LONGEST_POLL_S, max(POLL_S, (self.polled - self.began) / POLLS))
+        return 0.0 if self.ending or self.lease.lost else self.polled + pause
 
     def bring(self) -> RunManifest | None:
         """Send what is new; gives what is there now, or None where nothing could be told yet."""
-        self.looked = time.monotonic()
+        self.polled = time.monotonic()
         moment = None if self.lease.lost else self._moment()
         if moment is None:
             return None
@@ -306,32 +306,32 @@ class Uploader:
     """Brings all runs of this process to their stores, with one thread."""
 
     def __init__(self) -> None:
-        self._shipments: list[RunUpload] = []
+        self._uploads: list[RunUpload] = []
         self._wake = threading.Event()
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
 
-    def add(self, shipment: RunUpload) -> None:
+    def add(self, upload: RunUpload) -> None:
         with self._guard:
-            self._shipments.append(shipment)
+            self._uploads.append(upload)
             if self._thread is None:
                 self._thread = threading.Thread(target=self._work, daemon=True, name="fairtrial-upload")
                 self._thread.start()
         self._wake.set()
 
-    def finish(self, shipment: RunUpload) -> bool:
+    def finish(self, upload: RunUpload) -> bool:
         """Wait until a run has arrived, as long as something moves; whether it has."""
-        shipment.progress = time.monotonic()
-        shipment.ending = True
+        upload.progress = time.monotonic()
+        upload.ending = True
         self._wake.set()
         limit = patience()
         try:
-            while not shipment.over.wait(0.2) and time.monotonic() - shipment.progress < limit:
+            while not upload.over.wait(0.2) and time.monotonic() - upload.progress < limit:
                 continue
         finally:
             with self._guard:
-                self._shipments = [each for each in self._shipments if each is not shipment]
-        return shipment.arrived
+                self._uploads = [each for each in self._uploads if each is not upload]
+        return upload.arrived
 
     # What the thread does.
 
@@ -339,39 +339,39 @@ class Uploader:
         pause = FIRST_PAUSE_S
         while True:
             with self._guard:
-                shipments = list(self._shipments)
-                if not shipments:
+                uploads = list(self._uploads)
+                if not uploads:
                     self._thread = None
                     return
             now = time.monotonic()
-            failed = [each for each in shipments if each.due <= now and not each.over.is_set() and not _ship(each)]
-            nearest = min((each.due for each in shipments if not each.over.is_set()), default=now + LOOK_S)
-            self._wake.wait(pause if failed else max(0.05, min(nearest - time.monotonic(), LOOK_S)))
+            failed = [each for each in uploads if each.due <= now and not each.over.is_set() and not _ship(each)]
+            nearest = min((each.due for each in uploads if not each.over.is_set()), default=now + POLL_S)
+            self._wake.wait(pause if failed else max(0.05, min(nearest - time.monotonic(), POLL_S)))
             self._wake.clear()
             pause = min(2 * pause, LONGEST_PAUSE_S) if failed else FIRST_PAUSE_S
 
 
-def _ship(shipment: RunUpload) -> bool:
+def _ship(upload: RunUpload) -> bool:
     """Whether there is nothing to try again soon."""
-    is_ending = shipment.ending
+    is_ending = upload.ending
     try:
         if is_ending:
-            shipment.close()
+            upload.close()
         else:
-            shipment.bring()
+            upload.bring()
     except Unreachable as error:
-        shipment.trouble = error
+        upload.trouble = error
         return False
     except FairtrialError as error:
-        shipment.trouble = error
+        upload.trouble = error
     except FileNotFoundError:  # replaced between two looks at it
         return False
     except Exception as error:  # noqa: BLE001 — whatever goes wrong here must reach nobody who trains
-        shipment.trouble = FairtrialError(f"{type(error).__name__}: {error}")
+        upload.trouble = FairtrialError(f"{type(error).__name__}: {error}")
     else:
-        shipment.trouble = None
-    if is_ending or shipment.lease.lost:
-        shipment.over.set()
+        upload.trouble = None
+    if is_ending or upload.lease.lost:
+        upload.over.set()
     return True
 
 
@@ -383,17 +383,17 @@ def uploader() -> Uploader:
     return _uploaders.setdefault(os.getpid(), Uploader())
 
 
-def start_shipment(lease: Lease, paths: RunPaths, there: RunManifest | None) -> RunUpload:
+def start_upload(lease: Lease, paths: RunPaths, there: RunManifest | None) -> RunUpload:
     """`there`: what the last claim has left, of which nothing has to be brought again."""
     known = read_tracking(paths)
     absent = known.absent if known else {}
     write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
-    shipment = RunUpload(lease, paths, absent=absent, blobs=_blobs(there))
-    uploader().add(shipment)
-    return shipment
+    upload = RunUpload(lease, paths, absent=absent, blobs=_blobs(there))
+    uploader().add(upload)
+    return upload
 
 
-def resumed_shipment(
+def resumed_upload(
     lease: Lease, paths: RunPaths, absent: Mapping[str, Mapping[str, Any]], there: RunManifest | None
 ) -> RunUpload:
     """Goes on with what the same claim had begun to send before its process was killed."""

@@ -84,7 +84,7 @@ class ComparisonConfig:
     power: float = POWER
     failure_value: float | None = None
     """The number of a run that was lost. None: it has none, and losses are judged by themselves."""
-    beside: str | None = None
+    shown_bootstrap: str | None = None
     """A bootstrap whose interval is shown next to that of the method."""
 
     def check(self) -> ComparisonConfig:
@@ -103,8 +103,8 @@ class ComparisonConfig:
             problems.append(unknown("method", str(self.method), METHODS))
         elif self.method not in own:
             problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(own)}")
-        if self.beside is not None and self.beside not in BOOTSTRAPS:
-            problems.append(unknown("bootstrap", self.beside, BOOTSTRAPS))
+        if self.shown_bootstrap is not None and self.shown_bootstrap not in BOOTSTRAPS:
+            problems.append(unknown("bootstrap", self.shown_bootstrap, BOOTSTRAPS))
         if self.direction not in ("max", "min"):
             problems.append(unknown("direction", str(self.direction), ("max", "min")))
         if self.failure_value is not None and not math.isfinite(self.failure_value):
@@ -183,7 +183,7 @@ def compare(
         )
     kept = keep_finite(control, candidate, paired=config.paired)
     seed = frozen_seed(seed)
-    headline, beside = headline_terms(config, min(map(len, kept)))
+    headline, shown_bootstrap = headline_config(config, min(map(len, kept)))
     judged = judge(*kept, headline, seed)
     reliability = judge_reliability(losses, config.alpha)
     decision = judged.decision if config.failure_value is not None else with_reliability(judged.decision, reliability)
@@ -191,14 +191,14 @@ def compare(
     if judged.inference is not None:
         robust = sensitivity(*kept, paired=config.paired, alpha=config.alpha, side=config.on_difference())
         comparison = replace(comparison, sensitivity=robust)
-    return _with_bootstrap(comparison, *kept, beside, seed) if beside else comparison
+    return _with_bootstrap(comparison, *kept, shown_bootstrap, seed) if shown_bootstrap else comparison
 
 
-def headline_terms(config: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
+def headline_config(config: ComparisonConfig, runs: int) -> tuple[ComparisonConfig, ComparisonConfig | None]:
     """The terms of the verdict, and those of a bootstrap that is only shown next to it."""
     if config.method in UNSAFE_BOOTSTRAPS and runs < BOOTSTRAP_SAFE:
         return replace(config, method="t"), config
-    return config, replace(config, method=config.beside) if config.beside else None
+    return config, replace(config, method=config.shown_bootstrap) if config.shown_bootstrap else None
 
 
 def _with_bootstrap(

@@ -135,8 +135,8 @@ def _median_moved(tables: Tables) -> list[Array]:
             moved.append(np.zeros(len(table)))
             continue
         rest = np.concatenate([*means[:number], *means[number + 1 :]])
-        beside = np.broadcast_to(rest, (len(table), len(rest)))
-        without = np.median(np.hstack([_means_without(table), beside]), axis=1)
+        others = np.broadcast_to(rest, (len(table), len(rest)))
+        without = np.median(np.hstack([_means_without(table), others]), axis=1)
         moved.append(-(len(table) - 1) * without)
     return moved
 

@@ -115,7 +115,7 @@ class _OneArm:
         config: ComparisonConfig,
     ) -> None:
         finite = np.isfinite(sample)
-        self.name, self.terms, self.known_sd = name, config, known_sd
+        self.name, self.config, self.known_sd = name, config, known_sd
         self.target = Target(
             target, known_sd, int((~finite).sum()), len(sample),
             upper_rate(int((~finite).sum()), len(sample), config.alpha), failure_value,
@@ -138,7 +138,7 @@ class _OneArm:
         self, decision: Decision | None = None, alpha: float | None = None, share: float | None = None
     ) -> Comparison:
         """With the decision of a family, at the error rates that it was made with; by itself otherwise."""
-        config, known = self.terms, self.inference
+        config, known = self.config, self.inference
         alpha, share = alpha or config.alpha, share or config.alpha
         if decision is None:
             decision = self._judged.decision if known is None else decide_by(known, config)

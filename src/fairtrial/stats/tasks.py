@@ -46,7 +46,7 @@ PER_RUN = ("mean", "optimality_gap")
 
 
 @dataclass(frozen=True)
-class TaskTerms:
+class TaskConfig:
     """What is asked of a comparison over tasks. `resamples` is for the stratified bootstrap."""
 
     statistic: str | None = None
@@ -74,7 +74,7 @@ def compare_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
     config: ComparisonConfig,
-    how: TaskTerms,
+    how: TaskConfig,
     *,
     names: tuple[str, str],
     seed: Seed = None,
@@ -88,7 +88,7 @@ def judge_tasks(
     control: Array | Tables,
     candidate: Array | Tables,
     config: ComparisonConfig,
-    how: TaskTerms,
+    how: TaskConfig,
     *,
     names: tuple[str, str],
     seed: Seed = None,
@@ -173,7 +173,7 @@ def _scale(tables: Sequence[Array]) -> float:
 class _OneTable:
     """Runs that were all on the same tasks: one number per run."""
 
-    terms: ComparisonConfig
+    config: ComparisonConfig
     name: str
     seed: int
 
@@ -182,11 +182,11 @@ class _OneTable:
         if fewest < fewest_runs(self.name):
             return _open(Reason.TOO_FEW)
         samples = self._values(control, candidate)
-        noisy = [samples[1] - samples[0]] if self.terms.paired else list(samples)
+        noisy = [samples[1] - samples[0]] if self.config.paired else list(samples)
         if are_still(noisy, _scale([*control, *candidate])):
             return _open(Reason.NO_VARIATION)
-        judged = judge(*samples, self.terms, self.seed)
-        if judged.inference is None or self.terms.method != "t":
+        judged = judge(*samples, self.config, self.seed)
+        if judged.inference is None or self.config.method != "t":
             return judged
         return replace(judged, inference=replace(judged.inference, method=f"{JACKKNIFE}, {judged.inference.method}"))
 
@@ -200,7 +200,7 @@ class _OneTable:
         names: tuple[str, str],
     ) -> Comparison:
         samples = self._values(control, candidate)
-        return assemble(*samples, judged, decision, reliability, self.terms, names)
+        return assemble(*samples, judged, decision, reliability, self.config, names)
 
     def _values(self, control: Tables, candidate: Tables) -> tuple[Array, Array]:
         first, second = (run_values(table, self.name) if len(table) else np.empty(0)
@@ -219,7 +219,7 @@ class _DesignByTask(Design):
 
 
 @dataclass(frozen=True)
-class _TermsByTask(ComparisonConfig):
+class _ConfigByTask(ComparisonConfig):
     freedom_per_run: float = 1.0
 
     @property
@@ -231,7 +231,7 @@ class _TermsByTask(ComparisonConfig):
 class _ByTask:
     """Tasks with runs of their own: their variances add, with Satterthwaite's degrees of freedom."""
 
-    terms: ComparisonConfig
+    config: ComparisonConfig
     name: str
 
     def judge(self, control: Tables, candidate: Tables) -> ComparisonResult:
@@ -242,11 +242,11 @@ class _ByTask:
             return _open(Reason.NO_VARIATION)
         value = aggregate_value(candidate, self.name) - aggregate_value(control, self.name)
         inference = from_t(f"{BY_TASK}, {SATTERTHWAITE}", value, *summed_parts(noise))
-        return ComparisonResult(inference, decide_by(inference, self.terms))
+        return ComparisonResult(inference, decide_by(inference, self.config))
 
     def _noise(self, control: Tables, candidate: Tables) -> list[Array]:
         first, second = table_values(control, self.name), table_values(candidate, self.name)
-        if self.terms.paired:
+        if self.config.paired:
             return [b - a for a, b in zip(first, second, strict=True)]
         return [*first, *second]
 
@@ -260,7 +260,7 @@ class _ByTask:
         names: tuple[str, str],
     ) -> Comparison:
         """A run is on one task only, so there are no effect sizes by run; the outlook is that of the difference."""
-        config, known = self.terms, judged.inference
+        config, known = self.config, judged.inference
         runs = [min(len(table) for table in tables) for tables in (control, candidate)]
         values = [aggregate_value(tables, self.name) if least else None
                   for tables, least in zip((control, candidate), runs, strict=True)]  # fmt: skip
@@ -306,12 +306,12 @@ def _outlook_by_task(comparison: Comparison, known: Inference, config: Compariso
     runs = min(comparison.n_control, comparison.n_candidate)
     error, freedom = known.detail["standard_error"], known.detail["df"]
     sd = error * math.sqrt(runs if config.paired else runs / 2)
-    own = _TermsByTask(**vars(config), freedom_per_run=freedom / (runs - 1))
+    own = _ConfigByTask(**vars(config), freedom_per_run=freedom / (runs - 1))
     return outlook(comparison, sd, runs, own)
 
 
 def stratified_difference(
-    control: Array | Tables, candidate: Array | Tables, config: ComparisonConfig, how: TaskTerms, seed: Seed = None
+    control: Array | Tables, candidate: Array | Tables, config: ComparisonConfig, how: TaskConfig, seed: Seed = None
 ) -> Estimate:
     """What rliable's stratified bootstrap says about the same difference, for comparison with published intervals."""
     kept = _whole_runs(as_tables(control), as_tables(candidate), paired=config.paired)

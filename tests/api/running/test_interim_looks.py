@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairtrial.api.comparing.analysis import Question
-from fairtrial.api.comparing.analyze import analyze, analyze_gathered
+from fairtrial.api.comparing.analyze import analyze, analyze_run_set
 from fairtrial.api.comparing.gather import from_study
 from fairtrial.api.comparing.shown_comparisons import label_analysis, record_analysis
 from fairtrial.api.running.interim_looks import EXPLORATORY, record_looks
@@ -66,7 +66,7 @@ def test_a_look_records_when_and_what_was_asked_of_which_runs(two: Store) -> Non
 
 def test_an_analysis_records_nothing_and_says_what_is_to_be_recorded(two: Store) -> None:
     asked = Question(metrics=["report_accuracy", "train_loss"])
-    analysis = analyze_gathered(from_study(two, "s", asked.wanted), None, [], asked, two)
+    analysis = analyze_run_set(from_study(two, "s", asked.metric_query), None, [], asked, two)
     assert not read_looks(two, "s"), "nobody has seen it"
     looks = [look.to_row() for view in analysis.on_view for look in view.looks_at("s")]
     shown = record_analysis(analysis, two)
@@ -77,7 +77,7 @@ def test_an_analysis_records_nothing_and_says_what_is_to_be_recorded(two: Store)
 
 def test_earlier_looks_label_an_analysis_that_nobody_sees(two: Store) -> None:
     asked = Question(method="wilcoxon")
-    analysis = analyze_gathered(from_study(two, "s", asked.wanted), None, [], asked, two)
+    analysis = analyze_run_set(from_study(two, "s", asked.metric_query), None, [], asked, two)
     analyze("s", store=two.root)
     before = read_looks(two, "s")
     labelled = label_analysis(analysis, two).comparisons[0]

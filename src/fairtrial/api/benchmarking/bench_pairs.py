@@ -67,9 +67,9 @@ def bench_variants(
         _refuse_evaluation(runs, variants)
         steps = max(LEAST_STEPS, terms.steps // (2 * rounds))
         first, second = variants
-        turns = runs.in_turns(list(variants.values()), steps, rounds, (first, second), margin)
-        kept = {first: turns.first.tolist(), second: turns.second.tolist()}
-        return SpeedPair(runs.recipe.name, turns.compared, "example" if turns.per_example else "step", kept)
+        rates = runs.interleave(list(variants.values()), steps, rounds, (first, second), margin)
+        kept = {first: rates.first.tolist(), second: rates.second.tolist()}
+        return SpeedPair(runs.recipe.name, rates.compared, "example" if rates.per_example else "step", kept)
 
 
 def _check(names: Mapping[str, Any] | Sequence[str], rounds: int, margin: float) -> None:

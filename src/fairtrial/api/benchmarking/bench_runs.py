@@ -105,7 +105,7 @@ def refuse(problems: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True)
-class Turns:
+class InterleavedRates:
     """Two sides that were timed in turns: their comparison, and the seconds per step or example of each round."""
 
     compared: SpeedComparison
@@ -202,9 +202,9 @@ class HiddenRuns:
         """Time does not depend on how long training goes on, so it may go on for as long as is measured."""
         return {"steps": max(self.resolved.steps, steps + 1)}
 
-    def in_turns(
+    def interleave(
         self, sides: Sequence[Mapping[str, Any]], steps: int, rounds: int, names: tuple[str, str], margin: float
-    ) -> Turns:
+    ) -> InterleavedRates:
         """Two sets of options in blocks of steps, A B B A. Where batches differ in size, time per example counts."""
         opened = [self.open({**changes, **self.room_for((2 * rounds + 1) * steps)}) for changes in sides]
         for run in opened:
@@ -219,13 +219,15 @@ class HiddenRuns:
     def compare(
         self, blocks: Sequence[Block], work: Sequence[float], rounds: int, names: tuple[str, str], margin: float, *,
         per_example: bool = False,
-    ) -> Turns:  # fmt: skip
+    ) -> InterleavedRates:  # fmt: skip
         """Blocks in turns, by their time per unit of work. The first of each is not counted: first steps are slower."""
         for block in blocks:
             block()
         taken = abba(blocks, rounds, lambda done: self.terms.show("rounds", done, rounds))
         first, second = (np.array(times) / (2 * each) for times, each in zip(taken, work, strict=True))
-        return Turns(compare_rounds(first, second, names, margin, self.terms.alpha), first, second, per_example)
+        return InterleavedRates(
+            compare_rounds(first, second, names, margin, self.terms.alpha), first, second, per_example
+        )
 
     def require(self, ended: Outcome | None) -> None:
         """A run that ended too soon for its measurement is an error; Ctrl-C is told as what it is."""

@@ -162,7 +162,7 @@ def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
 
 
 def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any]) -> Estimate:
-    return runs.in_turns([now, then], steps, ROUNDS, NAMES, MARGIN).compared.gain
+    return runs.interleave([now, then], steps, ROUNDS, NAMES, MARGIN).compared.gain
 
 
 def _stepped(runs: HiddenRuns, stack: Any, members: Sequence[SteppableRun], steps: int) -> Callable[[], float]:

@@ -26,7 +26,7 @@ from fairtrial.core.specs import FIXED_SEEDS
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import Clock, LoopEvents, RunContext
 from fairtrial.probe.phases import PhaseTimer
-from fairtrial.probe.timeline import Lane, chrome_trace, spans_of, spans_of_steps
+from fairtrial.probe.timeline import Track, chrome_trace, spans_of, spans_of_steps
 from fairtrial.recipes.grpo import PlayOptions, cautions_of
 from fairtrial.recipes.lm.version_schedule import lag_of
 from fairtrial.record.profiles import check_profile_name, new_profile, write_profile
@@ -95,12 +95,12 @@ def profile(mode: Mode, options: Mapping[str, Any] | None = None, terms: Profile
     chosen = _options(options or {}, terms)
     with _running(chosen, store, terms, scripted=mode == "rollout") as run:
         measured = _measure(mode, run, terms)
-    lanes = _lanes(measured)
+    tracks = _tracks(measured)
     facts = {"mode": mode, "seed": terms.seed, "name": name}
-    document = document_of(measured, lanes, chosen, facts, _cautions(chosen, terms))
+    document = document_of(measured, tracks, chosen, facts, _cautions(chosen, terms))
     document["created"] = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     place = new_profile(store.paths, name)
-    write_profile(place, document, chrome_trace(lanes, facts))
+    write_profile(place, document, chrome_trace(tracks, facts))
     return Profile(document, place)
 
 
@@ -197,23 +197,23 @@ def _both(run: GrpoRun, step: int, events: LoopEvents) -> Played:
     return Played(step, taken.rollout, taken.lag, taken.waited_s, taken.ready)
 
 
-def _lanes(measured: ProfileMeasures) -> list[Lane]:
+def _tracks(measured: ProfileMeasures) -> list[Track]:
     """One row for who learns, and one for each who plays; where one process does both, its spans are told apart."""
     spans = spans_of_steps(measured.notes)
     if measured.mode != "e2e":
-        return [Lane("generation" if measured.plays else "training", spans)]
+        return [Track("generation" if measured.plays else "training", spans)]
     remote = [part for each in measured.played for part in each.rollout.parts if part.notes]
     if not remote:
         playing = [span for span in spans if span.phase in GENERATING]
         learning = [span for span in spans if span.phase not in GENERATING]
         kept = {"generation": playing, "training": learning}
-        return [Lane(name, own, WAITING) for name, own in kept.items() if own]
+        return [Track(name, own, WAITING) for name, own in kept.items() if own]
     players = sorted({part.player for part in remote})
-    lanes = [
-        Lane(
+    tracks = [
+        Track(
             f"generation {number}",
             [s for part in remote if part.player == player for s in spans_of(part.notes, part.begun, part.ended)],
         )
         for number, player in enumerate(players, 1)
     ]
-    return [*lanes, Lane("training", spans, WAITING)]
+    return [*tracks, Track("training", spans, WAITING)]

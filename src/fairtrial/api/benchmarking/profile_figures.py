@@ -19,14 +19,14 @@ from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.probe.gpu import Gpus
 from fairtrial.probe.phases import RESIDUAL, StepTimes
 from fairtrial.probe.resources import peak_process_bytes
-from fairtrial.probe.timeline import Interval, Lane, merged, not_negative, overlap_s, total, within
+from fairtrial.probe.timeline import Interval, Track, merged, not_negative, overlap_s, total, within
 from fairtrial.record.environment import git_state, machine
 from fairtrial.stats.timing import Times
 
 if TYPE_CHECKING:
     from fairtrial.recipes.grpo import PlayOptions
     from fairtrial.recipes.lm.learner import LearningCounters
-    from fairtrial.recipes.lm.rollouts import Judged
+    from fairtrial.recipes.lm.rollouts import JudgedPosition
     from fairtrial.recipes.lm.types import OrderDecision, Rollout
 
 TRAINER = ("loss_forward", "backward", "optimizer")
@@ -65,7 +65,7 @@ class ProfileMeasures:
     before: LearningCounters
     after: LearningCounters
     depth_seconds: Mapping[int, float] | None = None
-    judged: Sequence[Judged] | None = None
+    judged: Sequence[JudgedPosition] | None = None
 
     @property
     def decisions(self) -> list[OrderDecision]:
@@ -83,7 +83,7 @@ class ProfileMeasures:
 
 
 def document_of(
-    measured: ProfileMeasures, lanes: Sequence[Lane], options: PlayOptions, facts: Mapping[str, Any],
+    measured: ProfileMeasures, tracks: Sequence[Track], options: PlayOptions, facts: Mapping[str, Any],
     cautions: Sequence[Mapping[str, str]],
 ) -> dict[str, Any]:  # fmt: skip
     return {
@@ -95,12 +95,12 @@ def document_of(
         "code": git_state(Path.cwd()),
         "steps": len(measured.steps),
         "step_ms": _step_times(measured),
-        "phases_ms": _phases(measured, lanes),
-        "lanes": {lane.name: _lane(lane, measured) for lane in lanes},
-        "bubbles": _bubbles(lanes, measured),
+        "phases_ms": _phases(measured, tracks),
+        "lanes": {track.name: _track(track, measured) for track in tracks},
+        "bubbles": _bubbles(tracks, measured),
         "tokens": _tokens(measured),
         "tokens_per_second": _rates(measured, dict.fromkeys(BUSY, total(measured.windows))),
-        "tokens_per_busy_second": _rates(measured, {lane: total(each) for lane, each in _busy(lanes).items()}),
+        "tokens_per_busy_second": _rates(measured, {track: total(each) for track, each in _busy(tracks).items()}),
         "inference": _inference(measured.decisions) if measured.plays else None,
         "policy_lag_steps": _lags(measured),
         "max_policy_lag_steps": options.policy_lag,
@@ -138,11 +138,11 @@ def _ms(seconds: float | None) -> float | None:
     return None if seconds is None else 1000 * seconds
 
 
-def _phases(measured: ProfileMeasures, lanes: Sequence[Lane]) -> dict[str, float]:
+def _phases(measured: ProfileMeasures, tracks: Sequence[Track]) -> dict[str, float]:
     """Milliseconds per step of every phase, on whatever lane it is."""
     by_phase: dict[str, float] = {}
-    for lane in lanes:
-        for span in lane.spans:
+    for track in tracks:
+        for span in track.spans:
             by_phase[span.phase] = by_phase.get(span.phase, 0.0) + 1000 * span.seconds / len(measured.steps)
     residual = by_phase.pop(RESIDUAL, 0.0)
     return {**{_spelled(name): value for name, value in by_phase.items()}, _spelled(RESIDUAL): residual}
@@ -152,27 +152,27 @@ def _spelled(phase: str) -> str:
     return phase + ADDED if phase in (*TRAINER, RESIDUAL) else phase
 
 
-def _lane(lane: Lane, measured: ProfileMeasures) -> dict[str, Any]:
+def _track(track: Track, measured: ProfileMeasures) -> dict[str, Any]:
     """A lane over the whole window: phases, residual and idle time add up to it."""
-    phases = lane.phases(measured.windows)
+    phases = track.phases(measured.windows)
     shown = {_spelled(name): 1000 * seconds for name, seconds in phases.items() if name != "idle"}
     return {
-        "window_ms": 1000 * total(measured.windows), "busy_ms": 1000 * total(within(lane.busy, measured.windows)),
+        "window_ms": 1000 * total(measured.windows), "busy_ms": 1000 * total(within(track.busy, measured.windows)),
         "phases_ms": shown, "idle_ms": 1000 * phases["idle"],
     }  # fmt: skip
 
 
-def _busy(lanes: Sequence[Lane]) -> dict[str, list[Interval]]:
+def _busy(tracks: Sequence[Track]) -> dict[str, list[Interval]]:
     """When anybody played, and when the trainer worked."""
     return {
-        "generation": merged(each for lane in lanes if lane.name.startswith("generation") for each in lane.busy),
-        "training": merged(each for lane in lanes if lane.name == "training" for each in lane.busy),
+        "generation": merged(each for track in tracks if track.name.startswith("generation") for each in track.busy),
+        "training": merged(each for track in tracks if track.name == "training" for each in track.busy),
     }
 
 
-def _bubbles(lanes: Sequence[Lane], measured: ProfileMeasures) -> dict[str, Any]:
+def _bubbles(tracks: Sequence[Track], measured: ProfileMeasures) -> dict[str, Any]:
     """How much of the window each side was busy, both were, and who waited for whom."""
-    playing, learning = (within(each, measured.windows) for each in _busy(lanes).values())
+    playing, learning = (within(each, measured.windows) for each in _busy(tracks).values())
     window, both = total(measured.windows), overlap_s(playing, learning)
     neither = window - total(playing) - total(learning) + both
     return {
@@ -199,10 +199,11 @@ def _tokens(measured: ProfileMeasures) -> dict[str, int]:
 def _rates(measured: ProfileMeasures, seconds: Mapping[str, float]) -> dict[str, float | None]:
     """By the seconds of the lane that does it. Null where the mode does not do it."""
     counted = _tokens(measured)
-    lanes = {"generated": "generation", "trained": "training", "forwarded": "training"}
-    done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(lanes))
+    tracks = {"generated": "generation", "trained": "training", "forwarded": "training"}
+    done = {"rollout": {"generated"}, "trainer": {"trained", "forwarded"}}.get(measured.mode, set(tracks))
     return {
-        name: counted[name] / seconds[lane] if name in done and seconds[lane] else None for name, lane in lanes.items()
+        name: counted[name] / seconds[track] if name in done and seconds[track] else None
+        for name, track in tracks.items()
     }
 
 
@@ -279,7 +280,7 @@ def buffer_limit(measured: ProfileMeasures, options: PlayOptions) -> dict[str, s
     return {"by": by, "reason": why}
 
 
-def _quality(judged: Sequence[Judged] | None, options: PlayOptions) -> dict[str, Any] | None:
+def _quality(judged: Sequence[JudgedPosition] | None, options: PlayOptions) -> dict[str, Any] | None:
     """How well the model plays, on positions that two profiles of one seed share whatever their prompts are."""
     if judged is None:
         return None

@@ -94,7 +94,7 @@ def set_baseline_apart(run_set: RunSet, question: Question, named: Sequence[str 
 
 
 def adjust_comparisons_for(
-    comparisons: Sequence[Comparison], run_set: RunSet, numbers: RunScores, config: ComparisonConfig, question: Question
+    comparisons: Sequence[Comparison], run_set: RunSet, scores: RunScores, config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Every comparison with its covariate adjustment, where one is planned or asked for."""
     name = _asked(question)
@@ -104,7 +104,7 @@ def adjust_comparisons_for(
     try:
         _refuse_other_designs(comparisons, config)
         rule = question.summary or SummaryRule()
-        made = [_adjusted_pair(each, run_set, numbers, config, rule, name) for each in comparisons]
+        made = [_adjusted_pair(each, run_set, scores, config, rule, name) for each in comparisons]
     except CannotAdjust as error:
         if not planned:
             raise
@@ -130,10 +130,10 @@ class _Made:
 
 
 def _adjusted_pair(
-    comparison: Comparison, run_set: RunSet, numbers: RunScores, config: ComparisonConfig, rule: SummaryRule, name: str
+    comparison: Comparison, run_set: RunSet, scores: RunScores, config: ComparisonConfig, rule: SummaryRule, name: str
 ) -> _Made:
     lost = config.failure_value
-    control, candidate = ({seed: lost if n.value is None else n.value for seed, n in numbers[arm].items()}
+    control, candidate = ({seed: lost if n.value is None else n.value for seed, n in scores[arm].items()}
                           for arm in (comparison.control, comparison.candidate))  # fmt: skip
     seeds = sorted(s for s in control if control[s] is not None and candidate.get(s) is not None)
     refuse_few(name, len(seeds))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairtrial.api.comparing.gather import MetricQuery
+from fairtrial.core.deprecation import renamed_attribute
 from fairtrial.core.errors import CheckFailed, InvalidOptions
 from fairtrial.core.findings import Comparison, FilledCaution, Verdict
 from fairtrial.core.formatting import counted
@@ -56,8 +57,10 @@ class Question:
     planned_adjust: str | None = None
     """The covariate that the study file or the registration names; only that one enters the verdict."""
 
+    wanted = renamed_attribute("wanted", "metric_query")
+
     @property
-    def wanted(self) -> MetricQuery:
+    def metric_query(self) -> MetricQuery:
         return MetricQuery(self.metrics, self.direction, covariate=covariate_metric(self.adjust or self.planned_adjust))
 
     def asked(self, metric: str, summary: str) -> Asked:
@@ -183,10 +186,10 @@ class Analysis:
         }
 
 
-def unmet(analysis: Analysis, wanted: str) -> str | None:
+def unmet(analysis: Analysis, requirement: str) -> str | None:
     """Why a required verdict was not met, in one sentence; None where it was."""
-    if wanted not in REQUIREMENTS:
-        raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{wanted}'")
+    if requirement not in REQUIREMENTS:
+        raise InvalidOptions(f"a requirement is one of {', '.join(REQUIREMENTS)}, not '{requirement}'")
     accepted: Mapping[str, Callable[[Comparison], bool]] = {
         "better": lambda comparison: comparison.verdict is Verdict.BETTER,
         "not-worse": lambda comparison: (
@@ -194,13 +197,13 @@ def unmet(analysis: Analysis, wanted: str) -> str | None:
         ),
         "equivalent": lambda comparison: comparison.verdict is Verdict.EQUIVALENT,
     }
-    failed = [comparison for comparison in analysis.comparisons if not accepted[wanted](comparison)]
+    failed = [comparison for comparison in analysis.comparisons if not accepted[requirement](comparison)]
     message = ", ".join(f"{comparison.candidate} is {comparison.verdict}" for comparison in failed)
-    return f"required '{wanted}', but {message}" if failed else None
+    return f"required '{requirement}', but {message}" if failed else None
 
 
-def require(analysis: Analysis, wanted: str) -> None:
+def require(analysis: Analysis, requirement: str) -> None:
     """Raise unless every comparison has the verdict that is required."""
-    missed = unmet(analysis, wanted)
+    missed = unmet(analysis, requirement)
     if missed:
         raise CheckFailed(missed)

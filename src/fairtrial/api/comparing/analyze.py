@@ -103,17 +103,17 @@ def analyze(
         published = analyze_summary_table(table, control, candidates, question, summary_table)
         if published is not None:
             return published
-        run_set = from_table(table, question.wanted)
+        run_set = from_table(table, question.metric_query)
     elif pairs is not None:
-        run_set = from_pairs(place, pairs, question.wanted)
+        run_set = from_pairs(place, pairs, question.metric_query)
     elif control_run_ids or candidate_run_ids:
-        run_set = from_runs(place, _run_ids(control_run_ids, candidate_run_ids, question), question.wanted)
+        run_set = from_runs(place, _run_ids(control_run_ids, candidate_run_ids, question), question.metric_query)
     elif names:
         run_set = _of_studies(place, names, question)
         question = as_planned(question, run_set.plan)
     else:
-        run_set = from_runs(place, _variants(control, candidates, question), question.wanted)
-    analysis = analyze_gathered(run_set, control, candidates, question, place)
+        run_set = from_runs(place, _variants(control, candidates, question), question.metric_query)
+    analysis = analyze_run_set(run_set, control, candidates, question, place)
     return not_by_plan(record_analysis(analysis, place), run_set)
 
 
@@ -124,11 +124,11 @@ def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[Inter
     """
     run_set = _of_studies(store, [study], Question())
     question = as_planned(Question(), run_set.plan)
-    analysis = analyze_gathered(run_set, None, [], question, store)
+    analysis = analyze_run_set(run_set, None, [], question, store)
     return not_by_plan(label_analysis(analysis, store, also), run_set, project)
 
 
-def analyze_gathered(
+def analyze_run_set(
     run_set: RunSet, control: str | None, candidates: Sequence[str], question: Question, store: Store
 ) -> Analysis:
     """What runs that are at hand say. Records nothing: `Analysis.on_view` is for whoever shows it to record."""
@@ -161,7 +161,7 @@ def _variants(control: str | None, candidates: Sequence[str], question: Question
 
 def _of_studies(store: Store, names: Sequence[str], question: Question) -> RunSet:
     """One study, or several that are tasks of the same variants."""
-    run_set = [from_study(store, name, question.wanted) for name in names]
+    run_set = [from_study(store, name, question.metric_query) for name in names]
     first = run_set[0]
     if len(run_set) == 1:
         return first
@@ -195,7 +195,7 @@ class JudgedArms:
     """The numbers of all runs and what they say about the arms; nothing but the series and the question enters it."""
 
     rule: SummaryRule
-    terms: ComparisonConfig
+    config: ComparisonConfig
     numbers: RunScores
     windows: Mapping[str, Window | None]
     comparisons: Sequence[Comparison]
@@ -204,11 +204,11 @@ class JudgedArms:
 def judge_arms(run_set: RunSet, control: str, question: Question) -> JudgedArms:
     """One number per run, and every other arm against the control."""
     rule = (question.summary or SummaryRule()).check()
-    config = _terms(run_set, rule, question)
-    numbers, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
-    comparisons = _compare(run_set, numbers, control, config, question)
+    config = _comparison_config(run_set, rule, question)
+    scores, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
+    comparisons = _compare(run_set, scores, control, config, question)
     return JudgedArms(
-        rule, config, numbers, windows, adjust_comparisons_for(comparisons, run_set, numbers, config, question)
+        rule, config, scores, windows, adjust_comparisons_for(comparisons, run_set, scores, config, question)
     )
 
 
@@ -221,10 +221,10 @@ def _analyse(run_set: RunSet, control: str, question: Question, store: Store) ->
     if question.tasks:
         refuse_over_tasks(question)
         rule = (question.summary or SummaryRule()).check()
-        config = _terms(run_set, rule, question)
+        config = _comparison_config(run_set, rule, question)
         return over_tasks(run_set, control, rule, config, question)
     judged = judge_arms(run_set, control, question)
-    rule, config, numbers, comparisons = judged.rule, judged.terms, judged.numbers, judged.comparisons
+    rule, config, scores, comparisons = judged.rule, judged.config, judged.numbers, judged.comparisons
     _refuse_for_families(comparisons, question)
     fairness = {name: fairness_of(run_set, control, name) for name in run_set.arms if name != control}
     label, asked = rule.label(run_set.metric), question.asked(run_set.metric, str(rule))
@@ -234,33 +234,33 @@ def _analyse(run_set: RunSet, control: str, question: Question, store: Store) ->
         source=run_set.source, metric=run_set.metric, direction=run_set.direction,
         direction_source=run_set.direction_source,
         summary=describe(rule, judged.windows), control=control,
-        arms=[account_of(run_set, name, numbers[name]) for name in run_set.arms],
+        arms=[account_of(run_set, name, scores[name]) for name in run_set.arms],
         comparisons=[replace(comparison, metric=label) for comparison in shown],
         fairness=fairness,
         cautions=[
-            *shared_cautions(run_set, numbers, judged.windows, paired=config.paired), *logging_cautions(run_set, rule)
+            *shared_cautions(run_set, scores, judged.windows, paired=config.paired), *logging_cautions(run_set, rule)
         ],
         secondary=secondary,
-        certificate=_certificate(numbers, control, comparisons[0], config, question) if question.certify else None,
+        certificate=_certificate(scores, control, comparisons[0], config, question) if question.certify else None,
         power=_power(comparisons[0], config) if question.power else None,
         curves=run_set.arms, resampling_seed=question.seed,
         on_view=[comparisons_on_view(shown, run_set, asked), *further_views],
     )  # fmt: skip
 
 
-def _terms(run_set: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
+def _comparison_config(run_set: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
     config = ComparisonConfig(
         paired=_is_paired(run_set, question), alpha=0.05 if question.alpha is None else question.alpha,
         side=question.side, sesoi=question.sesoi, method=question.method or "t",
         direction=rule.direction(run_set.direction), resamples=question.resamples or RESAMPLES,
-        failure_value=question.failure_value, beside=_beside(question),
+        failure_value=question.failure_value, shown_bootstrap=_shown_bootstrap(question),
     ).check()  # fmt: skip
     if question.family is not None:
         check_adjustment(question.family, config)
     return config
 
 
-def _beside(question: Question) -> str | None:
+def _shown_bootstrap(question: Question) -> str | None:
     """Resamples without a method: the bootstrap is shown next to the default method."""
     return "bca" if question.resamples is not None and question.method is None and not question.tasks else None
 
@@ -296,22 +296,22 @@ def _is_paired(run_set: RunSet, question: Question) -> bool:
 
 
 def _compare(
-    run_set: RunSet, numbers: RunScores, control: str, config: ComparisonConfig, question: Question
+    run_set: RunSet, scores: RunScores, control: str, config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
-    others = [name for name in numbers if name != control]
-    if any(number.censored for arm in numbers.values() for number in arm.values()):
-        if question.method == "t" or config.beside is not None:
+    others = [name for name in scores if name != control]
+    if any(number.censored for arm in scores.values() for number in arm.values()):
+        if question.method == "t" or config.shown_bootstrap is not None:
             what = "t to judge" if question.method == "t" else "a bootstrap to resample"
             raise UserError(f"some runs never reached the threshold, so there is no mean for {what}")
-        return _compare_times(numbers, control, others, config, question)
+        return _compare_times(scores, control, others, config, question)
     if len(others) == 1:
-        arms = lay_out_seeds(numbers).complete() if config.paired else unpaired_samples(numbers)
-        lost, names = losses_of(run_set, numbers, control, others[0]), (control, others[0])
+        arms = lay_out_seeds(scores).complete() if config.paired else unpaired_samples(scores)
+        lost, names = losses_of(run_set, scores, control, others[0]), (control, others[0])
         comparison = compare(arms[control], arms[others[0]], config, names=names, seed=question.seed, losses=lost)
         return [_with_t(comparison, arms, config) if question.ttest else comparison]
     adjustment = question.family or default_adjustment(config)
-    ordered = {name: numbers[name] for name in (control, *others)}
-    losses = {name: losses_of(run_set, numbers, control, name) for name in others}
+    ordered = {name: scores[name] for name in (control, *others)}
+    losses = {name: losses_of(run_set, scores, control, name) for name in others}
     if not config.paired:
         samples = unpaired_samples(ordered)
         return compare_family(samples, control, config, adjustment, seed=question.seed, losses=losses)
@@ -322,13 +322,12 @@ def _compare(
 
 
 def _compare_times(
-    numbers: RunScores, control: str, others: Sequence[str], config: ComparisonConfig, question: Question
+    scores: RunScores, control: str, others: Sequence[str], config: ComparisonConfig, question: Question
 ) -> list[Comparison]:
     """Some runs never arrived: lost runs are ranked with them, and p is adjusted where there are several arms."""
-    horizons = [n.horizon for arm in numbers.values() for n in arm.values() if n.horizon is not None]
+    horizons = [n.horizon for arm in scores.values() for n in arm.values() if n.horizon is not None]
     arms = {
-        name: np.array([math.inf if n.value is None else n.value for n in arm.values()])
-        for name, arm in numbers.items()
+        name: np.array([math.inf if n.value is None else n.value for n in arm.values()]) for name, arm in scores.items()
     }
     reach, threshold = min(horizons), question.summary.threshold if question.summary else None
 
@@ -357,17 +356,17 @@ def _secondary(
     for metric in list(run_set.directions)[1:]:
         direction = run_set.direction_of(metric)
         own = replace(config, direction=rule.direction(direction), sesoi=None)
-        numbers, _ = number_runs(run_set, metric, direction, rule)
-        compared = _compare(run_set, numbers, control, own, question)
+        scores, _ = number_runs(run_set, metric, direction, rule)
+        compared = _compare(run_set, scores, control, own, question)
         views.append(comparisons_on_view(compared, run_set, question.asked(metric, str(rule)), secondary=True))
         comparisons += [replace(each, metric=rule.label(metric), label="secondary metric") for each in compared]
     return comparisons, views
 
 
 def _certificate(
-    numbers: RunScores, control: str, comparison: Comparison, config: ComparisonConfig, question: Question
+    scores: RunScores, control: str, comparison: Comparison, config: ComparisonConfig, question: Question
 ) -> Certificate:
-    compared = {name: numbers[name] for name in (control, comparison.candidate)}
+    compared = {name: scores[name] for name in (control, comparison.candidate)}
     arms = lay_out_seeds(compared).complete() if config.paired else unpaired_samples(compared)
     kept = keep_finite(arms[control], arms[comparison.candidate], paired=config.paired)
     return certify(*kept, config, seed=question.seed)

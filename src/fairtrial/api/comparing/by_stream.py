@@ -71,14 +71,14 @@ def variance_by_stream(
     _refuse_other_differences(run_set)
     _refuse_all_at_once(run_set, varied, place)
     kind, rule = next(iter(summary_rules(run_set, window).items()))
-    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check())
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check())
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{name}, seed {label}", "seed": label, "reason": number.reason}
-        for name, arm in numbers.items() for label, number in arm.items() if number.value is None
+        for name, arm in scores.items() for label, number in arm.items() if number.value is None
     ]  # fmt: skip
     samples = {
         name: np.array([number.value for number in arm.values() if number.value is not None], dtype=float)
-        for name, arm in numbers.items()
+        for name, arm in scores.items()
     }
     ranking = _ranked(run_set, varied, samples, level)
     return ByStream(run_set.metric, kind, ranking, left_out, damage_cautions(run_set))

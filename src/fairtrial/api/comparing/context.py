@@ -89,15 +89,15 @@ def _streams(run_set: RunSet, comparison: Comparison) -> str:
     return ", ".join(shared) or "none"
 
 
-def account_of(run_set: RunSet, name: str, numbers: Mapping[str, Summarised]) -> ArmAccount:
+def account_of(run_set: RunSet, name: str, scores: Mapping[str, Summarised]) -> ArmAccount:
     traces = run_set.arms[name]
     seeds = run_set.planned_seeds(name)
-    values = np.sort(np.array([n.value for n in numbers.values() if n.value is not None], dtype=float))
-    known = not any(n.censored for n in numbers.values())  # the mean of those that arrived would flatter
+    values = np.sort(np.array([n.value for n in scores.values() if n.value is not None], dtype=float))
+    known = not any(n.censored for n in scores.values())  # the mean of those that arrived would flatter
     left_out: list[Mapping[str, str | None]] = [
-        {"run": trace.run, "seed": trace.seed, "reason": _why_left_out(trace, numbers)}
+        {"run": trace.run, "seed": trace.seed, "reason": _why_left_out(trace, scores)}
         for trace in traces
-        if not is_scored(trace) or not numbers[label(trace)].is_used
+        if not is_scored(trace) or not scores[label(trace)].is_used
     ]
     removed = run_set.removed_seeds(name)
     for seed in dict.fromkeys([*run_set.missing_seeds(name), *removed]):
@@ -105,22 +105,22 @@ def account_of(run_set: RunSet, name: str, numbers: Mapping[str, Summarised]) ->
         left_out.append({"run": f"{name}, seed {seed}", "seed": seed, "reason": why})
     return ArmAccount(
         name, max(len(seeds), len(traces)), len(traces),
-        sum(trace.status is Status.COMPLETED for trace in traces), sum(n.is_used for n in numbers.values()),
+        sum(trace.status is Status.COMPLETED for trace in traces), sum(n.is_used for n in scores.values()),
         float(values.mean()) if known and len(values) else None,
         float(values.std(ddof=1)) if known and len(values) > 1 else None,
-        {seed: number.value for seed, number in sorted(numbers.items())}, left_out,
+        {seed: number.value for seed, number in sorted(scores.items())}, left_out,
     )  # fmt: skip
 
 
-def _why_left_out(trace: Trace, numbers: Mapping[str, Summarised]) -> str:
+def _why_left_out(trace: Trace, scores: Mapping[str, Summarised]) -> str:
     if not is_scored(trace):
         return f"{trace.status}; not scored" + (f" ({trace.reason})" if trace.reason else "")
-    why = numbers[label(trace)].reason or "no number"
+    why = scores[label(trace)].reason or "no number"
     return why if trace.status is Status.COMPLETED else f"{trace.status}: {why}"
 
 
 def shared_cautions(
-    run_set: RunSet, numbers: RunScores, windows: Mapping[str, Window | None], *, paired: bool
+    run_set: RunSet, scores: RunScores, windows: Mapping[str, Window | None], *, paired: bool
 ) -> list[FilledCaution]:
     """What all comparisons of an analysis rest on."""
     cautions: dict[str, FilledCaution] = {caution["text"]: caution for caution in run_set.direction_cautions}
@@ -142,12 +142,12 @@ def shared_cautions(
     cautions.update({caution["text"]: caution for caution in damage_cautions(run_set)})
     if run_set.repeated:
         cautions["repeated"] = DUPLICATE_SEEDS.fill(count=run_set.repeated)
-    if paired and len(numbers) > 2:
-        shared = set.intersection(*(set(arm) for arm in numbers.values()))
-        left = sum(len(set(arm) - shared) for arm in numbers.values())
+    if paired and len(scores) > 2:
+        shared = set.intersection(*(set(arm) for arm in scores.values()))
+        left = sum(len(set(arm) - shared) for arm in scores.values())
         if left:
             cautions["family"] = FAMILY_SEEDS.fill(n=len(shared), left=left)
-    cautions.update({caution["text"]: caution for caution in constant_metrics(run_set, numbers)})
+    cautions.update({caution["text"]: caution for caution in constant_metrics(run_set, scores)})
     for name in run_set.arms:
         if (slope := _still_moving(run_set.arms[name], run_set.metric)) is not None and abs(slope) > MOVING:
             cautions[f"moving {name}"] = STILL_MOVING.fill(variant=name)
@@ -172,10 +172,10 @@ def _about_code(run_set: RunSet) -> list[FilledCaution]:
     return about_code
 
 
-def constant_metrics(run_set: RunSet, numbers: RunScores) -> list[FilledCaution]:
+def constant_metrics(run_set: RunSet, scores: RunScores) -> list[FilledCaution]:
     """Arms whose runs all have the same number although their seeds differ."""
     constant_metrics: list[FilledCaution] = []
-    for name, arm in numbers.items():
+    for name, arm in scores.items():
         completed = [trace for trace in run_set.arms[name] if trace.status is Status.COMPLETED]
         values = [number.value for number in arm.values() if number.value is not None]
         curves = [tidy(*trace.curves[run_set.metric])[1] for trace in completed if run_set.metric in trace.curves]

@@ -146,32 +146,32 @@ class SeedLayout:
         return {name: sample[kept] for name, sample in self.arms.items()}
 
 
-def lay_out_seeds(numbers: RunScores) -> SeedLayout:
-    seeds = sorted({seed for arm in numbers.values() for seed in arm})
+def lay_out_seeds(scores: RunScores) -> SeedLayout:
+    seeds = sorted({seed for arm in scores.values() for seed in arm})
     arms = {
         name: np.array([arm[seed].number if seed in arm else math.nan for seed in seeds], dtype=float)
-        for name, arm in numbers.items()
+        for name, arm in scores.items()
     }
-    return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in numbers.items()})
+    return SeedLayout(arms, {name: np.array([seed in arm for seed in seeds]) for name, arm in scores.items()})
 
 
-def unpaired_samples(numbers: RunScores) -> dict[str, Array]:
-    return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+def unpaired_samples(scores: RunScores) -> dict[str, Array]:
+    return {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in scores.items()}
 
 
-def align(numbers: RunScores) -> dict[str, Array]:
+def align(scores: RunScores) -> dict[str, Array]:
     """Arrays per arm of the seeds that every arm has, in one order, for a winner among all arms.
 
     A run that was lost while its partner was never scored must not vanish with it: the seed is kept, with the partner
     at the mean of its arm.
     """
-    shared = set.intersection(*(set(arm) for arm in numbers.values()))
-    lost = {seed for arm in numbers.values() for seed, number in arm.items() if number.value is None}
+    shared = set.intersection(*(set(arm) for arm in scores.values()))
+    lost = {seed for arm in scores.values() for seed, number in arm.items() if number.value is None}
     seeds = sorted(shared | lost)
-    means = {name: _mean(arm) for name, arm in numbers.items()}
+    means = {name: _mean(arm) for name, arm in scores.items()}
     return {
         name: np.array([arm[seed].number if seed in arm else means[name] for seed in seeds], dtype=float)
-        for name, arm in numbers.items()
+        for name, arm in scores.items()
     }
 
 
@@ -180,12 +180,12 @@ def _mean(arm: Mapping[str, Summarised]) -> float:
     return sum(values) / len(values) if values else float("nan")
 
 
-def losses_of(run_set: RunSet, numbers: RunScores, control: str, candidate: str) -> Losses:
+def losses_of(run_set: RunSet, scores: RunScores, control: str, candidate: str) -> Losses:
     """Runs without a number, of all that ended, in either arm: also those whose partner never ended."""
-    lost = {name: [seed for seed, n in numbers[name].items() if n.value is None] for name in (control, candidate)}
+    lost = {name: [seed for seed, n in scores[name].items() if n.value is None] for name in (control, candidate)}
     statuses = {
         trace.status
         for name, seeds in lost.items() for trace in run_set.arms[name] if label(trace) in seeds
     }  # fmt: skip
     how = "diverged" if statuses == {Status.DIVERGED} else "failed" if statuses == {Status.FAILED} else "were lost"
-    return Losses(len(lost[control]), len(numbers[control]), len(lost[candidate]), len(numbers[candidate]), how)
+    return Losses(len(lost[control]), len(scores[control]), len(lost[candidate]), len(scores[candidate]), how)

@@ -32,7 +32,7 @@ from fairtrial.stats.stratified import share_luck
 from fairtrial.stats.summaries import SummaryRule, describe
 from fairtrial.stats.task_grid import TaskGrid, lay_out
 from fairtrial.stats.task_statistics import default_statistic
-from fairtrial.stats.tasks import PER_RUN, TaskTerms, compare_tasks, stratified_difference
+from fairtrial.stats.tasks import PER_RUN, TaskConfig, compare_tasks, stratified_difference
 
 STRATIFIED = "percentile"
 """The method that asks for the stratified bootstrap in addition to the verdict."""
@@ -48,7 +48,7 @@ def over_tasks(
     _refuse_what_tasks_cannot(question, len(grid.tasks), shared=grid.shared)
     stratified = config.method == STRATIFIED or (question.resamples is not None and question.method is None)
     config = replace(config, method="t") if stratified else config
-    how = TaskTerms(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, run_set.metric))
+    how = TaskConfig(question.statistic, question.resamples or TASK_RESAMPLES, _gamma(question, run_set.metric))
     others = [arm for arm in run_set.arms if arm != control]
     fairness = {arm: fairness_of(run_set, control, arm) for arm in others}
 
@@ -90,19 +90,19 @@ def _by_task(run_set: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
     summaries = {}
     for task in tasks:
         own = {arm: [t for t in traces if str(t.task) == task] for arm, traces in run_set.arms.items()}
-        numbers, _ = number_runs(replace(run_set, arms=own), run_set.metric, run_set.direction, rule, task)
+        scores, _ = number_runs(replace(run_set, arms=own), run_set.metric, run_set.direction, rule, task)
         summaries[task] = {
             arm: {name.removeprefix(f"{arm}/{task}/"): number for name, number in each.items()}
-            for arm, each in numbers.items()
+            for arm, each in scores.items()
         }
-    if any(n.censored for numbers in summaries.values() for arm in numbers.values() for n in arm.values()):
+    if any(n.censored for scores in summaries.values() for arm in scores.values() for n in arm.values()):
         raise UserError("some runs never reached the threshold: times over tasks cannot be averaged")
     return summaries
 
 
 def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool) -> TaskGrid:
     cells = {
-        arm: {task: {seed: n.number for seed, n in numbers.get(arm, {}).items()} for task, numbers in by_task.items()}
+        arm: {task: {seed: n.number for seed, n in scores.get(arm, {}).items()} for task, scores in by_task.items()}
         for arm in arms
     }
     grid = lay_out(cells, paired=paired)
@@ -111,7 +111,9 @@ def _grid(by_task: Mapping[str, RunScores], arms: Sequence[str], *, paired: bool
     return grid
 
 
-def _quality(grid: TaskGrid, names: tuple[str, str], config: ComparisonConfig, how: TaskTerms, seed: int) -> Comparison:
+def _quality(
+    grid: TaskGrid, names: tuple[str, str], config: ComparisonConfig, how: TaskConfig, seed: int
+) -> Comparison:
     """The aggregates of two arms over the runs that lost no task; losses are weighed in afterwards."""
     none_lost = Losses(0, grid.losses(names[0])[1], 0, grid.losses(names[1])[1])
     tables = grid.tables(names[0]), grid.tables(names[1])
@@ -182,10 +184,10 @@ def _refuse_what_tasks_cannot(question: Question, tasks: int, *, shared: bool) -
 
 def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], run_set: RunSet) -> ArmAccount:
     """Counts are of cells, that is of one run on one task."""
-    numbers = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
+    scores = [(task, seed, n) for task, each in by_task.items() for seed, n in each.get(arm, {}).items()]
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{arm}, {task}, seed {seed}", "seed": seed, "reason": n.reason}
-        for task, seed, n in numbers if n.value is None
+        for task, seed, n in scores if n.value is None
     ]  # fmt: skip
     left_out += [
         {"run": f"{arm}, seed {seed}", "seed": seed, "reason": f"not run on {counted(count, 'task')}; not scored"}
@@ -196,7 +198,7 @@ def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], ru
     started = len(run_set.arms[arm])
     planned = started + sum(grid.incomplete(arm).values())
     return ArmAccount(
-        arm, planned, started, sum(n.value is not None for _, _, n in numbers),
+        arm, planned, started, sum(n.value is not None for _, _, n in scores),
         sum(table.size for table in whole),
         float(np.mean(means)) if len(means) else None, float(np.std(means, ddof=1)) if len(means) > 1 else None,
         values, left_out,
@@ -215,7 +217,7 @@ def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | N
     return np.sort(means[np.isfinite(means)]), values
 
 
-def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: TaskTerms) -> dict[str, Any]:
+def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: TaskConfig) -> dict[str, Any]:
     """Aggregates of each arm and the probability of improvement, over the runs that lost no task."""
     level, statistic = 1 - config.alpha, how.named(len(grid.tasks))
     tables = {arm: grid.tables(arm) for arm in grid.cells}

@@ -291,8 +291,8 @@ def _pilot(run_set: RunSet) -> Pilot:
         hint = None if run_set.studies else "Choose one or two with --variant."
         raise UserError(f"the pilot has {len(run_set.arms)} variants; it takes one or two", hint=hint)
     [task] = {trace.task for traces in run_set.arms.values() for trace in traces}
-    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for("last"), SummaryRule(), task)
-    alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(numbers).values()]
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for("last"), SummaryRule(), task)
+    alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(scores).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):
         message = "fewer than two usable runs" if n < 2 else f"{n} runs that are all equal"
@@ -301,14 +301,14 @@ def _pilot(run_set: RunSet) -> Pilot:
     variances = [float(sample.var(ddof=1)) for sample in alone]
     freedom = pooled_freedom(variances, [len(sample) - 1 for sample in alone])
     runs = Noise(math.sqrt(sum(variances) / len(variances)), freedom)
-    pairs = _pairs(numbers) if len(numbers) == 2 else None
+    pairs = _pairs(scores) if len(scores) == 2 else None
     traces = [trace for arm in run_set.arms.values() for trace in arm]
     return Pilot(n, runs, pairs, _hours(traces), _timed(traces), damage_cautions(run_set))
 
 
-def _pairs(numbers: RunScores) -> Noise | None:
+def _pairs(scores: RunScores) -> Noise | None:
     """The noise of differences where two variants share seeds; None where they share fewer than two."""
-    first, second = lay_out_seeds(numbers).complete().values()
+    first, second = lay_out_seeds(scores).complete().values()
     differences = (second - first)[np.isfinite(second - first)]
     if len(differences) < 2 or is_still(differences, float(np.abs(np.concatenate([first, second])).max())):
         return None

@@ -129,7 +129,7 @@ def analyze_summary_table(
         problems.append("--all-pairs needs --claims")
     if problems:
         raise InvalidOptions(problems[0], problems=problems[1:])
-    metrics, stated = question.wanted.among(table.files[0].names)
+    metrics, stated = question.metric_query.among(table.files[0].names)
     read = read_summary_table(table, metrics, options)
     if read is None:
         return None

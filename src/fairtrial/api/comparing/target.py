@@ -53,10 +53,10 @@ def against_target(run_set: RunSet, question: Question) -> Analysis:
         paired=True, alpha=0.05 if question.alpha is None else question.alpha, side=question.side, sesoi=question.sesoi,
         direction=rule.direction(run_set.direction),
     ).check()  # fmt: skip
-    numbers, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
-    if any(number.censored for arm in numbers.values() for number in arm.values()):
+    scores, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
+    if any(number.censored for arm in scores.values() for number in arm.values()):
         raise UserError("some runs never reached the threshold, so there is no mean to hold against --target")
-    arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in numbers.items()}
+    arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in scores.items()}
     comparisons = compare_arms_to_target(
         arms, question.target, config, known_sd=question.known_sd,
         failure_value=question.failure_value,
@@ -68,8 +68,8 @@ def against_target(run_set: RunSet, question: Question) -> Analysis:
         source=run_set.source, metric=run_set.metric, direction=run_set.direction,
         direction_source=run_set.direction_source, summary=describe(rule, windows),
         control=target_name(question.target),
-        arms=[account_of(run_set, name, numbers[name]) for name in run_set.arms],
+        arms=[account_of(run_set, name, scores[name]) for name in run_set.arms],
         comparisons=[replace(each, metric=label) for each in shown],
-        cautions=shared_cautions(run_set, numbers, windows, paired=False), curves=run_set.arms,
+        cautions=shared_cautions(run_set, scores, windows, paired=False), curves=run_set.arms,
         on_view=[comparisons_on_view(shown, run_set, asked)],
     )  # fmt: skip

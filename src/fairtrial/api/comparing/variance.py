@@ -118,18 +118,18 @@ def variance(
     [name] = every.arms
     run_set = replace(every, arms={name: _first_attempts(every.arms[name])})
     [task] = {trace.task for trace in run_set.arms[name]}
-    spreads, repeats, main_numbers = {}, {}, RunScores()
+    spreads, repeats, main_scores = {}, {}, RunScores()
     left_out: list[Mapping[str, str | None]] = [
         {"run": trace.run, "seed": trace.seed, "reason": f"{trace.status}; not scored{_because(trace)}"}
         for trace in run_set.arms[name] if not is_scored(trace)
     ]  # fmt: skip
     for kind, rule in summary_rules(run_set, window).items():
-        numbers, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check(), task)
-        main_numbers = main_numbers or numbers
-        values = [n.value for n in numbers[name].values() if n.value is not None]
+        scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check(), task)
+        main_scores = main_scores or scores
+        values = [n.value for n in scores[name].values() if n.value is not None]
         left_out += [
             {"run": f"{name}, seed {label}", "seed": label, "reason": f"{kind}: {n.reason}"}
-            for label, n in numbers[name].items() if n.value is None
+            for label, n in scores[name].items() if n.value is None
         ]  # fmt: skip
         result = spread(np.array(values), threshold=limit, relative=relative, level=level, rng=seed)
         spreads[kind] = _without_answer(result) if kind == "derivative" and not relative else result
@@ -138,7 +138,7 @@ def variance(
     main = next(iter(spreads.values()))
     plan = plan_of(place, run_set.studies)
     direction = run_set.directions[run_set.metric]
-    cautions = [*damage_cautions(run_set), *constant_metrics(run_set, main_numbers)]
+    cautions = [*damage_cautions(run_set), *constant_metrics(run_set, main_scores)]
     looked_at = bool(main.missing) and _is_looked_at(place, run_set.studies, name)
     if looked_at:
         cautions.append(LOOKED_AT.fill(study=run_set.studies[0]))
@@ -175,14 +175,12 @@ def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repea
         return None
     # Without their seeds, runs are told apart by their names.
     unseeded = replace(every, arms={name: [replace(trace, seed=None) for trace in traces]})
-    numbers, _ = number_runs(unseeded, every.metric, every.direction_for(rule.type), rule)
+    scores, _ = number_runs(unseeded, every.metric, every.direction_for(rule.type), rule)
     groups: dict[str | None, list[Trace]] = {}
     for trace in traces:
-        if numbers[name][trace.run].value is not None:
+        if scores[name][trace.run].value is not None:
             groups.setdefault(trace.seed, []).append(trace)
-    repeats = same_seed_noise(
-        [[numbers[name][trace.run].number for trace in group] for group in groups.values()], level
-    )
+    repeats = same_seed_noise([[scores[name][trace.run].number for trace in group] for group in groups.values()], level)
     if repeats is None or not repeats.identical:
         return repeats
     curves = [[trace.curves[every.metric] for trace in group] for group in groups.values()]

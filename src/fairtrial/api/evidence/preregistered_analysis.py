@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.comparing.analysis import Analysis, ArmAccount, Followed, Question
-from fairtrial.api.comparing.analyze import analyze_gathered
+from fairtrial.api.comparing.analyze import analyze_run_set
 from fairtrial.api.comparing.gather import RunSet, from_study
 from fairtrial.api.comparing.shown_comparisons import record_analysis
 from fairtrial.api.evidence.artifact import store_of_registration
@@ -97,11 +97,11 @@ def compute_by_plan(
     wanted = registration.plan["analysis"]
     beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
     question = replace(registered_question(wanted), **beside)
-    everything = from_study(place, study, question.wanted)
+    everything = from_study(place, study, question.metric_query)
     every = [each.run for each in read_study(place, study)]
     runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
-    analysis = analyze_gathered(used, wanted["control"], wanted["candidates"], question, place)
+    analysis = analyze_run_set(used, wanted["control"], wanted["candidates"], question, place)
     other = _other(wanted, asked or {})
     deviations = find_deviations(registration, _done(registration, analysis, every, looks))
     deviations += _damaged(every)
@@ -277,6 +277,6 @@ def _beyond(
     if "metrics" in own and "direction" not in own:
         question = replace(question, direction=None)
     if {"metrics", "direction", "adjust"} & own.keys():
-        everything = from_study(store, study, question.wanted)
+        everything = from_study(store, study, question.metric_query)
     candidates = [name for name in chosen["candidates"] if name != chosen["control"]]
-    return analyze_gathered(everything, chosen["control"], candidates, question, store)
+    return analyze_run_set(everything, chosen["control"], candidates, question, store)

@@ -188,16 +188,16 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
     run_set = from_study(store, name, MetricQuery([metric] if metric else (), direction))
     decided = run_set.directions[run_set.metric]
     way = decided.known(give_way(run_set.metric))
-    numbers, _ = number_runs(run_set, run_set.metric, way, SummaryRule())
+    scores, _ = number_runs(run_set, run_set.metric, way, SummaryRule())
     points: list[CostPoint] = []
     cautions: list[FilledCaution] = []
-    worst = _worst(numbers, way)
+    worst = _worst(scores, way)
     for arm, traces in run_set.arms.items():
         hours = {str(t.seed): t.facts["wall_s"] / 3600 for t in traces if _is_timed(t)}
-        if not hours or not any(each.value is not None for each in numbers[arm].values()):
+        if not hours or not any(each.value is not None for each in scores[arm].values()):
             cautions.append(NO_HOURS.fill(variant=arm))
             continue
-        points.append(_point(arm, traces, hours, numbers, worst, run_set))
+        points.append(_point(arm, traces, hours, scores, worst, run_set))
     if not points:
         raise UserError(
             f"no variant of study '{run_set.source}' has both {run_set.metric} and hours of its own",
@@ -211,7 +211,7 @@ def _from_study(store: Store, name: str, source: Source) -> Points:
         *_against(decided),
         *_of_runs(run_set),
         *damage_cautions(run_set),
-        *_missing(run_set, numbers),
+        *_missing(run_set, scores),
         *_lost(points, run_set.metric),
         *_few(points),
     ]
@@ -233,17 +233,17 @@ def _is_timed(trace: Trace) -> bool:
     return trace.status is Status.COMPLETED and trace.facts.get("wall_s") is not None
 
 
-def _worst(numbers: RunScores, direction: str) -> float:
-    values = [each.value for arm in numbers.values() for each in arm.values() if each.value is not None]
+def _worst(scores: RunScores, direction: str) -> float:
+    values = [each.value for arm in scores.values() for each in arm.values() if each.value is not None]
     return (min if direction == "max" else max)(values, default=float("nan"))
 
 
 def _point(
-    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], numbers: RunScores, worst: float, run_set: RunSet
+    arm: str, traces: Sequence[Trace], hours: Mapping[str, float], scores: RunScores, worst: float, run_set: RunSet
 ) -> CostPoint:  # fmt: skip
     """A variant; a run that was lost counts as the worst value seen, since the next one may be lost too."""
-    values = {seed: worst if each.value is None else each.value for seed, each in numbers[arm].items()}
-    lost = sum(each.value is None for each in numbers[arm].values())
+    values = {seed: worst if each.value is None else each.value for seed, each in scores[arm].items()}
+    lost = sum(each.value is None for each in scores[arm].values())
     memory, basis = _memory(traces)
     named = (run_set.plan or {}).get("variants", {}).get(arm, {})
     facts = next(trace.facts for trace in traces if trace.status is not Status.DAMAGED)
@@ -272,12 +272,12 @@ def _of_runs(run_set: RunSet) -> list[FilledCaution]:
     return list({each["text"]: each for each in cautions if each["code"] != INERT_OPTION.code}.values())
 
 
-def _missing(run_set: RunSet, numbers: RunScores) -> list[FilledCaution]:
+def _missing(run_set: RunSet, scores: RunScores) -> list[FilledCaution]:
     """Planned runs that are not there: the answer is about a part of the study."""
     damaged = {
         arm: {trace.seed for trace in traces if trace.status is Status.DAMAGED} for arm, traces in run_set.arms.items()
     }
-    count = sum(len(set(run_set.planned_seeds(a)) - set(numbers[a]) - damaged[a]) for a in run_set.arms)
+    count = sum(len(set(run_set.planned_seeds(a)) - set(scores[a]) - damaged[a]) for a in run_set.arms)
     return [MISSING_RUNS.fill(count=count)] if count else []
 
 

@@ -14,7 +14,7 @@ from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import load_game
 from fairtrial.recipes.lm.learner import GrpoConfig, Learner
 from fairtrial.recipes.lm.model import load_adapter, model_from, tiny_model
-from fairtrial.recipes.lm.rollouts import GamePlayer, PlayTerms, Reference
+from fairtrial.recipes.lm.rollouts import GamePlayer, PlayConfig, Reference
 from fairtrial.recipes.lm.tokens import Tokenizer, tokenizer_file
 from fairtrial.recipes.lm.types import Completion, Floats, Sample, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint
@@ -53,8 +53,8 @@ def make_blueprint(options: PlayOptions, streams: Streams, vocabulary: int) -> B
     return model_from(Path(options.model), method=method, rank=rank, lora_seed=start)
 
 
-def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
-    return PlayTerms(
+def play_config(options: PlayOptions, *, scripted: bool = False) -> PlayConfig:
+    return PlayConfig(
         groups=options.groups, samples=options.samples, horizon=options.horizon, compact=options.compact_prompts,
         temperature=options.temperature, batch_groups=options.batch_groups, opening_decisions=options.opening_decisions,
         state_age=options.state_age, state_cache=options.use_state_cache,
@@ -62,7 +62,7 @@ def play_terms(options: PlayOptions, *, scripted: bool = False) -> PlayTerms:
     )  # fmt: skip
 
 
-def learning_terms(options: PlayOptions) -> GrpoConfig:
+def grpo_config(options: PlayOptions) -> GrpoConfig:
     return GrpoConfig(
         learning_rate=options.learning_rate, beta=options.kl_weight, clip_low=options.clip_low,
         clip_high=options.clip_high, max_grad_norm=options.max_grad_norm, chunk=options.chunk,
@@ -75,13 +75,13 @@ MOST_WEIGHT = 2.0
 
 
 def make_player(
-    game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], terms: PlayTerms,
+    game: str, tokenizer: Tokenizer, blueprint: Blueprint, load: Callable[[int], Values], config: PlayConfig,
     streams: Streams, learner: Learner | None,
 ) -> GamePlayer:  # fmt: skip
     engine = SamplingEngine(
-        blueprint, load, batch=terms.batch_groups * terms.samples, adapters=VERSIONS_KEPT, prefixes=terms.prefixes
+        blueprint, load, batch=config.batch_groups * config.samples, adapters=VERSIONS_KEPT, prefixes=config.prefixes
     )
-    return GamePlayer(load_game(game), tokenizer, engine, terms, streams, frozen_opinion(learner) if learner else None)
+    return GamePlayer(load_game(game), tokenizer, engine, config, streams, frozen_opinion(learner) if learner else None)
 
 
 def frozen_opinion(learner: Learner) -> Reference:
@@ -104,7 +104,7 @@ class RemotePlayer:
     vocabulary: Vocabulary
     blueprint: Blueprint
     run: RunPaths
-    terms: PlayTerms
+    config: PlayConfig
     streams: Streams
     learning: GrpoConfig
 
@@ -112,7 +112,7 @@ class RemotePlayer:
         learner = Learner(self.blueprint, self.learning) if self.learning.beta else None
         tokenizer = self.vocabulary.load()
         return make_player(
-            self.game, tokenizer, self.blueprint, self._load, self.terms, self.streams, learner
+            self.game, tokenizer, self.blueprint, self._load, self.config, self.streams, learner
         )  # fmt: skip
 
     def _load(self, version: int) -> Values:

@@ -36,7 +36,7 @@ class Reader(Protocol):
 
     def nothing(self) -> KVCache: ...
 
-    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]: ...
+    def read(self, tokens: Ints, cache: KVCache | None = None) -> list[KVCache]: ...
 
     def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> Writer: ...
 
@@ -71,7 +71,7 @@ class SamplingCounters:
 
 
 @dataclass(frozen=True)
-class _Ticket:
+class _Queued:
     request: SamplingRequest
     version: int
     temperature: float
@@ -96,7 +96,7 @@ class SamplingEngine:
         self._most_adapters, self._most_prefixes = adapters, prefixes
         self._readers: OrderedDict[int, Reader] = OrderedDict()
         self._prefixes: OrderedDict[tuple[int, Tokens], KVCache] = OrderedDict()
-        self._queue: deque[_Ticket] = deque()
+        self._queue: deque[_Queued] = deque()
         self._module: Any = None
 
     def complete(
@@ -113,7 +113,7 @@ class SamplingEngine:
         """Put a request into the queue. Temperature 0 takes the most probable token."""
         self._check(request)
         chosen = self.temperature if temperature is None else temperature
-        self._queue.append(_Ticket(request, version, chosen, self._clock()))
+        self._queue.append(_Queued(request, version, chosen, self._clock()))
 
     def run(self) -> list[Completion]:
         """Empty the queue: completions in the order of arrival."""
@@ -139,19 +139,19 @@ class SamplingEngine:
                 hint="Take a shorter prompt, or another model.",
             )
 
-    def _next_batch(self) -> list[_Ticket]:
+    def _next_batch(self) -> list[_Queued]:
         """As many as fit, all of one version."""
         batch = [self._queue.popleft()]
         while self._queue and len(batch) < self.batch and self._queue[0].version == batch[0].version:
             batch.append(self._queue.popleft())
         return batch
 
-    def _run_batch(self, tickets: Sequence[_Ticket]) -> list[Completion]:
+    def _run_batch(self, batch: Sequence[_Queued]) -> list[Completion]:
         start = self._clock()
-        version = tickets[0].version
+        version = batch[0].version
         reader = self._reader(version)
-        order, sizes = self._group(tickets)
-        rows = [_Row(tickets[number], self.end, self.blueprint.vocabulary) for number in order]
+        order, sizes = self._group(batch)
+        rows = [_Row(batch[number], self.end, self.blueprint.vocabulary) for number in order]
         firsts = [rows[place].request for place in np.cumsum([0, *sizes[:-1]])]
         pasts = self._prefill(reader, version, firsts)
         read = self._clock()
@@ -159,17 +159,17 @@ class SamplingEngine:
         if most:
             self._decode(reader.begin(pasts, sizes, most), rows)
         wrote = self._clock()
-        self._count(tickets, rows, sizes)
-        times = [Timing(start - ticket.arrived, read - start, wrote - read) for ticket in tickets]
+        self._count(batch, rows, sizes)
+        times = [Timing(start - queued.arrived, read - start, wrote - read) for queued in batch]
         self._count_times(times, read - start, wrote - read)
-        by_ticket = dict(zip(order, rows, strict=True))
-        return [by_ticket[number].completion(version, times[number]) for number in range(len(tickets))]
+        by_number = dict(zip(order, rows, strict=True))
+        return [by_number[number].completion(version, times[number]) for number in range(len(batch))]
 
-    def _group(self, tickets: Sequence[_Ticket]) -> tuple[list[int], list[int]]:
+    def _group(self, batch: Sequence[_Queued]) -> tuple[list[int], list[int]]:
         """The requests with those of equal prompts beside each other, and how many there are of each prompt."""
         groups: dict[object, list[int]] = {}
-        for number, ticket in enumerate(tickets):
-            key = (ticket.request.prompt, ticket.request.prefix) if self._share else number
+        for number, queued in enumerate(batch):
+            key = (queued.request.prompt, queued.request.prefix) if self._share else number
             groups.setdefault(key, []).append(number)
         return [number for group in groups.values() for number in group], [len(group) for group in groups.values()]
 
@@ -251,14 +251,14 @@ class SamplingEngine:
             self.counters.decode_steps += 1
             _draw(logits, going, places)
 
-    def _count(self, tickets: Sequence[_Ticket], rows: Sequence[_Row], sizes: Sequence[int]) -> None:
+    def _count(self, batch: Sequence[_Queued], rows: Sequence[_Row], sizes: Sequence[int]) -> None:
         counters = self.counters
-        prompts = sum(len(ticket.request.prompt) for ticket in tickets)
-        counters.requests += len(tickets)
+        prompts = sum(len(queued.request.prompt) for queued in batch)
+        counters.requests += len(batch)
         counters.batches += 1
-        counters.shared_prefills += len(tickets) - len(sizes)
+        counters.shared_prefills += len(batch) - len(sizes)
         counters.prompt_tokens += prompts
-        counters.prefilled_tokens += len(tickets)
+        counters.prefilled_tokens += len(batch)
         firsts = np.cumsum([0, *sizes[:-1]])
         contexts = [len(rows[first].request.prompt) - 1 for first in firsts]
         counters.reused_tokens += sum((size - 1) * read for size, read in zip(sizes, contexts, strict=True))
@@ -275,7 +275,7 @@ class SamplingEngine:
 class _Row:
     """A continuation that is being written."""
 
-    ticket: _Ticket
+    queued: _Queued
     end: int | None
     vocabulary: int
     tokens: list[int] = field(default_factory=list)
@@ -286,7 +286,7 @@ class _Row:
     decided: int = 0
 
     def __post_init__(self) -> None:
-        self.request = self.ticket.request
+        self.request = self.queued.request
         self.node: Any = self.request.allowed
         self.pending = [self.request.prompt[-1]]
         self.draws = np.random.Generator(np.random.PCG64(self.request.seed)).random(self.request.most_tokens)
@@ -328,14 +328,14 @@ class _Row:
 def _level(rows: Sequence[_Row]) -> bool:
     first = rows[0]
     return all(
-        row.request.most_tokens == first.request.most_tokens and row.ticket.temperature == first.ticket.temperature
+        row.request.most_tokens == first.request.most_tokens and row.queued.temperature == first.queued.temperature
         for row in rows
     )
 
 
 def _write_openly(writer: Writer, rows: Sequence[_Row]) -> int:
     """Where every token is open and all rows are equally long, no row needs to be looked at alone."""
-    most, temperature = rows[0].request.most_tokens, rows[0].ticket.temperature
+    most, temperature = rows[0].request.most_tokens, rows[0].queued.temperature
     draws = np.array([row.draws for row in rows])
     ones = np.ones(len(rows), np.int64)
     tokens = np.empty((len(rows), most), np.int64)
@@ -373,8 +373,8 @@ def _draw(logits: Floats, rows: Sequence[_Row], places: Sequence[int]) -> None:
     among = logits[np.array(places)[:, None], table]
     among[shut] = -np.inf
     uniform = np.array([row.draws[len(row.tokens)] for row in drawn])
-    for temperature in {row.ticket.temperature for row in drawn}:
-        picked = [number for number, row in enumerate(drawn) if row.ticket.temperature == temperature]
+    for temperature in {row.queued.temperature for row in drawn}:
+        picked = [number for number, row in enumerate(drawn) if row.queued.temperature == temperature]
         chosen, behaviour, policy = _choose(among[picked], uniform[picked], temperature)
         for place, number in enumerate(picked):
             row = drawn[number]

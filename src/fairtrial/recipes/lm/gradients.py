@@ -25,9 +25,9 @@ def gated(both: Tensor) -> Tensor:
     return tensor
 
 
-def turned(x: Tensor, turns: Tensor) -> Tensor:
+def rotated(x: Tensor, rope: Tensor) -> Tensor:
     """Neighbours in the last dimension, as complex numbers, times `turns`."""
-    tensor: Tensor = _Turned.apply(x, turns)  # type: ignore[no-untyped-call]
+    tensor: Tensor = _Rotated.apply(x, rope)  # type: ignore[no-untyped-call]
     return tensor
 
 
@@ -83,22 +83,22 @@ class _Gated(torch.autograd.Function):
         return tensor
 
 
-class _Turned(torch.autograd.Function):
+class _Rotated(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, turns: Tensor) -> Tensor:
-        ctx.save_for_backward(turns)
-        return _times(x, turns)
+    def forward(ctx: Any, x: Tensor, rope: Tensor) -> Tensor:
+        ctx.save_for_backward(rope)
+        return _times(x, rope)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
-        (turns,) = ctx.saved_tensors
-        return _times(gradient.contiguous(), turns.conj_physical()), None
+        (rope,) = ctx.saved_tensors
+        return _times(gradient.contiguous(), rope.conj_physical()), None
 
 
-def _times(x: Tensor, turns: Tensor) -> Tensor:
+def _times(x: Tensor, rope: Tensor) -> Tensor:
     pairs = torch.view_as_complex(x.view(*x.shape[:-1], x.shape[-1] // 2, 2))
-    return torch.view_as_real(pairs * turns).view(x.shape)
+    return torch.view_as_real(pairs * rope).view(x.shape)
 
 
 class _AttendToBoth(torch.autograd.Function):

@@ -31,19 +31,19 @@ class TransformersReader:
 
     def nothing(self) -> KVCache:
         """The past of a text that has not begun: as much of any text as there is before its first token."""
-        past = self.read(np.zeros((1, 1), np.int64))[0]
-        return KVCache(past.keys[..., :0], past.values[:, :, :0])
+        cache = self.read(np.zeros((1, 1), np.int64))[0]
+        return KVCache(cache.keys[..., :0], cache.values[:, :, :0])
 
-    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]:
+    def read(self, tokens: Ints, cache: KVCache | None = None) -> list[KVCache]:
         texts, length = tokens.shape
-        before = past.length if past else 0
-        cache = _cache_of([past] * texts, before) if past else None
-        past_key_values = self.call(tokens, np.arange(before, before + length)[None], cache).past_key_values
+        before = cache.length if cache else 0
+        hf_cache = _cache_of([cache] * texts, before) if cache else None
+        past_key_values = self.call(tokens, np.arange(before, before + length)[None], hf_cache).past_key_values
         keys, values = _arrays_of(past_key_values)
         return [KVCache(keys[:, i].transpose(0, 1, 3, 2), values[:, i]) for i in range(texts)]
 
-    def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> TransformersWriter:
-        return TransformersWriter(self, pasts, sizes, most)
+    def begin(self, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> TransformersWriter:
+        return TransformersWriter(self, caches, sizes, most)
 
     def call(self, tokens: Ints, places: Ints, cache: Any, seen: Ints | None = None) -> Any:
         asked = {
@@ -57,11 +57,11 @@ class TransformersReader:
 class TransformersWriter:
     """Rows that are written at the same time, each with its own copy of what was read."""
 
-    def __init__(self, reader: TransformersReader, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
+    def __init__(self, reader: TransformersReader, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
         del most  # its cache grows as it goes
         self.reader = reader
-        rows = [past for past, size in zip(pasts, sizes, strict=True) for _ in range(size)]
-        self.lengths = np.array([past.length for past in rows], np.int64)
+        rows = [each for each, size in zip(caches, sizes, strict=True) for _ in range(size)]
+        self.lengths = np.array([each.length for each in rows], np.int64)
         longest = int(self.lengths.max())
         self.seen = (np.arange(longest) < self.lengths[:, None]).astype(np.int64)
         self.cache = _cache_of(rows, longest) if longest else None
@@ -82,15 +82,15 @@ class TransformersWriter:
         return logits
 
 
-def _cache_of(pasts: Sequence[KVCache], longest: int) -> Any:
+def _cache_of(caches: Sequence[KVCache], longest: int) -> Any:
     """Texts side by side, padded at the end, as `transformers` keeps them."""
     from transformers import DynamicCache
 
     def padded(each: Floats) -> Floats:
         return np.pad(each, ((0, 0), (0, 0), (0, longest - each.shape[2]), (0, 0)))
 
-    keys = np.stack([padded(past.keys.transpose(0, 1, 3, 2)) for past in pasts], axis=1)
-    values = np.stack([padded(past.values) for past in pasts], axis=1)
+    keys = np.stack([padded(kv.keys.transpose(0, 1, 3, 2)) for kv in caches], axis=1)
+    values = np.stack([padded(kv.values) for kv in caches], axis=1)
     cache = DynamicCache()
     for number in range(len(keys)):
         cache.update(torch.from_numpy(keys[number]), torch.from_numpy(values[number]), number)

@@ -74,7 +74,7 @@ class Learner:
     """A policy, its optimizer and the frozen model that it is held to."""
 
     def __init__(self, blueprint: Blueprint, config: GrpoConfig) -> None:
-        self.blueprint, self.terms, self.counters = blueprint, config, LearningCounters()
+        self.blueprint, self.config, self.counters = blueprint, config, LearningCounters()
         self._forward = _forward(blueprint)
         self._sizes = [value.size for value in blueprint.initial.values()]
         self._flat = torch.from_numpy(np.concatenate([value.ravel() for value in blueprint.initial.values()]))
@@ -101,7 +101,7 @@ class Learner:
         with events.phase("backward"):
             gradient = _through(arranged, leaves, flat)
         with events.phase("optimizer"):
-            norm = self._update(gradient, self.terms.learning_rate if rate is None else rate)
+            norm = self._update(gradient, self.config.learning_rate if rate is None else rate)
         self.counters.steps += 1
         self.counters.trained_tokens += total
         return {**dict(zip(ChunkMeasures.__annotations__, sums.tolist(), strict=True)), "grad_norm": float(norm)}
@@ -147,7 +147,7 @@ class Learner:
 
     def _chunks(self, samples: Sequence[Sample]) -> list[list[Pack]]:
         packs = make_packs(samples)
-        return [packs[start : start + self.terms.chunk] for start in range(0, len(packs), self.terms.chunk)]
+        return [packs[start : start + self.config.chunk] for start in range(0, len(packs), self.config.chunk)]
 
     def _effective(self, flat: Tensor) -> dict[str, Tensor]:
         """As `Blueprint.effective`, with gradients."""
@@ -166,7 +166,7 @@ class Learner:
         chunk = make_chunk(packs, self.blueprint.vocabulary)
         ready = self._forward.prepare(chunk)
         known = _known(packs)
-        if self.terms.beta and any(sample.reference is None for pack in packs for sample in pack):
+        if self.config.beta and any(sample.reference is None for pack in packs for sample in pack):
             self.counters.forwarded_tokens += chunk.tokens
             with torch.inference_mode():
                 asked = self._ask_reference(chunk, ready)
@@ -174,7 +174,7 @@ class Learner:
         self.counters.policy_forwards += 1
         self.counters.forwarded_tokens += chunk.tokens
         taken, entropy = _among_open(self._forward.logits(leaves, ready), chunk)
-        return _measure(taken, entropy, known, self.terms, total)
+        return _measure(taken, entropy, known, self.config, total)
 
     def _ask_reference(self, chunk: Chunk, ready: Any) -> Tensor:
         self.counters.reference_forwards += 1
@@ -192,10 +192,10 @@ class Learner:
 
     def _update(self, gradient: Tensor, rate: float) -> Tensor:
         norm: Tensor = torch.linalg.vector_norm(gradient)
-        gradient *= (self.terms.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
+        gradient *= (self.config.max_grad_norm / (norm + 1e-6)).clamp_(max=1.0)
         _adamw.update(
             [self._flat], [gradient], [self._average], [self._square],
-            step=self.counters.steps + 1, rate=rate, decay=self.terms.weight_decay,
+            step=self.counters.steps + 1, rate=rate, decay=self.config.weight_decay,
         )  # fmt: skip
         return norm
 

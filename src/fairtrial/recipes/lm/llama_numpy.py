@@ -19,7 +19,7 @@ from fairtrial.recipes.lm.weights import Llama
 
 Ints = NDArray[np.int64]
 NEVER = np.float32(-np.inf)
-FIRST_TURNS = 512
+FIRST_POSITIONS = 512
 BLOCK = 64
 """So many tokens of a text are read at a time: none of them looks at what lies ahead of the last."""
 SHORT = 48
@@ -55,25 +55,25 @@ class LlamaReader:
         head = self.embedding if llama.tied else weights["lm_head.weight"]
         self.head = np.ascontiguousarray((head * _gain(weights["model.norm.weight"])).T)
         self.layers = [_prepare(llama, weights, f"model.layers.{number}.") for number in range(llama.layers)]
-        self._turns = _turns(llama, FIRST_TURNS)
+        self._rope_table = _rope_table(llama, FIRST_POSITIONS)
 
     def rope(self, positions: Ints) -> NDArray[np.complex64]:
         """How far each pair of a head's numbers is turned at these positions."""
         most = int(positions.max(initial=0)) + 1
-        if most > len(self._turns):
-            self._turns = _turns(self.llama, 2 * most)
-        values: NDArray[np.complex64] = self._turns[positions]
+        if most > len(self._rope_table):
+            self._rope_table = _rope_table(self.llama, 2 * most)
+        values: NDArray[np.complex64] = self._rope_table[positions]
         return values
 
-    def read(self, tokens: Ints, past: KVCache | None = None) -> list[KVCache]:
+    def read(self, tokens: Ints, cache: KVCache | None = None) -> list[KVCache]:
         """Read texts of equal length (texts, tokens), all after the same past; what comes back includes it."""
         texts, length = tokens.shape
-        before = past.length if past else 0
+        before = cache.length if cache else 0
         rope = np.tile(self.rope(np.arange(before, before + length)), (texts, 1))
         x = self.embedding[tokens.ravel()]
         seen = []
         for number, layer in enumerate(self.layers):
-            earlier = (past.keys[number], past.values[number]) if past else None
+            earlier = (cache.keys[number], cache.values[number]) if cache else None
             q, keys, values = self._project(layer, x, rope, (texts, length), earlier)
             seen.append((keys, values))
             if number + 1 < len(self.layers):
@@ -88,9 +88,9 @@ class LlamaReader:
             np.zeros((*shape, 0, self.llama.head_width), np.float32),
         )
 
-    def begin(self, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> LlamaWriter:
+    def begin(self, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> LlamaWriter:
         """Rows that go on from these texts, `sizes[i]` of them from text i, each by at most so many tokens."""
-        return LlamaWriter(self, pasts, sizes, most)
+        return LlamaWriter(self, caches, sizes, most)
 
     def _project(
         self, layer: Layer, x: Floats, rope: NDArray[np.complex64], shape: tuple[int, int],
@@ -143,13 +143,13 @@ class LlamaWriter:
     end where the row begins, so that all rows write in the same column; `shift` is how far a column is from a position.
     """
 
-    def __init__(self, reader: LlamaReader, pasts: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
+    def __init__(self, reader: LlamaReader, caches: Sequence[KVCache], sizes: Sequence[int], most: int) -> None:
         self.reader = reader
-        self.groups = np.repeat(np.arange(len(pasts)), sizes)
-        starts = np.array([past.length for past in pasts])
+        self.groups = np.repeat(np.arange(len(caches)), sizes)
+        starts = np.array([cache.length for cache in caches])
         longest = int(starts.max())
         self.copied = longest <= SHORT
-        self.keys, self.values = _side_by_side(pasts, longest if self.copied else 0)
+        self.keys, self.values = _side_by_side(caches, longest if self.copied else 0)
         self.own_keys, self.own_values = self._own(most)
         filled = longest if self.copied else 0
         self.shift = starts[self.groups] - filled
@@ -321,7 +321,7 @@ def _prepare(llama: Llama, weights: Values, at: str) -> Layer:
 
 
 @functools.lru_cache(maxsize=8)
-def _turns(llama: Llama, most: int) -> NDArray[np.complex64]:
+def _rope_table(llama: Llama, most: int) -> NDArray[np.complex64]:
     steps = np.arange(0, llama.head_width, 2, dtype=np.float32) / np.float32(llama.head_width)
     slow = np.float32(1) / np.float32(llama.theta) ** steps
     angles = np.arange(most, dtype=np.float32)[:, None] * slow
@@ -346,16 +346,16 @@ def _attend_causally(q: Floats, keys: Floats, values: Floats, length: int) -> Fl
     return attended
 
 
-def _side_by_side(pasts: Sequence[KVCache], end_at: int) -> tuple[Floats, Floats]:
+def _side_by_side(caches: Sequence[KVCache], end_at: int) -> tuple[Floats, Floats]:
     """(layers, texts, …), as long as the longest; they begin together, or all end at `end_at` where it is not 0."""
-    layers, heads, wide, _ = pasts[0].keys.shape
-    longest = max(past.length for past in pasts)
-    keys = np.zeros((layers, len(pasts), heads, wide, longest), np.float32)
-    values = np.zeros((layers, len(pasts), heads, longest, wide), np.float32)
-    for number, past in enumerate(pasts):
-        start = max(0, end_at - past.length) if end_at else 0
-        keys[:, number, :, :, start : start + past.length] = past.keys
-        values[:, number, :, start : start + past.length] = past.values
+    layers, heads, wide, _ = caches[0].keys.shape
+    longest = max(cache.length for cache in caches)
+    keys = np.zeros((layers, len(caches), heads, wide, longest), np.float32)
+    values = np.zeros((layers, len(caches), heads, longest, wide), np.float32)
+    for number, cache in enumerate(caches):
+        start = max(0, end_at - cache.length) if end_at else 0
+        keys[:, number, :, :, start : start + cache.length] = cache.keys
+        values[:, number, :, start : start + cache.length] = cache.values
     return keys, values
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fairtrial.recipes.lm.gradients import attend_to_both, gated, normed, turned
+from fairtrial.recipes.lm.gradients import attend_to_both, gated, normed, rotated
 from fairtrial.recipes.lm.llama_numpy import interleaved
 from fairtrial.recipes.lm.packing import Chunk
 from fairtrial.recipes.lm.weights import Llama
@@ -28,7 +28,7 @@ class Ready:
     context: tuple[int, int]
     inputs: tuple[int, int, int]
     tokens: Tensor
-    turns: Tensor
+    rope: Tensor
     missing: Tensor | None
     decided: Tensor
 
@@ -47,7 +47,7 @@ class LlamaForward:
         steps = torch.arange(0, llama.head_width, 2, dtype=torch.float32) / llama.head_width
         self._slow = 1.0 / (llama.theta**steps)
         self._order = torch.from_numpy(interleaved(llama.head_width))
-        self._turns = self._make_turns(512)
+        self._rope = self._make_rope(512)
 
     def arrange(self, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Weights as the forward pass wants them."""
@@ -76,8 +76,8 @@ class LlamaForward:
     def prepare(self, chunk: Chunk) -> Ready:
         packs, context = chunk.context.shape
         positions = chunk.positions()
-        if positions.size and positions.max() >= len(self._turns):
-            self._turns = self._make_turns(2 * int(positions.max()))
+        if positions.size and positions.max() >= len(self._rope):
+            self._rope = self._make_rope(2 * int(positions.max()))
         read, written = positions[:, :context].ravel(), positions[:, context:].ravel()
         missing = None
         if (chunk.context_lengths < context).any():
@@ -86,11 +86,11 @@ class LlamaForward:
         return Ready(
             context=(packs, context), inputs=chunk.inputs.shape,
             tokens=torch.from_numpy(np.concatenate([chunk.context.ravel(), chunk.inputs.ravel()])),
-            turns=self._turns[torch.from_numpy(np.concatenate([read, written]))],
+            rope=self._rope[torch.from_numpy(np.concatenate([read, written]))],
             missing=missing, decided=torch.from_numpy(chunk.decided),
         )  # fmt: skip
 
-    def _make_turns(self, most: int) -> Tensor:
+    def _make_rope(self, most: int) -> Tensor:
         """(positions, heads, pairs): queries and keys are turned; values, whose turn is 1, are not."""
         llama = self.llama
         angles = torch.arange(most, dtype=torch.float32)[:, None, None] * self._slow
@@ -102,7 +102,7 @@ class LlamaForward:
         """(decided tokens, vocabulary)"""
         x = functional.embedding(ready.tokens, weights["embedding"])
         for number in range(self.llama.layers - 1):
-            qkv = self._project(weights[f"qkv.{number}"], x, ready.turns)
+            qkv = self._project(weights[f"qkv.{number}"], x, ready.rope)
             early, late = qkv.split_with_sizes(ready.parts)
             q, k, v = self._heads_of_context(early, ready)
             attended = torch.cat([self._read(q, k, v, ready), self._write(k, v, late, ready)])
@@ -115,9 +115,9 @@ class LlamaForward:
         number = self.llama.layers - 1
         weight, asking = weights[f"qkv.{number}"], self.llama.heads
         before, after = x.split_with_sizes(ready.parts)
-        early_turns, late_turns = ready.turns.split_with_sizes(ready.parts)
-        early = self._project(weight[asking * self.llama.head_width :], before, early_turns[:, asking:])
-        late = self._project(weight, after, late_turns)
+        early_rope, late_rope = ready.rope.split_with_sizes(ready.parts)
+        early = self._project(weight[asking * self.llama.head_width :], before, early_rope[:, asking:])
+        late = self._project(weight, after, late_rope)
         k, v = early.view(*ready.context, *early.shape[1:]).transpose(1, 2).chunk(2, dim=1)
         return self._finish(weights, number, after, self._write(k, v, late, ready))
 
@@ -125,7 +125,7 @@ class LlamaForward:
         """(tokens, heads, width), queries and keys turned."""
         heads = len(weight) // self.llama.head_width
         projected = functional.linear(normed(x, self.llama.epsilon), weight)
-        return turned(projected.view(len(x), heads, self.llama.head_width), rope)
+        return rotated(projected.view(len(x), heads, self.llama.head_width), rope)
 
     def _heads_of_context(self, early: Tensor, ready: Ready) -> list[Tensor]:
         """Queries, keys and values: (packs, heads, tokens, width)."""

@@ -29,7 +29,7 @@ from fairtrial.recipes.lm.version_schedule import Buffer, Task
 
 MakePlayer = Callable[[], GamePlayer]
 WAIT_S = 5.0
-LOOK_S = 1.0
+POLL_S = 1.0
 STANDARD_ERROR = 2
 """What a game prints is for people: standard output belongs to the result."""
 ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
@@ -73,7 +73,7 @@ class Processes:
     def _listen(self) -> None:
         try:
             while not self._closing:
-                for line in wait(list(self._members), timeout=LOOK_S):
+                for line in wait(list(self._members), timeout=POLL_S):
                     assert isinstance(line, Connection)
                     self._hear(line)
         except (EOFError, OSError):
@@ -94,7 +94,7 @@ class Processes:
         """A player that was killed says nothing about the run, which can go on from its last checkpoint."""
         for process in self._members.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_S)
+                process.wait(POLL_S)
         codes = [process.returncode for process in self._members.values() if process.returncode is not None]
         how = next((f"was ended by {signal.Signals(-code).name}" for code in codes if code < 0), "ended without a word")
         return Interrupted(f"a process that plays {how}")

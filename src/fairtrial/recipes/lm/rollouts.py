@@ -42,7 +42,7 @@ ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
-class PlayTerms:
+class PlayConfig:
     """How rollouts are played: the part of the options that a worker needs."""
 
     groups: int
@@ -86,7 +86,7 @@ class Seat:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedPosition:
     """One position: whether the order that the model wrote freely was legal, and what it earned from there."""
 
     position: str
@@ -101,17 +101,17 @@ class GamePlayer:
     """Plays a game with a language model, one order after another."""
 
     def __init__(
-        self, game: Game, tokenizer: Tokenizer, engine: SamplingEngine, terms: PlayTerms, streams: Streams,
+        self, game: Game, tokenizer: Tokenizer, engine: SamplingEngine, config: PlayConfig, streams: Streams,
         reference: Reference | None = None,
     ) -> None:  # fmt: skip
-        self.game, self.engine, self.terms, self.streams = game, engine, terms, streams
-        self.openings = StartPositions(
-            game, streams, most_decisions=terms.opening_decisions, age=terms.state_age, kept=terms.state_cache
+        self.game, self.engine, self.config, self.streams = game, engine, config, streams
+        self.start_positions = StartPositions(
+            game, streams, most_decisions=config.opening_decisions, age=config.state_age, kept=config.state_cache
         )
         self._tokenizer, self._reference = tokenizer, reference
         # NumPy's threads would change the last digits: sampling has one, here and in processes of a crew.
         self._libraries = ThreadpoolController()
-        self._rules = game.rules(compact=terms.compact)
+        self._rules = game.rules(compact=config.compact)
         self._rule_tokens = tokenizer.encode(self._rules)
         self._read = lru_cache(KNOWN_TEXTS)(self._tokens)
         self._tries = Tries(tokenizer.encode, tokenizer.end)
@@ -122,16 +122,16 @@ class GamePlayer:
         with events.phase("game"):
             seats = [
                 Seat(group, sample, position)
-                for group in self.terms.groups_of(batch)
-                for position in [self.openings.position(version, group)]
-                for sample in range(self.terms.samples)
+                for group in self.config.groups_of(batch)
+                for position in [self.start_positions.position(version, group)]
+                for sample in range(self.config.samples)
             ]
-        for turn in range(self.terms.horizon):
+        for turn in range(self.config.horizon):
             deciding = [seat for seat in seats if not seat.position.over]
             if not deciding:
                 break
             seeds = [self.streams.seed("env", "sample", step, seat.group, seat.sample, turn) for seat in deciding]
-            self._decide(deciding, seeds, version, self.terms.temperature, events, scripted=self.terms.scripted)
+            self._decide(deciding, seeds, version, self.config.temperature, events, scripted=self.config.scripted)
         with events.phase("reference"):
             trajectories = self._judged(seats)
         after = self.counters()
@@ -145,7 +145,7 @@ class GamePlayer:
         ]
         return self._returns(seats, decisions, version, lambda deciding, _: [0] * len(deciding), 0.0)
 
-    def judge(self, count: int, version: int) -> list[Judged]:
+    def judge(self, count: int, version: int) -> list[JudgedPosition]:
         """How well a version plays from so many positions that only the seed decides about.
 
         It writes one order without the constraint that only legal ones can be written, and then plays on from there
@@ -155,17 +155,17 @@ class GamePlayer:
         def seeds(seats: Sequence[Seat], *turn: int | str) -> list[int]:
             return [self.streams.seed("env", "judged", seat.sample, *turn) for seat in seats]
 
-        seats = [Seat(0, each, self.openings.opened("judged", each)) for each in range(count)]
+        seats = [Seat(0, each, self.start_positions.opened("judged", each)) for each in range(count)]
         drawn = zip(seats, seeds(seats, "free"), strict=True)
         requests = [replace(self.request(seat.position, seed), allowed=None) for seat, seed in drawn]
         with self._libraries.limit(limits=1, user_api="blas"):
-            written = self.engine.complete(requests, version, temperature=self.terms.temperature)
+            written = self.engine.complete(requests, version, temperature=self.config.temperature)
         legal = [
             self._order(completion) in seat.position.legal() for seat, completion in zip(seats, written, strict=True)
         ]
         shown = [seat.position.prompt(compact=True) for seat in seats]
-        returns = self._returns(seats, self.terms.horizon, version, seeds, self.terms.temperature)
-        return [Judged(*each) for each in zip(shown, legal, returns, strict=True)]
+        returns = self._returns(seats, self.config.horizon, version, seeds, self.config.temperature)
+        return [JudgedPosition(*each) for each in zip(shown, legal, returns, strict=True)]
 
     def _order(self, completion: Completion) -> str:
         """What was written up to its end, whether or not it has one."""
@@ -186,7 +186,7 @@ class GamePlayer:
         return [sum(decision.reward for decision in seat.decisions) for seat in seats]
 
     def counters(self) -> dict[str, float]:
-        return {**asdict(self.engine.counters), **self.openings.counters()}
+        return {**asdict(self.engine.counters), **self.start_positions.counters()}
 
     def _decide(
         self, seats: Sequence[Seat], seeds: Sequence[int], version: int, temperature: float, events: LoopEvents, *,
@@ -204,7 +204,7 @@ class GamePlayer:
     def request(self, position: Position, seed: int) -> SamplingRequest:
         """Ask for an order."""
         trie = self._tries.of(position.legal())
-        prompt = self._read(position.prompt(compact=self.terms.compact))
+        prompt = self._read(position.prompt(compact=self.config.compact))
         return SamplingRequest(prompt, seed, trie, trie.depth, prefix=len(self._rule_tokens))
 
     def _tokens(self, prompt: str) -> Tokens:

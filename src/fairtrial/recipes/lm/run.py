@@ -21,10 +21,10 @@ from fairtrial.core.training import LoopEvents, RunContext, Split
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
     find_vocabulary,
-    learning_terms,
+    grpo_config,
     make_blueprint,
     make_player,
-    play_terms,
+    play_config,
 )
 from fairtrial.recipes.lm.learner import Learner, LearningCounters
 from fairtrial.recipes.lm.model import save_adapter, save_values
@@ -51,15 +51,15 @@ class GrpoRun:
     can_be_rehearsed = False  # a step may call other processes together, and playing is not arithmetic of tensors
 
     def __init__(self, options: PlayOptions, context: RunContext, *, scripted: bool = False) -> None:
-        self.options, self.setting, self.streams = options, context, context.streams
+        self.options, self.context, self.streams = options, context, context.streams
         self.vocabulary = find_vocabulary(options, context.cache)
         self._tokenizer = self.vocabulary.load()
         self.blueprint = make_blueprint(options, self.streams, self._tokenizer.size)
         if self._tokenizer.size > self.blueprint.vocabulary:
             sizes = f"{self._tokenizer.size} tokens, and its model {self.blueprint.vocabulary}"
             raise UserError(f"the tokenizer in {options.model} has {sizes}", hint="They do not belong together.")
-        self.learner = Learner(self.blueprint, learning_terms(options))
-        self.terms = play_terms(options, scripted=scripted)
+        self.learner = Learner(self.blueprint, grpo_config(options))
+        self.play_config = play_config(options, scripted=scripted)
         self.lag = lag_of(options.buffer_depth, options.policy_lag)
         self.version, self.generated = 0, 0
         self.episode_returns: list[float] = []
@@ -70,19 +70,24 @@ class GrpoRun:
     @cached_property
     def player(self) -> GamePlayer:
         """Who plays in this process: everything without a buffer, and evaluations always."""
-        learner = self.learner if self.learner.terms.beta else None
+        learner = self.learner if self.learner.config.beta else None
         return make_player(
-            self.options.game, self._tokenizer, self.blueprint, self._versions.__getitem__, self.terms, self.streams,
+            self.options.game,
+            self._tokenizer,
+            self.blueprint,
+            self._versions.__getitem__,
+            self.play_config,
+            self.streams,
             learner,
-        )  # fmt: skip
+        )
 
     @cached_property
     def buffer(self) -> Buffer:
         options = self.options
         self.streams.used.add("env")  # others draw from it in this run's name
         remote = RemotePlayer(
-            options.game, self.vocabulary, self.blueprint, self.setting.run, self.terms, self.streams,
-            self.learner.terms,
+            options.game, self.vocabulary, self.blueprint, self.context.run, self.play_config, self.streams,
+            self.learner.config,
         )  # fmt: skip
 
         def call_together(buffer: Buffer) -> Processes:
@@ -90,7 +95,7 @@ class GrpoRun:
             return Processes(buffer, remote, options.workers)
 
         return Buffer(
-            call_together, lag=self.lag, batches=self.terms.batches, last=options.steps, clock=time.perf_counter,
+            call_together, lag=self.lag, batches=self.play_config.batches, last=options.steps, clock=time.perf_counter,
         )  # fmt: skip
 
     def step(self, step: int, events: LoopEvents) -> Mapping[str, Any]:
@@ -114,7 +119,7 @@ class GrpoRun:
     def play(self, step: int, events: LoopEvents, *, version: int | None = None) -> Rollout:
         """Play in this process; by another version than the newest only where nothing is learned from it."""
         version = self.version if version is None else version
-        parts = [self.player.part(step, version, batch, events) for batch in range(self.terms.batches)]
+        parts = [self.player.part(step, version, batch, events) for batch in range(self.play_config.batches)]
         return Rollout(step, version, parts)
 
     def learn(self, rollout: Rollout, events: LoopEvents) -> dict[str, float]:
@@ -181,7 +186,7 @@ class GrpoRun:
         self._save(version)
         for old in [each for each in self._versions if each < version - self.lag]:
             del self._versions[old]
-            shutil.rmtree(self.setting.run.adapter(old), ignore_errors=True)
+            shutil.rmtree(self.context.run.adapter(old), ignore_errors=True)
         if self.options.buffer_depth:
             self.buffer.publish(version)
 
@@ -191,7 +196,7 @@ class GrpoRun:
 
     def _save(self, version: int) -> None:
         """Adapters are small and always kept with the run; all weights only where another process has to read them."""
-        folder = self.setting.run.adapter(version)
+        folder = self.context.run.adapter(version)
         try:
             if self.blueprint.adapters:
                 save_adapter(self.blueprint, self._versions[version], folder)
@@ -204,7 +209,7 @@ class GrpoRun:
 
     def _tell(self, taken: Taken, before: LearningCounters, marks: Sequence[float]) -> None:
         """What happened in this step, for those who watch from outside."""
-        tell, rollout, counters = self.setting.tell, taken.rollout, self.learner.counters
+        tell, rollout, counters = self.context.tell, taken.rollout, self.learner.counters
         for each in rollout.decisions:
             timing, written = each.completion.timing, each.completion
             tell(

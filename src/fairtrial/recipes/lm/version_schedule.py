@@ -83,11 +83,11 @@ class Buffer:
     """
 
     def __init__(
-        self, make_crew: Callable[[Buffer], RolloutWorkers], *, lag: int, batches: int, last: int, clock: Clock
+        self, make_workers: Callable[[Buffer], RolloutWorkers], *, lag: int, batches: int, last: int, clock: Clock
     ) -> None:
         self.lag, self._batches, self._last, self._clock = lag, batches, last, clock
-        self._make_crew = make_crew
-        self._crew: RolloutWorkers | None = None
+        self._make_workers = make_workers
+        self._workers: RolloutWorkers | None = None
         self._asked = self._version = 0
         self._parts: dict[int, dict[int, RolloutPart]] = {}
         self._changed = threading.Condition()
@@ -107,12 +107,12 @@ class Buffer:
         with self._changed:
             self._version = version
             self._note_depth()
-        if self._crew is not None:
+        if self._workers is not None:
             self._ask(version + 1 + self.lag)
 
     def take(self, step: int) -> Taken:
         """The rollout of a step; waits until it is whole. The crew is called together when it is first needed."""
-        self._crew = self._crew or self._make_crew(self)
+        self._workers = self._workers or self._make_workers(self)
         self._last = max(self._last, step)  # somebody takes it after all
         self._ask(self._version + 1 + self.lag)
         begun = self._clock()
@@ -151,9 +151,9 @@ class Buffer:
             return self._meter.read()
 
     def close(self) -> None:
-        crew, self._crew = self._crew, None
-        if crew is not None:
-            crew.close()
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.close()
 
     def _note_depth(self) -> None:
         self._meter.note(sum(self._whole(step) for step in self._parts if step > self._version + 1))
@@ -163,11 +163,11 @@ class Buffer:
 
     def _ask(self, up_to: int) -> None:
         """Ask for the steps that were not asked for yet; none beyond the last, nobody would take it."""
-        assert self._crew is not None
+        assert self._workers is not None
         while self._asked < min(up_to, self._last):
             self._asked += 1
             for batch in range(self._batches):
-                self._crew.assign(Task(self._asked, version_for(self._asked, self.lag), batch))
+                self._workers.assign(Task(self._asked, version_for(self._asked, self.lag), batch))
 
 
 def played_within(parts: Sequence[RolloutPart], updates: Sequence[tuple[float, float]]) -> float:

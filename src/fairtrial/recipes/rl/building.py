@@ -11,13 +11,13 @@ import torch
 from fairtrial.core.streams import Streams
 from fairtrial.core.training import RunContext
 from fairtrial.recipes.rl.actions import Actions, actions_of
-from fairtrial.recipes.rl.gymnasium_envs import ForeignRows
+from fairtrial.recipes.rl.gymnasium_envs import GymnasiumVectorEnv
 from fairtrial.recipes.rl.modules import NETS, NetAgentState, make_net
 from fairtrial.recipes.rl.perceptron import PerceptronAgentState, StackedPpoRun, initial_rows, make_layout
 from fairtrial.recipes.rl.physics import PHYSICS, Space
 from fairtrial.recipes.rl.run import PpoRun
 from fairtrial.recipes.rl.spaces import check_policy, policy_kind
-from fairtrial.recipes.rl.vector_env import PhysicsRows, Rows
+from fairtrial.recipes.rl.vector_env import PhysicsVectorEnv, VectorEnv
 
 if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options
@@ -28,30 +28,30 @@ HEADS = 4
 
 
 def build_run(options: Options, context: RunContext) -> PpoRun:
-    make_rows = functools.partial(_make_rows, options, context)
-    space = make_rows(1).space
+    make_env = functools.partial(_make_env, options, context)
+    space = make_env(1).space
     kind = policy_kind(options, space)
     width = choose_width(options, kind, space)
     if kind == "mlp":
-        return StackedPpoRun(options, context, make_rows, lambda rows: _perceptron(rows, width, context.streams))
+        return StackedPpoRun(options, context, make_env, lambda rows: _perceptron(rows, width, context.streams))
     check_policy(options, kind)
-    return PpoRun(options, context, make_rows, lambda rows: _net(rows, kind, width, options.envs, context.streams))
+    return PpoRun(options, context, make_env, lambda rows: _net(rows, kind, width, options.envs, context.streams))
 
 
-def _make_rows(options: Options, context: RunContext, count: int) -> Rows:
+def _make_env(options: Options, context: RunContext, count: int) -> VectorEnv:
     if options.env in PHYSICS:
-        return PhysicsRows(
+        return PhysicsVectorEnv(
             PHYSICS[options.env](), count, hide_velocity=options.hide_velocity, limit=options.episode_limit
         )
-    return ForeignRows(options.env, count, context, limit=options.episode_limit)
+    return GymnasiumVectorEnv(options.env, count, context, limit=options.episode_limit)
 
 
-def _perceptron(rows: Rows, width: int, streams: Streams) -> PerceptronAgentState:
+def _perceptron(rows: VectorEnv, width: int, streams: Streams) -> PerceptronAgentState:
     layout = make_layout(rows.space, width, actions_of(rows.space))
     return PerceptronAgentState(layout, initial_rows(layout, streams))
 
 
-def _net(rows: Rows, kind: str, width: int, environments: int, streams: Streams) -> NetAgentState:
+def _net(rows: VectorEnv, kind: str, width: int, environments: int, streams: Streams) -> NetAgentState:
     return NetAgentState(make_net(kind, rows.space, width, actions_of(rows.space), streams), environments)
 
 

@@ -25,16 +25,16 @@ from fairtrial.recipes.rl.vector_env import Moved
 SEEDS = 2**31
 
 
-class ForeignRows:
+class GymnasiumVectorEnv:
     """Environments of one run, stepped one after another."""
 
     def __init__(self, name: str, count: int, context: RunContext, *, limit: int = 0) -> None:
-        self._name, self._setting, self._limit = name, context, limit
+        self._name, self._context, self._limit = name, context, limit
         self._environments = [make_environment(name) for _ in range(count)]
         self.space = read_space(name, self._environments[0])
         self._first_action = getattr(self._environments[0].action_space, "start", 0)
         self._eye = Eye(count) if name.startswith(ATARI) else None
-        self._seen: Array = numpy.zeros((1, count, *self.space.observation), numpy.float32)
+        self._obs: Array = numpy.zeros((1, count, *self.space.observation), numpy.float32)
         self._seeds = [0] * count
         self._actions: list[list[Any]] = [[] for _ in range(count)]
         self._playing = numpy.ones(count, bool)
@@ -52,14 +52,14 @@ class ForeignRows:
 
     def _start(self, row: int, seed: int) -> None:
         self._seeds[row], self._actions[row] = seed, []
-        seen, _ = self._environments[row].reset(seed=seed)
-        self._see(row, seen, new=True)
+        obs, _ = self._environments[row].reset(seed=seed)
+        self._see(row, obs, new=True)
 
-    def _see(self, row: int, seen: Any, *, new: bool = False) -> None:
-        self._seen[0, row] = numpy.ravel(seen) if self._eye is None else self._eye.look(row, seen, new=new)
+    def _see(self, row: int, obs: Any, *, new: bool = False) -> None:
+        self._obs[0, row] = numpy.ravel(obs) if self._eye is None else self._eye.look(row, obs, new=new)
 
     def observe(self, out: Array) -> None:
-        out[...] = self._seen
+        out[...] = self._obs
 
     def step(self, actions: Array) -> Moved:
         shape = (1, len(self._environments))
@@ -68,8 +68,8 @@ class ForeignRows:
         for row in numpy.flatnonzero(self._playing).tolist():
             rewards[0, row], terminated[0, row], truncated[0, row] = self._move(row, actions[0, row])
             if truncated[0, row]:
-                final = self._seen.copy() if final is None else final
-                final[0, row] = self._seen[0, row]
+                final = self._obs.copy() if final is None else final
+                final[0, row] = self._obs[0, row]
             if terminated[0, row] or truncated[0, row]:
                 self._start(row, int(self._draw.integers(SEEDS)))
         ended = terminated | truncated
@@ -80,15 +80,15 @@ class ForeignRows:
         self._actions[row].append(played)
         if self.space.is_discrete:
             played += self._first_action
-        seen, reward, terminated, truncated, _ = self._environments[row].step(played)
-        self._see(row, seen)
+        obs, reward, terminated, truncated, _ = self._environments[row].step(played)
+        self._see(row, obs)
         cut = truncated or (bool(self._limit) and len(self._actions[row]) >= self._limit)
         return float(reward), bool(terminated), bool(cut and not terminated)
 
     def retire(self, ended: Array) -> None:
         self._playing &= ~ended[0]
 
-    def beside(self, others: Sequence[Any]) -> ForeignRows:
+    def join(self, others: Sequence[Any]) -> GymnasiumVectorEnv:
         assert not others, "runs on these environments are made alone"
         return self
 
@@ -96,7 +96,7 @@ class ForeignRows:
         if self._saved is not None:
             return dict(self._saved)
         played = [numpy.array(actions, numpy.float32).tolist() for actions in self._actions]
-        return {"seeds": list(self._seeds), "actions": played, "seen": self._seen.copy()}
+        return {"seeds": list(self._seeds), "actions": played, "seen": self._obs.copy()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """They are played again when they are needed: a state that is only evaluated does not need them."""
@@ -109,7 +109,7 @@ class ForeignRows:
             self._start(row, seed)
             for action in actions:
                 self._move(row, kind(action))
-        lost: Array = (self._seen != state["seen"]).reshape(1, len(self._seeds), -1).any(2)
+        lost: Array = (self._obs != state["seen"]).reshape(1, len(self._seeds), -1).any(2)
         for row in numpy.flatnonzero(lost[0]).tolist():
             self._start(row, int(self._draw.integers(SEEDS)))
         if lost.any():
@@ -117,9 +117,9 @@ class ForeignRows:
         return lost
 
     def _tell_of(self, lost: int) -> None:
-        caution, lineage = EPISODES_RESTARTED.fill(env=self._name), self._setting.lineage
-        if caution not in self._setting.cautions:
-            self._setting.cautions.append(caution)
+        caution, lineage = EPISODES_RESTARTED.fill(env=self._name), self._context.lineage
+        if caution not in self._context.cautions:
+            self._context.cautions.append(caution)
         lineage["episodes_restarted"] = lineage.get("episodes_restarted", 0) + lost
 
 
@@ -129,12 +129,10 @@ class Eye:
     def __init__(self, count: int) -> None:
         self._frames: Array = numpy.zeros((count, FRAMES, SIDE, SIDE), numpy.float32)
 
-    def look(self, row: int, seen: Array, *, new: bool) -> Array:
+    def look(self, row: int, obs: Array, *, new: bool) -> Array:
         frames: Array = self._frames[row]
-        rows, columns = (_shrinking(size) for size in seen.shape)
-        small = (
-            rows @ torch.from_numpy(seen).to(torch.float32) @ columns.T / 255
-        )  # NumPy's product would take all cores
+        rows, columns = (_shrinking(size) for size in obs.shape)
+        small = rows @ torch.from_numpy(obs).to(torch.float32) @ columns.T / 255  # NumPy's product would take all cores
         if new:
             frames[:] = 0
         frames[:-1] = frames[1:]

@@ -44,15 +44,15 @@ class Net(nn.Module):
         """Of nothing, for so many environments: [environments, …]."""
         raise NotImplementedError
 
-    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs for [environments, …], and what is remembered from now on."""
         raise NotImplementedError
 
-    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
+    def expect(self, obs: Tensor, memory: Tensor) -> Tensor:
         """Values for [environments, …]."""
         raise NotImplementedError
 
-    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs and values for [steps, environments, …]. `new` marks where another episode begins."""
         raise NotImplementedError
 
@@ -70,9 +70,9 @@ class Recurrent(nn.Module):
         self.recurrent = nn.GRU(inputs, width)
         self.output = nn.Linear(width, outputs)
 
-    def forward(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Outputs for [steps, sequences, inputs] and the memory after the last step."""
-        hidden, after = self.recurrent(seen, memory[None].contiguous())
+        hidden, after = self.recurrent(obs, memory[None].contiguous())
         return self.output(hidden), after[0]
 
 
@@ -86,21 +86,21 @@ class GRUNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, 2, self._width)
 
-    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        outputs, acting = self.policy(seen[None], memory[:, 0])
-        _, judging = self.value(seen[None], memory[:, 1])
+    def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        outputs, acting = self.policy(obs[None], memory[:, 0])
+        _, judging = self.value(obs[None], memory[:, 1])
         return outputs[0], torch.stack((acting, judging), 1)
 
-    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
-        values: Tensor = self.value(seen[None], memory[:, 1])[0]
+    def expect(self, obs: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(obs[None], memory[:, 1])[0]
         return values[0, :, 0]
 
-    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
         """Episodes lie side by side as sequences of their own: a GRU cannot be made to forget on its way."""
         number, place = _sequences(new)
         steps, count = int(place.max()) + 1, int(number.max()) + 1
-        laid_out = seen.new_zeros(steps, count, *seen.shape[2:])
-        laid_out[place, number] = seen
+        laid_out = obs.new_zeros(steps, count, *obs.shape[2:])
+        laid_out[place, number] = obs
         before = memory.new_zeros(count, *memory.shape[1:])
         not_done = ~new[0]
         before[number[0][not_done]] = memory[not_done]
@@ -147,30 +147,30 @@ class TransformerNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, CONTEXT, self._inputs + 1)
 
-    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        window = _window(seen, memory)
+    def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        window = _window(obs, memory)
         return self.policy(window), window
 
-    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:
-        values: Tensor = self.value(_window(seen, memory))
+    def expect(self, obs: Tensor, memory: Tensor) -> Tensor:
+        values: Tensor = self.value(_window(obs, memory))
         return values[:, 0]
 
-    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
-        tokens = torch.cat((memory.transpose(0, 1), _token(seen)))
+    def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:
+        tokens = torch.cat((memory.transpose(0, 1), _token(obs)))
         episode = torch.from_numpy(numpy.concatenate((numpy.zeros((CONTEXT, new.shape[1]), int), new.cumsum(0))))
         windows, episodes = (each.unfold(0, CONTEXT, 1)[1:] for each in (tokens, episode))
         own = episodes == episodes[..., -1:]
         flat = (windows * own[:, :, None]).transpose(2, 3).flatten(0, 1)
-        shape = seen.shape[:2]
+        shape = obs.shape[:2]
         return self.policy(flat).unflatten(0, shape), self.value(flat)[:, 0].unflatten(0, shape)
 
 
-def _window(seen: Tensor, memory: Tensor) -> Tensor:
-    return torch.cat((memory[:, 1:], _token(seen)[:, None]), 1)
+def _window(obs: Tensor, memory: Tensor) -> Tensor:
+    return torch.cat((memory[:, 1:], _token(obs)[:, None]), 1)
 
 
-def _token(seen: Tensor) -> Tensor:
-    return torch.cat((seen, torch.ones_like(seen[..., :1])), -1)
+def _token(obs: Tensor) -> Tensor:
+    return torch.cat((obs, torch.ones_like(obs[..., :1])), -1)
 
 
 class Seeing(nn.Module):
@@ -184,8 +184,8 @@ class Seeing(nn.Module):
         )  # fmt: skip
         self.output = nn.Linear(width, outputs)
 
-    def forward(self, seen: Tensor) -> Tensor:
-        outputs: Tensor = self.output(self.layers(seen))
+    def forward(self, obs: Tensor) -> Tensor:
+        outputs: Tensor = self.output(self.layers(obs))
         return outputs
 
 
@@ -198,15 +198,15 @@ class CNNNet(Net):
     def memory(self, count: int) -> Tensor:
         return torch.zeros(count, 0)
 
-    def act(self, seen: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
-        return self.policy(seen), memory
+    def act(self, obs: Tensor, memory: Tensor) -> tuple[Tensor, Tensor]:
+        return self.policy(obs), memory
 
-    def expect(self, seen: Tensor, memory: Tensor) -> Tensor:  # noqa: ARG002
-        values: Tensor = self.value(seen)
+    def expect(self, obs: Tensor, memory: Tensor) -> Tensor:  # noqa: ARG002
+        values: Tensor = self.value(obs)
         return values[:, 0]
 
-    def unroll(self, seen: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        shape, flat = seen.shape[:2], seen.flatten(0, 1)
+    def unroll(self, obs: Tensor, new: Array, memory: Tensor) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        shape, flat = obs.shape[:2], obs.flatten(0, 1)
         return self.policy(flat).unflatten(0, shape), self.value(flat)[:, 0].unflatten(0, shape)
 
 
@@ -237,9 +237,9 @@ class NetPlayer:
     def scale(self) -> Array | None:
         return None if self._net.scale is None else self._net.scale.detach().numpy()
 
-    def outputs(self, seen: Tensor) -> Array:
+    def outputs(self, obs: Tensor) -> Array:
         with torch.no_grad():
-            outputs, self.memory = self._net.act(seen[0], self.memory)
+            outputs, self.memory = self._net.act(obs[0], self.memory)
         if self.trail is not None:
             self.trail.append(self.memory)
         return outputs[None].numpy()
@@ -252,25 +252,25 @@ class NetPlayer:
 class NetPolicy:
     """One run's net, and what it learns from a rollout."""
 
-    def __init__(self, run: PpoRun, brain: NetAgentState) -> None:
-        self.run, self.brain, self.net = run, brain, brain.net
-        self.player = NetPlayer(self.net, brain.memory)
+    def __init__(self, run: PpoRun, agent_state: NetAgentState) -> None:
+        self.run, self.agent_state, self.net = run, agent_state, agent_state.net
+        self.player = NetPlayer(self.net, agent_state.memory)
 
     def begin(self, lost: Array | None) -> None:
-        self.player.memory, self.player.trail = self.brain.memory, []
+        self.player.memory, self.player.trail = self.agent_state.memory, []
         if lost is not None:
             self.player.forget(lost)
         self._before = self.player.memory
 
-    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
+    def critic(self, obs: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
-            outputs, values = self._unroll(seen[0], not_done[0], slice(None))
+            outputs, values = self._unroll(obs[0], not_done[0], slice(None))
         return outputs.flatten(0, 1)[None], values.flatten()[None]
 
-    def _unroll(self, seen: Tensor, not_done: Array, environments: Any) -> tuple[Tensor, Tensor]:
+    def _unroll(self, obs: Tensor, not_done: Array, environments: Any) -> tuple[Tensor, Tensor]:
         """From [steps · environments, …], for some of the environments."""
         count = not_done.shape[1]
-        by_time = torch.unflatten(seen, 0, (len(seen) // count, count))[:, environments]
+        by_time = torch.unflatten(obs, 0, (len(obs) // count, count))[:, environments]
         new = numpy.zeros(by_time.shape[:2], bool)
         new[1:] = not_done[: len(new) - 1, environments] == 0
         return self.net.unroll(by_time, new, self._before[environments])
@@ -285,7 +285,7 @@ class NetPolicy:
             return self.run.actions.likelihood(outputs, actions, self.net.scale)
 
     def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None:
-        self.brain.memory = self.player.memory  # where the next rollout begins
+        self.agent_state.memory = self.player.memory  # where the next rollout begins
         options, [step] = self.run.options, steps
         draw, number = self.run.streams.numpy("order", step), (step - 1) * options.passes
         for _ in range(options.epochs):
@@ -295,19 +295,19 @@ class NetPolicy:
 
     def _learn_from(self, batch: RolloutBatch, chosen: Array, number: int, rate: float) -> None:
         options = self.run.options
-        outputs, values = self._unroll(batch.seen[0], batch.not_done[0], chosen)
-        actions, old, gains, wanted = (
+        outputs, values = self._unroll(batch.obs[0], batch.not_done[0], chosen)
+        actions, old, gains, value_targets = (
             torch.unflatten(each[0], 0, (options.rollout, options.envs))[:, chosen]
             for each in (batch.actions, batch.old, batch.advantages, batch.value_targets)
         )
         log, entropies = self.run.actions.likelihood(outputs, actions, self.net.scale)
-        loss = losses(options, log, entropies, values, old, gains, wanted)["loss"]
-        parameters = self.brain.parameters
+        loss = losses(options, log, entropies, values, old, gains, value_targets)["loss"]
+        parameters = self.agent_state.parameters
         gradients = torch.autograd.grad(loss, parameters, materialize_grads=True)
         norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients]))
         shorter = (options.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
         update(
-            parameters, [each * shorter for each in gradients], self.brain.averages, self.brain.squares,
+            parameters, [each * shorter for each in gradients], self.agent_state.averages, self.agent_state.squares,
             step=number, rate=rate, decay=0.0, epsilon=EPSILON,
         )  # fmt: skip
 

@@ -90,8 +90,8 @@ class PerceptronActor:
             layout.view(rows[:, 0], "log_deviation")[:, None].numpy() if "log_deviation" in layout.places else None
         )
 
-    def outputs(self, seen: Tensor) -> Array:
-        return self._tower.forward(seen).numpy()
+    def outputs(self, obs: Tensor) -> Array:
+        return self._tower.forward(obs).numpy()
 
     @property
     def scale(self) -> Array | None:
@@ -137,13 +137,13 @@ class Perceptron:
     def value_after(self, step: int, final: Tensor) -> Tensor:  # noqa: ARG002 — it has no memory
         return self._critic(final)[1]
 
-    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
-        return self._critic(seen)
+    def critic(self, obs: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:  # noqa: ARG002
+        return self._critic(obs)
 
-    def _critic(self, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def _critic(self, obs: Tensor) -> tuple[Tensor, Tensor]:
         """What the actors say to [runs, examples, …] and what the judges expect, as copies."""
-        doubled = aligned(seen, 2 * len(seen), *seen.shape[1:])
-        torch.unflatten(doubled, 0, (len(seen), 2)).copy_(seen[:, None])
+        doubled = aligned(obs, 2 * len(obs), *obs.shape[1:])
+        torch.unflatten(doubled, 0, (len(obs), 2)).copy_(obs[:, None])
         outputs, values = self._two(Tower(self.layout, self.values.view(doubled.shape[0], -1)).forward(doubled))
         return outputs.clone(), values.clone()
 
@@ -152,9 +152,9 @@ class Perceptron:
 
     def learn(self, batch: RolloutBatch, steps: Sequence[int]) -> None:
         done = [(step - 1) * self.runs[0].options.passes for step in steps]
-        for number, (actions, wanted, weigh) in enumerate(self._batches(batch, steps), 1):
+        for number, (actions, value_targets, weigh) in enumerate(self._batches(batch, steps), 1):
             outputs, values = self._two(self.tower.forward(self._x))
-            self._pull(outputs, values, actions, wanted, weigh)
+            self._pull(outputs, values, actions, value_targets, weigh)
             self.tower.backward(self._pulled)
             self._limit_norms()
             self._update(steps, [each + number for each in done])
@@ -163,19 +163,21 @@ class Perceptron:
         """Actions, wanted values and weights of every batch in turn; what was seen is in the buffer."""
         options = self.runs[0].options
         if options.minibatches == 1:  # one batch has one order: nothing is shuffled
-            self._show(batch.seen)
+            self._show(batch.obs)
             whole = batch.actions, batch.value_targets, self._weigher(batch.old, batch.advantages)
             yield from itertools.repeat(whole, options.epochs)
             return
         run_of = torch.arange(len(self.runs))[:, None]
-        for chosen in self._orders(batch.seen.shape[1], steps):
-            self._show(batch.seen[run_of, chosen])
-            old, gains, wanted = (each.gather(1, chosen) for each in (batch.old, batch.advantages, batch.value_targets))
-            yield batch.actions[run_of, chosen], wanted, self._weigher(old, gains)
+        for chosen in self._orders(batch.obs.shape[1], steps):
+            self._show(batch.obs[run_of, chosen])
+            old, gains, value_targets = (
+                each.gather(1, chosen) for each in (batch.old, batch.advantages, batch.value_targets)
+            )
+            yield batch.actions[run_of, chosen], value_targets, self._weigher(old, gains)
 
-    def _show(self, seen: Tensor) -> None:
+    def _show(self, obs: Tensor) -> None:
         """To both networks of each run."""
-        torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(seen[:, None])
+        torch.unflatten(self._x, 0, (len(self.runs), 2)).copy_(obs[:, None])
 
     def _orders(self, examples: int, steps: Sequence[int]) -> Iterator[Tensor]:
         """The examples of every batch, [runs, batch], shuffled anew for each epoch by each run's own stream."""
@@ -197,11 +199,11 @@ class Perceptron:
 
         return weigh
 
-    def _pull(self, outputs: Tensor, values: Tensor, actions: Tensor, wanted: Tensor, weigh: Weigh) -> None:
+    def _pull(self, outputs: Tensor, values: Tensor, actions: Tensor, value_targets: Tensor, weigh: Weigh) -> None:
         of_outputs, of_values = self._two(self._pulled)
         pulled, of_scale = self.actions.pull(outputs, actions, self._scale, weigh, self._entropy_weight)
         of_outputs.copy_(pulled)
-        torch.sub(values, wanted, out=of_values).mul_(self._value_weight)
+        torch.sub(values, value_targets, out=of_values).mul_(self._value_weight)
         if of_scale is not None and self._scale_gradient is not None:
             self._scale_gradient.copy_(of_scale[:, None])
 

@@ -23,7 +23,7 @@ from fairtrial.recipes.models.stacked import aligned
 from fairtrial.recipes.rl.actions import Actions, actions_of
 from fairtrial.recipes.rl.experience import MOST_DEVIATIONS, Moments, advantages
 from fairtrial.recipes.rl.physics import Array
-from fairtrial.recipes.rl.vector_env import Moved, Rows
+from fairtrial.recipes.rl.vector_env import Moved, VectorEnv
 
 if TYPE_CHECKING:
     from fairtrial.recipes.ppo import Options
@@ -35,7 +35,7 @@ class Actor(Protocol):
     @property
     def scale(self) -> Array | None: ...
 
-    def outputs(self, seen: Tensor) -> Array: ...
+    def outputs(self, obs: Tensor) -> Array: ...
 
     def forget(self, ended: Array) -> None:
         """Episodes have ended there: nothing of them is remembered."""
@@ -52,7 +52,7 @@ class Policy(Protocol):
         """A rollout begins; `lost` marks the environments whose episodes do not go on."""
         ...
 
-    def critic(self, seen: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
+    def critic(self, obs: Tensor, not_done: Array) -> tuple[Tensor, Tensor]:
         """Outputs and expected returns for [runs, steps · environments, …] from the beginning of the rollout."""
         ...
 
@@ -85,7 +85,7 @@ class AgentState(Protocol):
 class RolloutBatch:
     """What a rollout gave to learn from: [runs, examples, …], examples in the order of time, then environment."""
 
-    seen: Tensor
+    obs: Tensor
     actions: Tensor
     old: Tensor
     """Log-likelihoods of the actions when they were taken."""
@@ -96,20 +96,24 @@ class RolloutBatch:
     """[runs, steps, environments]: 0 where an episode ended with this step."""
 
 
-MakeRows = Callable[[int], Rows]
+MakeVectorEnv = Callable[[int], VectorEnv]
 
 
 class PpoRun:
     """One run as a `Trainable`: its environments, its policy, and what it has seen so far."""
 
     def __init__(
-        self, options: Options, context: RunContext, make_rows: MakeRows, make_brain: Callable[[Rows], AgentState]
+        self,
+        options: Options,
+        context: RunContext,
+        make_env: MakeVectorEnv,
+        make_agent_state: Callable[[VectorEnv], AgentState],
     ) -> None:
         self.options, self.streams = options, context.streams
-        self._arena = functools.cache(make_rows)
-        self.rows = make_rows(options.envs)
+        self._arena = functools.cache(make_env)
+        self.rows = make_env(options.envs)
         self.actions: Actions = actions_of(self.rows.space)
-        self.agent_state = make_brain(self.rows)
+        self.agent_state = make_agent_state(self.rows)
         self.obs_rms = Moments(self.rows.space.observation)
         self.gains = Moments(())
         self.returns, self.discounted = numpy.zeros((1, options.envs)), numpy.zeros((1, options.envs))
@@ -141,13 +145,13 @@ class PpoRun:
         rows.begin([self.streams.numpy(split, "episodes", part)], [1.0])
         rows.restart()
         view = Sight(rows, [self.obs_rms] if self.options.normalize_observations else None)
-        seen = aligned(torch.empty(0), 1, episodes, *rows.space.observation)
+        obs = aligned(torch.empty(0), 1, episodes, *rows.space.observation)
         returns, lengths = numpy.zeros((2, 1, episodes))
         playing = numpy.ones((1, episodes), bool)
         with numpy.errstate(invalid="ignore", over="ignore"):
             while playing.any():
-                view.look(seen.numpy())
-                moved = rows.step(self.actions.playable(self.actions.best(player.outputs(seen))))
+                view.look(obs.numpy())
+                moved = rows.step(self.actions.playable(self.actions.best(player.outputs(obs))))
                 returns += moved.rewards * playing
                 lengths += playing
                 if moved.some_ended:
@@ -205,7 +209,7 @@ def _as_arrays(tensors: Mapping[str, Any]) -> dict[str, Any]:
 class Sight:
     """What policies see of environments: observations as they are, or in units of what each run has seen so far."""
 
-    def __init__(self, rows: Rows, moments: Sequence[Moments] | None) -> None:
+    def __init__(self, rows: VectorEnv, moments: Sequence[Moments] | None) -> None:
         self._rows, self._moments = rows, moments
         if moments is not None:
             self._means, self._deviations = (
@@ -220,11 +224,11 @@ class Sight:
             raw[...] = out
         self.put_in_units(out)
 
-    def put_in_units(self, seen: Array) -> None:
+    def put_in_units(self, obs: Array) -> None:
         if self._moments is not None:
-            seen -= self._means
-            seen /= self._deviations
-            numpy.clip(seen, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=seen)
+            obs -= self._means
+            obs /= self._deviations
+            numpy.clip(obs, -MOST_DEVIATIONS, MOST_DEVIATIONS, out=obs)
 
 
 class LazyQuantity:
@@ -247,7 +251,7 @@ class RolloutEngine:
         self.runs = list(runs)
         first = runs[0]
         self.options, self.actions = first.options, first.actions
-        self.rows = first.rows.beside([run.rows for run in runs[1:]])
+        self.rows = first.rows.join([run.rows for run in runs[1:]])
         self.policy: Policy = first.agent_state.join(runs)
         self._returns, self._discounted = self._share("returns"), self._share("discounted")
         self._discount = numpy.array([run.options.gamma for run in runs])
@@ -264,8 +268,8 @@ class RolloutEngine:
 
     def _make_buffers(self, runs: int, steps: int, envs: int) -> None:
         observation = self.rows.space.observation
-        self._seen = aligned(torch.empty(0), runs, (steps + 1) * envs, *observation)
-        by_time = torch.unflatten(self._seen, 1, (steps + 1, envs))
+        self._obs = aligned(torch.empty(0), runs, (steps + 1) * envs, *observation)
+        by_time = torch.unflatten(self._obs, 1, (steps + 1, envs))
         self._now = [by_time[:, step] for step in range(steps + 1)]
         self._taken = torch.zeros((runs, steps, envs, *self.actions.shape), dtype=self.actions.dtype)
         self._rewards, self._ended = numpy.zeros((runs, steps, envs)), numpy.zeros((runs, steps, envs), bool)
@@ -277,9 +281,9 @@ class RolloutEngine:
             with events.phase("rollout"):
                 self._play(steps)
             with events.phase("advantage"):
-                self._lesson = self._draw_lesson()
+                self._batch = self._collect_batch()
             with events.phase("update"):
-                self.policy.learn(self._lesson, steps)
+                self.policy.learn(self._batch, steps)
                 self._see()
         for run in self.runs:
             run.env_steps += self.options.rollout * self.options.envs
@@ -325,34 +329,34 @@ class RolloutEngine:
             self._returns[ended] = 0.0
             self.policy.player.forget(ended)
 
-    def _draw_lesson(self) -> RolloutBatch:
+    def _collect_batch(self) -> RolloutBatch:
         """What was played, with what came of it."""
         shape = self._rewards.shape
         examples = shape[1] * shape[2]
         not_done = 1.0 - self._ended
-        outputs, values = self.policy.critic(self._seen, not_done)
+        outputs, values = self.policy.critic(self._obs, not_done)
         taken = self._taken.flatten(1, 2)
         old, _ = self.policy.likelihood(outputs[:, :examples], taken)
         expected = values.numpy().reshape(shape[0], shape[1] + 1, shape[2]).astype(float)
         rewards = self._scaled_rewards(not_done)
         self._value_what_was_cut(rewards)
         gains = advantages(rewards, expected, not_done, self._discount, self._trace)
-        tensor, wanted = (
+        tensor, value_targets = (
             torch.from_numpy(each.astype(numpy.float32)).flatten(1) for each in (gains, gains + expected[:, :-1])
         )
-        return RolloutBatch(self._seen[:, :examples], taken, old, tensor, wanted, not_done)
+        return RolloutBatch(self._obs[:, :examples], taken, old, tensor, value_targets, not_done)
 
     def _scaled_rewards(self, not_done: Array) -> Array:
         """Rewards in units of the deviation of discounted returns, where that is asked for."""
         if not self.options.normalize_rewards:
             return self._rewards.copy()
-        seen = numpy.empty_like(self._rewards)
-        for step in range(seen.shape[1]):
+        obs = numpy.empty_like(self._rewards)
+        for step in range(obs.shape[1]):
             self._discounted *= self._discount[:, None]
             self._discounted += self._rewards[:, step]
-            seen[:, step] = self._discounted
+            obs[:, step] = self._discounted
             self._discounted *= not_done[:, step]
-        for run, values in zip(self.runs, seen, strict=True):
+        for run, values in zip(self.runs, obs, strict=True):
             run.gains.see(values.ravel())
         units = numpy.array([float(run.gains.deviation) for run in self.runs])
         scaled: Array = numpy.clip(self._rewards / units[:, None, None], -MOST_DEVIATIONS, MOST_DEVIATIONS)
@@ -388,8 +392,8 @@ class RolloutEngine:
 
     def _compute_review(self) -> Mapping[str, Tensor]:
         """Run by run: a mean over all adds in another order."""
-        batch = self._lesson
-        outputs, values = self.policy.critic(batch.seen, batch.not_done)
+        batch = self._batch
+        outputs, values = self.policy.critic(batch.obs, batch.not_done)
         logs, entropies = self.policy.likelihood(outputs, batch.actions)
         loss_inputs = (logs, entropies, values, batch.old, batch.advantages, batch.value_targets)
         tensors = [losses(run.options, *(each[row] for each in loss_inputs)) for row, run in enumerate(self.runs)]
@@ -397,14 +401,14 @@ class RolloutEngine:
 
 
 def losses(
-    options: Options, log: Tensor, entropies: Tensor, values: Tensor, old: Tensor, gains: Tensor, wanted: Tensor
+    options: Options, log: Tensor, entropies: Tensor, values: Tensor, old: Tensor, gains: Tensor, value_targets: Tensor
 ) -> dict[str, Tensor]:
     """What one run learns by, and how far its policy has moved, over some examples."""
     gains = (gains - gains.mean()) / (gains.std() + 1e-8)
     change = log - old
     ratio = change.exp()
     policy = -torch.minimum(ratio * gains, ratio.clamp(1 - options.clip, 1 + options.clip) * gains).mean()
-    value = ((values - wanted) ** 2).mean()
+    value = ((values - value_targets) ** 2).mean()
     entropy = entropies.mean()
     return {
         "policy_loss": policy,

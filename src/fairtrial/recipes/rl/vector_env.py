@@ -29,7 +29,7 @@ class Moved:
     """What was observed before the new episodes began; only where one was cut off, to value what was left of it."""
 
 
-class Rows(Protocol):
+class VectorEnv(Protocol):
     """Environments that are stepped together."""
 
     space: Space
@@ -53,7 +53,7 @@ class Rows(Protocol):
         """What happens there is not asked for any more."""
         ...
 
-    def beside(self, others: Sequence[Any]) -> Rows:
+    def join(self, others: Sequence[Any]) -> VectorEnv:
         """These and the environments of other runs in one block; from now on the members look into it."""
         ...
 
@@ -64,7 +64,7 @@ class Rows(Protocol):
     def load_state(self, state: Mapping[str, Any]) -> None: ...
 
 
-class PhysicsRows:
+class PhysicsVectorEnv:
     """Environments whose equations are known."""
 
     def __init__(self, physics: Physics, count: int, *, hide_velocity: bool = False, limit: int = 0) -> None:
@@ -76,7 +76,7 @@ class PhysicsRows:
         components = len(physics.start(numpy.random.Generator(numpy.random.PCG64(0)), 1, 1.0))
         self.states: Array = numpy.zeros((components, 1, count))
         self.ages: Array = numpy.zeros((1, count), int)
-        self._seen = numpy.zeros((1, count, *space.observation), numpy.float32)
+        self._obs = numpy.zeros((1, count, *space.observation), numpy.float32)
 
     def begin(self, draws: Sequence[numpy.random.Generator], spreads: Sequence[float]) -> None:
         self._draws, self._spreads = list(draws), list(spreads)
@@ -94,8 +94,8 @@ class PhysicsRows:
         if self._kept is None:
             self.physics.observe(self.states, out)
         else:
-            self.physics.observe(self.states, self._seen)
-            out[...] = self._seen[..., self._kept]
+            self.physics.observe(self.states, self._obs)
+            out[...] = self._obs[..., self._kept]
 
     def step(self, actions: Array) -> Moved:
         moved, rewards, terminated = self.physics.advance(self.states, actions)
@@ -121,12 +121,12 @@ class PhysicsRows:
         self.states[:, 0] = state["states"]
         self.ages[0] = state["ages"]
 
-    def beside(self, others: Sequence[PhysicsRows]) -> PhysicsRows:
+    def join(self, others: Sequence[PhysicsVectorEnv]) -> PhysicsVectorEnv:
         members = [self, *others]
         joined = copy.copy(self)
         joined.states = numpy.concatenate([each.states for each in members], axis=1)
         joined.ages = numpy.concatenate([each.ages for each in members])
-        joined._seen = numpy.concatenate([each._seen for each in members])
+        joined._obs = numpy.concatenate([each._obs for each in members])
         for run, member in enumerate(members):
             member.states, member.ages = joined.states[:, run : run + 1], joined.ages[run : run + 1]
         return joined

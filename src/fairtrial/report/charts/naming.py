@@ -19,7 +19,7 @@ DOT, LINE, AIR = 5.0, 7.0, 4.0
 FAR, ANGLES, ROUNDS = 110.0, 16, 3
 """Names are tried on rings about their points, at so many places of each; again when the others have theirs."""
 
-BESIDE, PIECES = 20.0, 10
+NEAR_PX, PIECES = 20.0, 10
 """Names farther away than this have a line to their points, which is looked at in so many places."""
 
 CROSSED, BEYOND = 30.0, 120.0
@@ -49,7 +49,7 @@ class Label:
     @property
     def lead(self) -> bool:
         """Whether the words need a line to their dot."""
-        return math.hypot(*self.offset) > BESIDE
+        return math.hypot(*self.offset) > NEAR_PX
 
     def along(self, share: float) -> Pixel:
         """A place on the way from the dot to the words."""
@@ -112,7 +112,7 @@ class Room:
 
     def _trails_from(self, dot: Pixel) -> Array:
         """What the line to each place would fill, in short pieces; to those beside the dot there is none."""
-        begin = np.where(self._lengths > BESIDE, BESIDE / 2 / self._lengths, 1)
+        begin = np.where(self._lengths > NEAR_PX, NEAR_PX / 2 / self._lengths, 1)
         shares = np.linspace(begin, np.ones_like(begin), PIECES, axis=1)
         places = dot + shares[:, :, None] * self._offsets[:, None, :]
         return np.concatenate([places - 1, places + 1], axis=2)
@@ -127,5 +127,5 @@ def _boxes(stretches: Sequence[Stretch], air: float) -> Array:
 def _hits(boxes: Array, others: Array) -> NDArray[np.bool_]:
     """Whether each box touches each of the others."""
     left, top, right, bottom = (boxes[..., side, None] for side in range(4))
-    beside = (left >= others[:, 2]) | (right <= others[:, 0])
-    return np.logical_not(beside | (top >= others[:, 3]) | (bottom <= others[:, 1]))
+    apart = (left >= others[:, 2]) | (right <= others[:, 0])
+    return np.logical_not(apart | (top >= others[:, 3]) | (bottom <= others[:, 1]))

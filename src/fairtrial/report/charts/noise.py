@@ -75,7 +75,7 @@ def _panel(curve: Curve, relative: bool, metric: str) -> Panel:
         frame.across(curve.n, color=QUIET, strokeWidth=1, strokeDash=[2, 2]),
         frame.write([have], color=QUIET, align=side),
         frame.along(curve.threshold, color=VERMILLION, strokeWidth=1.2),
-        _beside_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=VERMILLION),
+        _label_threshold(frame, curve, limit, up=True, right=_is_left(frame, curve.needed), color=VERMILLION),
         frame.draw("line", curve.measured, color=BLUE, strokeWidth=2.2),
         frame.draw("line", curve.beyond, color=BLUE, strokeWidth=2.2, strokeDash=[5, 4]),
         frame.draw("circle", curve.measured if len(curve.measured) <= 30 else [], color=BLUE, size=35, opacity=1),
@@ -108,7 +108,7 @@ def _is_left(frame: Frame, needed: int | None) -> bool:
     return needed is not None and frame.x.share(needed) < 0.5
 
 
-def _beside_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: bool, **look: Any) -> alt.Chart:
+def _label_threshold(frame: Frame, curve: Curve, text: str, *, up: bool, right: bool, **look: Any) -> alt.Chart:
     """Words over or under the threshold line, at one of its ends, beside the line at n where that is near."""
     y = frame.y_at(frame.pixel_of(curve.threshold) + (-9 if up else 14))
     line, room = frame.width * frame.x.share(curve.n), LETTER * len(text) + 12
@@ -123,21 +123,21 @@ def _needed(frame: Frame, curve: Curve) -> list[alt.Chart]:
     needed = curve.needed
     if needed is None:
         return [
-            _beside_threshold(frame, curve, "needed n unknown" if curve.measured else "no curve", up=False, right=True)
+            _label_threshold(frame, curve, "needed n unknown" if curve.measured else "no curve", up=False, right=True)
         ]
     words = f"n = {needed:,} needed"
     if needed > frame.x.domain[1]:
-        return [_beside_threshold(frame, curve, f"{words} →", up=False, right=True, fontWeight="bold")]
+        return [_label_threshold(frame, curve, f"{words} →", up=False, right=True, fontWeight="bold")]
     x = max(float(needed), frame.x.domain[0])
     return [
         frame.draw(
             "point", [{"x": x, "y": curve.meeting}], shape="diamond", filled=True, size=110, color=INK, opacity=1
         ),
-        _beside_curve(frame, x, curve.meeting, words),
+        _label_curve(frame, x, curve.meeting, words),
     ]
 
 
-def _beside_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
+def _label_curve(frame: Frame, x: float, y: float, words: str) -> alt.Chart:
     """The curve falls, so that below it on the left there is room, and above it on the right."""
     pixel, left = frame.width * frame.x.share(x), frame.x.share(x) < 0.35
     at = frame.x_at(pixel + (10 if left else -6)), frame.y_at(frame.pixel_of(y) + (-24 if left else 15))

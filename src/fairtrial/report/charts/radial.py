@@ -139,9 +139,9 @@ def _leader(profiles: Sequence[RadialProfile], metric: int) -> int | None:
     return scores.index(top) if top >= 0 and scores.count(top) == 1 else None
 
 
-def _names(frame: Frame, profiles: Sequence[RadialProfile], beside: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
-    """A list of variants to the right of everything that is written `beside` the rim there."""
-    right = max([1.0, *(word["x"] + LETTER * len(word["text"]) / RADIUS for word in beside)])
+def _names(frame: Frame, profiles: Sequence[RadialProfile], labels: Sequence[Mapping[str, Any]]) -> list[alt.Chart]:
+    """A list of variants to the right of everything that is written as `labels` at the rim there."""
+    right = max([1.0, *(word["x"] + LETTER * len(word["text"]) / RADIUS for word in labels)])
     entries = [(profile.name, place) for place, profile in enumerate(profiles)]
     return name_key(frame, entries, left=RADIUS * (1 + right) + 30, top=RADIUS - KEY_LINE * (len(entries) - 1) / 2)
 

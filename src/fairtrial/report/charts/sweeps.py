@@ -205,10 +205,10 @@ def _best(frame: Frame, points: Sequence[PlottedPoint], start: float | None) -> 
         top, bottom = _occupied(frame, points, x)
         dot = min(max(frame.pixel_of(point.mean), 0), frame.height)
         free = [y for y in (min(top - 12, dot - 17), max(bottom + 13, dot + 18)) if 6 <= y <= frame.height - 6]
-        beside = bool(free) and from_baseline < 22
+        fits_right = bool(free) and from_baseline < 22
         y = free[0] if free else OVER - 15 if from_baseline < 50 else OVER
-        words = {"x": frame.x_at(x + 6 if beside else x), "y": frame.y_at(y), "text": "best"}
-        layers.append(frame.write([words], color=BLUE, fontWeight="bold", align="left" if beside else "center"))
+        words = {"x": frame.x_at(x + 6 if fits_right else x), "y": frame.y_at(y), "text": "best"}
+        layers.append(frame.write([words], color=BLUE, fontWeight="bold", align="left" if fits_right else "center"))
     return layers
 
 
