@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from fairtrial.api.benchmarking.profile_diff import ProfileDiff
-    from fairtrial.core.expressions import ConditionResult
+    from fairtrial.core.conditions import ConditionResult
 
 UNKNOWN = "–"
 LAST = ("residual_ms", "idle")

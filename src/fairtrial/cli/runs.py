@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from fairtrial.core.run_metadata import RunResources, RunTimings
 
 MOST_REASONS = 5
-WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=. Looks at columns, options and last values."
+WHERE_HELP = "Only runs for which this holds; also <, >, <=, >=, !=, and, or, not. Columns, options, last values."
 STYLES = {
     "completed": "green",
     "diverged": "yellow",

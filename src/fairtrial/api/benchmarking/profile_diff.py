@@ -12,8 +12,8 @@ import numpy as np
 
 from fairtrial.api.running.recording import recorded
 from fairtrial.core.cautions import APART, LOWER_QUALITY, OTHER_SURROUNDINGS, QUALITY_UNKNOWN
+from fairtrial.core.conditions import ConditionResult, check
 from fairtrial.core.errors import UserError
-from fairtrial.core.expressions import ConditionResult, check
 from fairtrial.core.paths import StorePaths
 from fairtrial.core.schema import PROFILE_SCHEMA
 from fairtrial.record.profiles import find_profile, profile_names, profile_snapshots, read_profile

@@ -16,9 +16,9 @@ from fairtrial.api.running.planning import load_checked_recipe, plan_jobs
 from fairtrial.api.running.registered import arms_of
 from fairtrial.api.running.study_metric import rule_of_study
 from fairtrial.core.canonical import file_hash
+from fairtrial.core.conditions import check
 from fairtrial.core.directions import settle
 from fairtrial.core.errors import CheckFailed, UserError, unknown
-from fairtrial.core.expressions import check
 from fairtrial.core.formatting import counted, shown_moment
 from fairtrial.core.paths import RunPaths
 from fairtrial.core.registry import LoadedRecipe

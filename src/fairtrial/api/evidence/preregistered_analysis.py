@@ -16,8 +16,8 @@ from fairtrial.api.evidence.artifact import store_of_registration
 from fairtrial.api.evidence.preregister import archived_runs, excludable, registered_question
 from fairtrial.api.running.recording import recorded
 from fairtrial.api.running.registered import with_label
+from fairtrial.core.conditions import check
 from fairtrial.core.errors import CheckFailed, UserError
-from fairtrial.core.expressions import check
 from fairtrial.core.paths import ProjectPaths, RegistrationPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.traces import Trace

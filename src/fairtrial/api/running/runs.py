@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import operator
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from fairtrial.api.running.recording import recorded
+from fairtrial.core.conditions import RowFilter
 from fairtrial.core.errors import StoreError, UsageError, UserError, all_at_once, unknown
 from fairtrial.core.regular_files import open_regular
 from fairtrial.core.runs import EVALUATION, Run, Status
@@ -25,13 +24,8 @@ from fairtrial.record.store_location import StoreLocation
 
 Row = Mapping[str, Any]
 
-_COMPARISONS = {
-    "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "==": operator.eq,
-    "=": operator.eq, "<": operator.lt, ">": operator.gt,
-}  # fmt: skip
 MOST_VERIFIED_BYTES = 32 << 20
 """`tail` shows the end of a file at once, however long it is; only shorter files are held against their checksum."""
-_CONDITION = re.compile(r"\s*([\w./-]+)\s*(<=|>=|!=|==|=|<|>)\s*(.*?)\s*")
 
 
 def list_runs(
@@ -42,13 +36,15 @@ def list_runs(
     status: str | None = None,
     where: Sequence[str] = (),
 ) -> list[Row]:
-    """One row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`."""
+    """One row per run, newest first, filtered. Conditions look like `learning_rate>0.01` or `seed=1072`.
+
+    Names are looked up in the row, then among the options, then among the last metric values.
+    """
     if status is not None and status not in list(Status):
         raise UsageError(unknown("status", status, list(Status)))
-    conditions = [_condition(text) for text in where]
+    filters = [RowFilter(text, nested=("options", "final"), as_number=_recorded_number) for text in where]
     rows = all_rows(_existing(store, *([study] if study else [])), study)
-    _refuse_unknown_names(rows, conditions)
-    tests = [_test(condition) for condition in conditions]
+    tests = [each.over(rows) for each in filters]
     if variant is not None:
         tests.append(lambda row: bool(row["variant"] == variant))
     if status is not None:
@@ -58,14 +54,8 @@ def list_runs(
     return newest_first(rows)
 
 
-def _refuse_unknown_names(rows: Sequence[Row], conditions: Sequence[tuple[str, str, str]]) -> None:
-    """A condition on a name that no run has is a typing error, not an empty result."""
-    doubtful = [name for name, _, _ in conditions if rows and name not in rows[0]]
-    if doubtful:
-        known = {name for row in rows for place in (row, row["options"], row["final"]) for name in place}
-        wrong = [name for name in doubtful if name not in known]
-        if wrong:
-            raise UserError(unknown("name in a condition", wrong[0], known))
+def _recorded_number(value: Any) -> float:
+    return float(unspell(value))
 
 
 def _existing(store: StoreLocation, *studies: str) -> Store:
@@ -73,38 +63,6 @@ def _existing(store: StoreLocation, *studies: str) -> Store:
     if place.root.exists() and not place.root.is_dir():
         place.studies()  # says that it is a file
     return place
-
-
-def _condition(text: str) -> tuple[str, str, str]:
-    match = _CONDITION.fullmatch(text)
-    if not match:
-        raise UsageError(
-            f"cannot read the condition '{text}'", hint="Write it as NAME=VALUE, NAME>VALUE, NAME!=VALUE …"
-        )
-    return match[1], match[2], match[3]
-
-
-def _test(condition: tuple[str, str, str]) -> Callable[[Row], bool]:
-    """Names are looked up in the row, then among the options, then among the last metric values."""
-    name, sign, wanted = condition
-    compare = _COMPARISONS[sign]
-    try:
-        number = float(wanted)
-    except ValueError:
-        number = None
-
-    def holds(row: Row) -> bool:
-        value = row[name] if name in row else row["options"].get(name, row["final"].get(name))
-        if value is None:
-            return sign == "!="
-        try:
-            if number is not None:
-                return bool(compare(float(unspell(value)), number))
-        except (TypeError, ValueError, KeyError):
-            pass
-        return bool(compare(str(value).lower(), wanted.lower()))
-
-    return holds
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairtrial.core.errors import UserError
-from fairtrial.core.expressions import DEEPEST, LONGEST, check
+from fairtrial.core.conditions import DEEPEST, LONGEST, RowFilter, check
+from fairtrial.core.errors import UsageError, UserError
 
 DOCUMENT: dict[str, Any] = {
     "policy_lag_steps": {"max": 2, "mean": 1.25},
@@ -35,6 +35,8 @@ DOCUMENT: dict[str, Any] = {
         ("policy_lag_steps.max<=max_policy_lag_steps", 2, 2),
         ("phases_ms.0.p50 > phases_ms[1].p50", 12.5, 0),
         ("engine == 'local'", "local", "local"),
+        ("engine = 'local'", "local", "local"),
+        ("max_policy_lag_steps=2", 2, 2),
         ('phases_ms[1].name != "generate"', "backward", "generate"),
         ("smoke == false", False, False),
         ("2 + 3 * 4 == 14", 14, 14),
@@ -126,7 +128,9 @@ def test_what_is_unknown_decides_nothing_that_is_decided_without_it() -> None:
         ("(1 < 2", "a ')' is missing"),
         ("1 < 2)", "')' was not expected"),
         ("", "a value was expected"),
-        ("1 = 2", "cannot read '= 2'"),
+        ("1 = = 2", "a value was expected before '='"),
+        ("1 = 2 = 3", "comparisons cannot be chained"),
+        ("engine = local", "no 'local' in the document"),  # a misspelt path is never a text
         ("__import__('os').system('x') == 0", "cannot read '.system"),
         ("engine ; engine", "cannot read '; engine'"),
         ("1 < 2 # yes", "cannot read '# yes'"),
@@ -159,7 +163,7 @@ class Node:
 
 ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 COMPARISONS = {"<=": operator.le, "<": operator.lt, ">=": operator.ge, ">": operator.gt, "==": operator.eq,
-               "!=": operator.ne}  # fmt: skip
+               "=": operator.eq, "!=": operator.ne}  # fmt: skip
 BINDS = {"or": 1, "and": 2, "not": 3, "compare": 4, "+": 5, "-": 5, "*": 6, "/": 6, "minus": 7}
 VALUES = {"a": 3, "b": {"c": -2.5, "d": [0, None, 7]}, "yes": True, "no": False, "null": None}
 
@@ -284,3 +288,93 @@ def test_the_longest_and_deepest_conditions_are_read() -> None:
     assert check(f"{long}>0"[:LONGEST], {}).holds
     assert check("(" * DEEPEST + "1" + ")" * DEEPEST + " < 2", {}).holds
     assert check("not " * (LONGEST // 5) + "true", {}).holds is (LONGEST // 5 % 2 == 0)
+
+
+# Conditions that choose among rows.
+
+ROWS: list[dict[str, Any]] = [
+    {"run": "a.seed1", "seed": 1, "status": "completed", "wall_s": 2.5, "note": None, "options": {"lr": 0.1, "who": "Ann"},
+     "final": {"eval/loss": 0.5, "best-of": 1}},
+    {"run": "a.seed2", "seed": 2, "status": "diverged", "wall_s": 4.0, "note": "a and b", "options": {"lr": 0.2},
+     "final": {"eval/loss": "NaN", "best-of": 2}},
+    {"run": "b.seed3", "seed": 3, "status": "failed", "wall_s": None, "note": "1 or 2", "options": {"lr": "auto", "deep": {"n": 3}},
+     "final": {}},
+]  # fmt: skip
+
+
+def number(value: Any) -> float:
+    return float({"NaN": math.nan}[value] if isinstance(value, str) else value)
+
+
+def seeds(text: str, rows: list[dict[str, Any]] = ROWS) -> list[int]:
+    holds = RowFilter(text, nested=("options", "final"), as_number=number).over(rows)
+    return [row["seed"] for row in rows if holds(row)]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("seed=2", [2]),
+        ("seed == 2", [2]),
+        ("seed!=2", [1, 3]),
+        (" seed >= 2.0 ", [2, 3]),
+        ("status=Completed", [1]),
+        ("status>completed", [2, 3]),  # texts have an order
+        ("wall_s<3", [1]),
+        ("wall_s!=4", [1, 3]),  # what is missing is different
+        ("note!=x", [1, 2, 3]),
+        ("note=a and b", [2]),
+        ("note=1 or 2", [3]),
+        ("note=a and seed", []),  # a name alone is no condition: this is a text
+        ("lr=auto", [3]),
+        ("lr>0.1", [2, 3]),  # as texts, where one is no number
+        ("who=ann", [1]),
+        ("eval/loss<1", [1]),
+        ("eval/loss!=0.5", [2, 3]),
+        ("best-of>=2", [2]),
+        ("run=", []),
+        ("run!=", [1, 2, 3]),
+        ("seed=nan", []),
+    ],
+)
+def test_the_short_form_takes_everything_behind_the_sign(text: str, expected: list[int]) -> None:
+    assert seeds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("seed=1 or seed=3", [1, 3]),
+        ("status=failed or status=diverged", [2, 3]),
+        ("status = 'failed' or lr == 0.1", [1, 3]),
+        ("seed>1 and status!=failed", [2]),
+        ("not status=completed", [2, 3]),
+        ("not (seed=1 or seed=3)", [2]),
+        ("(seed = 1)", [1]),
+        ("note='a and b'", [2]),
+        ("seed * 2 - 1 > 3", [3]),
+        ("wall_s / seed = 2", [2]),
+        ("1 / (seed - seed + 1) = 1", [1, 2, 3]),
+        ("2 < seed", [3]),
+        ("options.lr = 0.2", [2]),
+        ("options.deep.n = 3", [3]),
+        ("final['eval/loss'] < 1", [1]),
+        ("['best-of'] = seed", [1, 2]),
+        ("note != 'x' and seed < 3", [1, 2]),
+    ],
+)
+def test_rows_are_chosen_by_whole_conditions_too(text: str, expected: list[int]) -> None:
+    assert seeds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["nonsense", "", "seed", "(seed=1", "seed ~ 1", "1 + 1", "not"])
+def test_what_is_no_condition_of_either_form_is_refused_before_any_row_is_read(text: str) -> None:
+    with pytest.raises(UsageError, match="cannot read the condition"):
+        RowFilter(text)
+
+
+@pytest.mark.parametrize("text", ["sed=1", "not sed=1", "(sed=1)", "options.lrr=0.1", "sed=1 or seed=2"])
+def test_a_name_that_no_row_has_is_a_typing_error_and_without_rows_none(text: str) -> None:
+    with pytest.raises(UserError, match="unknown name in a condition"):
+        seeds(text)
+    assert seeds(text, []) == []
