@@ -31,9 +31,12 @@ class CostPerformanceAnalysis:
     compute_pareto_frontier = pareto_frontier
 
     def recommend(
-        self, points: Sequence[CostPoint], constraints: Constraints, objective: str = "accuracy",
+        self,
+        points: Sequence[CostPoint],
+        constraints: Constraints,
+        objective: str = "accuracy",
         cards: Sequence[Card] = (),
-    ) -> Recommendation:  # fmt: skip
+    ) -> Recommendation:
         """The best feasible point by one objective; with several cards, on the one that suits it best."""
         return recommend(points, self.cost_model, self.judged, constraints, objective, cards)
 

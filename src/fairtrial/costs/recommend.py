@@ -33,9 +33,13 @@ from fairtrial.costs.rationale import explain
 
 
 def recommend(
-    points: Sequence[CostPoint], model: CostModel, judged: OptimizationTarget, constraints: Constraints,
-    objective: str = "accuracy", cards: Sequence[Card] = (),
-) -> Recommendation:  # fmt: skip
+    points: Sequence[CostPoint],
+    model: CostModel,
+    judged: OptimizationTarget,
+    constraints: Constraints,
+    objective: str = "accuracy",
+    cards: Sequence[Card] = (),
+) -> Recommendation:
     """The best feasible configuration by one objective; with several cards, on the card that suits it best."""
     check_objective(objective, judged)
     constraints.check(judged)
@@ -97,7 +101,7 @@ BY_MERIT = 4
 
 def _rank(
     candidates: Sequence[Candidate], objective: str, judged: OptimizationTarget
-) -> Callable[[Candidate], tuple[Any, ...]]:  # fmt: skip
+) -> Callable[[Candidate], tuple[Any, ...]]:
     """Smaller is better. What the objective leaves open is decided by the others, so that none is wasted.
 
     What differs by rounding alone is left open: see `levelled`.
@@ -122,7 +126,7 @@ def _best(candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any
 
 def _bindings(
     candidates: Sequence[Candidate], chosen: Candidate, rank: Callable[[Candidate], tuple[Any, ...]]
-) -> list[Binding]:  # fmt: skip
+) -> list[Binding]:
     bindings = []
     for check in chosen.checks:
         free = [each for each in candidates if each.meets_others(check.constraint)]
@@ -147,9 +151,7 @@ def _relaxations(candidates: Sequence[Candidate], judged: OptimizationTarget) ->
     return relaxations
 
 
-def _joint(
-    candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any, ...]]
-) -> JointRelaxation | None:  # fmt: skip
+def _joint(candidates: Sequence[Candidate], rank: Callable[[Candidate], tuple[Any, ...]]) -> JointRelaxation | None:
     """The candidate whose limits have to move least together: by the largest relative change, then by their sum.
 
     Another card is not a limit that a person can move, so candidates that fit their card come first.

@@ -124,7 +124,11 @@ def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str] | No
     try:
         return subprocess.run(
             ["git", "-C", str(folder), *arguments],  # noqa: S607
-            capture_output=True, text=True, errors="replace", timeout=20, check=False,
-        )  # fmt: skip
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=False,
+        )
     except (FileNotFoundError, subprocess.TimeoutExpired):
         return None

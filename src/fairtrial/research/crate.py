@@ -65,10 +65,13 @@ def crate_document(
     graph += [_file(name, files[name]) for name in sorted(files)]
     graph.append(
         {
-            "@id": str(paths.manifest), "@type": "File", "name": paths.manifest.name, "encodingFormat": _KINDS[".json"],
+            "@id": str(paths.manifest),
+            "@type": "File",
+            "name": paths.manifest.name,
+            "encodingFormat": _KINDS[".json"],
             "description": "Size and SHA-256 of every other file, and what was left out of the bundle.",
         }
-    )  # fmt: skip
+    )
     return orjson.dumps({"@context": CONTEXT, "@graph": graph}, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
 
 
@@ -123,9 +126,7 @@ def _license(artifact: ArtifactFile) -> Entity:
     return {"@id": place, "@type": "CreativeWork", "name": artifact.license, "description": message}
 
 
-def _study(
-    study: str, runs: Sequence[CratedRun], files: Mapping[str, tuple[int, str]], store: str
-) -> list[Entity]:  # fmt: skip
+def _study(study: str, runs: Sequence[CratedRun], files: Mapping[str, tuple[int, str]], store: str) -> list[Entity]:
     """The study, what made it, and each of its runs, with the files that belong to them."""
     folder = f"{store}/{study}/"
     by_run: dict[str, list[str]] = {}
@@ -151,10 +152,13 @@ def _study(
         inside = by_run.get(run.run, [])
         entities.append(
             {
-                "@id": _id(place), "@type": "Dataset", "name": f"Run {run.study}/{run.run}",
-                "description": f"One run, {run.status}.", "hasPart": [{"@id": _id(name)} for name in inside],
+                "@id": _id(place),
+                "@type": "Dataset",
+                "name": f"Run {run.study}/{run.run}",
+                "description": f"One run, {run.status}.",
+                "hasPart": [{"@id": _id(name)} for name in inside],
             }
-        )  # fmt: skip
+        )
     return entities
 
 

@@ -64,7 +64,7 @@ def notebook(artifact: ArtifactFile, headlines: Mapping[str, Any], *, runs: str,
 
 def _cells(
     artifact: ArtifactFile, headlines: Mapping[str, Any], runs: str, tolerance: float
-) -> Iterator[tuple[str, str]]:  # fmt: skip
+) -> Iterator[tuple[str, str]]:
     yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
     yield "code", SET_UP.format(runs=runs, tolerance=tolerance)
     for study, claims in headlines["studies"].items():

@@ -118,9 +118,10 @@ class RegisteredAnalysis(_Part):
     family: str | None
     seed: int = Field(description="Of resampling.", ge=0)
     adjust: str | None = Field(
-        default=None, min_length=1,
+        default=None,
+        min_length=1,
         description="Covariate that the difference is adjusted for; left out where there is none.",
-    )  # fmt: skip
+    )
 
 
 class LateRun(_Part):

@@ -47,10 +47,13 @@ def noise_floor(first: Array, second: Array, rounds: tuple[int, ...] = (4, 8, 16
     whole = np.log(first) + np.log(second)
     drift = float(np.expm1(abs(whole[half:].mean() - whole[:half].mean()) / 2))
     return NoiseFloor(
-        compare_rounds(first, second, ("A", "A again"), 0.05, alpha), 100 * math.expm1(1.96 * sd),
+        compare_rounds(first, second, ("A", "A again"), 0.05, alpha),
+        100 * math.expm1(1.96 * sd),
         {n: None if effect is None else 100 * math.expm1(effect) for n, effect in effects.items()},
-        alarms, len(groups), 100 * drift,
-    )  # fmt: skip
+        alarms,
+        len(groups),
+        100 * drift,
+    )
 
 
 def _holds_one(compared: SpeedComparison) -> bool:

@@ -59,11 +59,15 @@ def _from_draws(
     limit = partial(_adjusted_quantile, draws, bias, acceleration)
     below = _p_of_zero(_share_below(draws, 0.0), bias, acceleration, count)
     return Inference(
-        method, value,
-        lower=limit, upper=lambda tail: limit(1 - tail),
-        p_greater=below, p_less=1 - below, p_two_sided=2 * min(below, 1 - below),
+        method,
+        value,
+        lower=limit,
+        upper=lambda tail: limit(1 - tail),
+        p_greater=below,
+        p_less=1 - below,
+        p_two_sided=2 * min(below, 1 - below),
         detail={"bias": bias, "acceleration": acceleration, "resamples": count},
-    )  # fmt: skip
+    )
 
 
 def _mean_difference(arms: Arms) -> float:
@@ -120,12 +124,15 @@ def infer_studentized(arms: Arms, count: int, rng: np.random.Generator) -> Infer
     share = _share_below(ordered, mean / scale)
     less, greater = _kept(share, count), _kept(1 - share, count)
     return Inference(
-        "studentized bootstrap", mean,
+        "studentized bootstrap",
+        mean,
         lower=lambda tail: mean - _outer(ordered, 1 - tail) * scale,
         upper=lambda tail: mean - _outer(ordered, tail) * scale,
-        p_greater=greater, p_less=less, p_two_sided=min(1.0, 2 * min(less, greater)),
+        p_greater=greater,
+        p_less=less,
+        p_two_sided=min(1.0, 2 * min(less, greater)),
         detail={"resamples": count},
-    ).agreeing()  # fmt: skip
+    ).agreeing()
 
 
 def _kept(share: float, count: int) -> float:

@@ -157,7 +157,7 @@ def compare_samples(
     """
     config = ComparisonConfig(
         paired, alpha, side, sesoi, method, direction, resamples, failure_value=failure_value
-    ).check()  # fmt: skip
+    ).check()
     return compare(as_sample(control, names[0]), as_sample(candidate, names[1]), config, names=names, seed=rng)
 
 
@@ -281,30 +281,47 @@ def _refuse_extremes(scale: float) -> None:
 
 
 def assemble(
-    control: Array, candidate: Array, judged: ComparisonResult, decision: Decision, reliability: Reliability,
-    config: ComparisonConfig, names: tuple[str, str],
-) -> Comparison:  # fmt: skip
+    control: Array,
+    candidate: Array,
+    judged: ComparisonResult,
+    decision: Decision,
+    reliability: Reliability,
+    config: ComparisonConfig,
+    names: tuple[str, str],
+) -> Comparison:
     n = len(control) if config.paired else len(control) + len(candidate)
     known = judged.inference
     checks = diagnose(control, candidate, paired=config.paired) if known else {}
     comparison = Comparison(
-        control=names[0], candidate=names[1],
+        control=names[0],
+        candidate=names[1],
         pairing="paired" if config.paired else "unpaired",
         method=known.method if known else config.method,
-        side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
-        n_control=len(control), n_candidate=len(candidate),
-        mean_control=_mean(control), mean_candidate=_mean(candidate),
-        sd_control=_sd(control), sd_candidate=_sd(candidate),
+        side=config.side,
+        direction=config.direction,
+        alpha=config.alpha,
+        sesoi=config.sesoi,
+        n_control=len(control),
+        n_candidate=len(candidate),
+        mean_control=_mean(control),
+        mean_candidate=_mean(candidate),
+        sd_control=_sd(control),
+        sd_candidate=_sd(candidate),
         effect=_effect(control, candidate, known, decision, config, n, config.alpha, config.on_difference()),
         equivalence=_effect(control, candidate, known, decision, config, n, 2 * config.alpha, "two-sided"),
         p_value=known.p_value(config.on_difference()) if known else None,
-        verdict=decision.verdict, reason=decision.reason,
-        significant=decision.significant, equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        significant=decision.significant,
+        equivalent=decision.equivalent,
+        exceeds_sesoi=decision.exceeds_sesoi,
         not_worse=decision.not_worse,
-        reliability=reliability, failure_value=config.failure_value,
-        diagnostics=checks, tests=dict(known.detail) if known else {},
+        reliability=reliability,
+        failure_value=config.failure_value,
+        diagnostics=checks,
+        tests=dict(known.detail) if known else {},
         cautions=_cautions(control, candidate, checks, reliability, config, names),
-    )  # fmt: skip
+    )
     return _with_sizes(comparison, control, candidate, config) if known else comparison
 
 
@@ -317,9 +334,15 @@ def _sd(sample: Array) -> float | None:
 
 
 def _effect(
-    control: Array, candidate: Array, known: Inference | None, decision: Decision, config: ComparisonConfig, n: int,
-    alpha: float, side: str,
-) -> Estimate:  # fmt: skip
+    control: Array,
+    candidate: Array,
+    known: Inference | None,
+    decision: Decision,
+    config: ComparisonConfig,
+    n: int,
+    alpha: float,
+    side: str,
+) -> Estimate:
     samples = np.sort(candidate - control) if config.paired else None
     if known is not None:
         return known.estimate(alpha, side, n, samples)
@@ -341,11 +364,12 @@ def _with_sizes(comparison: Comparison, control: Array, candidate: Array, config
         comparison,
         hedges_g=_turned(g, arms),
         d_z=_turned(d_z, arms) if d_z else None,
-        superiority=effects.paired_superiority(better - worse, alpha) if paired
+        superiority=effects.paired_superiority(better - worse, alpha)
+        if paired
         else effects.unpaired_superiority(worse, better, alpha),
         correlation=effects.correlation(arms.first, arms.second, alpha) if paired else None,
         **outlook(comparison, sd, min(arms.runs), config, freedom, _error(arms)),
-    )  # fmt: skip
+    )
 
 
 def _turned(estimate: Estimate, arms: Arms) -> Estimate:
@@ -357,9 +381,13 @@ def _turned(estimate: Estimate, arms: Arms) -> Estimate:
 
 
 def outlook(
-    comparison: Comparison, sd: float, runs: int, config: ComparisonConfig, freedom: float | None = None,
+    comparison: Comparison,
+    sd: float,
+    runs: int,
+    config: ComparisonConfig,
+    freedom: float | None = None,
     error: tuple[float, float] | None = None,
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     """Which difference this design detects, and how many runs per arm would settle an open question.
 
     `freedom` is that of the standard deviation; `error` is the standard error of the difference with its own degrees

@@ -90,9 +90,12 @@ def from_baseline(name: str, on_pairs: Array, all_seeds: Array) -> Covariate:
         )
     ordered = np.sort(all_seeds)
     return Covariate(
-        name, on_pairs, turns=False, centre=float(ordered.mean()),
+        name,
+        on_pairs,
+        turns=False,
+        centre=float(ordered.mean()),
         centre_variance=float(ordered.var(ddof=1)) / len(ordered),
-    )  # fmt: skip
+    )
 
 
 def adjust_differences(differences: Array, covariate: Covariate) -> Adjusted:

@@ -290,9 +290,15 @@ def _joint_comparison(
     alone: Comparison, jointly_judged: JointlyJudged, decision: Decision, config: ComparisonConfig, rule: str
 ) -> Comparison:
     changed = replace(
-        alone, adjustment=rule, verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
-        equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-    )  # fmt: skip
+        alone,
+        adjustment=rule,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        significant=decision.significant,
+        equivalent=decision.equivalent,
+        exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
+    )
     noise, inference = jointly_judged.noise, jointly_judged.judged.inference
     if noise is None or inference is None:
         return changed
@@ -348,12 +354,20 @@ def _one_of_family(own: Comparison, step: Comparison, share: Comparison, p: floa
         reason = Reason.ADJUSTED.value
     better = verdict is Verdict.BETTER
     return replace(
-        own, adjusted_p=p, adjustment=adjustment, verdict=verdict, reason=reason,
-        effect=step.effect, significant=step.significant, exceeds_sesoi=step.exceeds_sesoi,
-        equivalence=share.equivalence, equivalent=share.equivalent,
+        own,
+        adjusted_p=p,
+        adjustment=adjustment,
+        verdict=verdict,
+        reason=reason,
+        effect=step.effect,
+        significant=step.significant,
+        exceeds_sesoi=step.exceeds_sesoi,
+        equivalence=share.equivalence,
+        equivalent=share.equivalent,
         not_worse=None if share.not_worse is None else share.not_worse or better,
-        detectable=share.detectable, seeds_needed=share.seeds_needed if verdict is Verdict.INCONCLUSIVE else None,
-    )  # fmt: skip
+        detectable=share.detectable,
+        seeds_needed=share.seeds_needed if verdict is Verdict.INCONCLUSIVE else None,
+    )
 
 
 # What the family can see

@@ -96,10 +96,12 @@ def share_steps(arms: Mapping[str, Sequence[Curve]], windows: Mapping[str, Windo
         for name in arms
     }
     return SharedSteps(
-        curves, {name: sum(logged for logged, _ in each) for name, each in lengths.items()},
+        curves,
+        {name: sum(logged for logged, _ in each) for name, each in lengths.items()},
         {name: sum(kept for _, kept in each) for name, each in lengths.items()},
-        max((kept for each in lengths.values() for _, kept in each), default=0), _most(steps),
-    )  # fmt: skip
+        max((kept for each in lengths.values() for _, kept in each), default=0),
+        _most(steps),
+    )
 
 
 def _most(steps: Mapping[str, Sequence[Array]]) -> int:

@@ -159,20 +159,36 @@ def _comparison(pair: Pair, known: Inference | None, config: ComparisonConfig, r
     value = candidate.mean - control.mean
     blank = Estimate(value, None, None, 1 - rates.test, config.method, n, reason=decision.reason)
     comparison = Comparison(
-        control=control.name, candidate=candidate.name, pairing="unpaired",
+        control=control.name,
+        candidate=candidate.name,
+        pairing="unpaired",
         method=known.method if known else config.method,
-        side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
-        n_control=control.n, n_candidate=candidate.n, mean_control=control.mean, mean_candidate=candidate.mean,
-        sd_control=control.sd, sd_candidate=candidate.sd,
+        side=config.side,
+        direction=config.direction,
+        alpha=config.alpha,
+        sesoi=config.sesoi,
+        n_control=control.n,
+        n_candidate=candidate.n,
+        mean_control=control.mean,
+        mean_candidate=candidate.mean,
+        sd_control=control.sd,
+        sd_candidate=candidate.sd,
         effect=known.estimate(rates.test, side, n) if known else blank,
         equivalence=known.estimate(2 * rates.margin, "two-sided", n)
-        if known else replace(blank, level=1 - 2 * rates.margin),
+        if known
+        else replace(blank, level=1 - 2 * rates.margin),
         p_value=known.p_value(side) if known else None,
-        verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
-        equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-        adjusted_p=rates.adjusted_p, adjustment=rates.adjustment, tests=dict(known.detail) if known else {},
+        verdict=decision.verdict,
+        reason=decision.reason,
+        significant=decision.significant,
+        equivalent=decision.equivalent,
+        exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
+        adjusted_p=rates.adjusted_p,
+        adjustment=rates.adjustment,
+        tests=dict(known.detail) if known else {},
         cautions=_cautions(control, candidate),
-    )  # fmt: skip
+    )
     if known is None:
         return comparison
     sd, freedom = noise_of(control, candidate)
@@ -268,9 +284,12 @@ def runs_needed(pair: Pair, margin: float, config: ComparisonConfig, comparisons
         return None
     design = replace(config.design, alpha=config.alpha / comparisons)
     return RunsNeeded(
-        margin, design.power, design.alpha, seeds_for(margin / sd, design, freedom),
+        margin,
+        design.power,
+        design.alpha,
+        seeds_for(margin / sd, design, freedom),
         seeds_for_equivalence(margin / sd, design, freedom),
-    )  # fmt: skip
+    )
 
 
 # What rounding and assumptions leave open

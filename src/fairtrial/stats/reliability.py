@@ -57,15 +57,19 @@ def judge_reliability(losses: Losses, alpha: float, share: float | None = None) 
     p_value, method = _exact_p(losses)
     significant = p_value is not None and p_value <= (alpha if share is None else share)
     return Reliability(
-        lost_control=losses.lost_control, runs_control=losses.control,
-        lost_candidate=losses.lost_candidate, runs_candidate=losses.candidate,
+        lost_control=losses.lost_control,
+        runs_control=losses.control,
+        lost_candidate=losses.lost_candidate,
+        runs_candidate=losses.candidate,
         difference=_newcombe_difference(losses, alpha),
-        p_value=p_value, method=method,
+        p_value=p_value,
+        method=method,
         worse=significant and losses.more_in_candidate,
         capped=losses.more_in_candidate,
         upper_control=upper_rate(losses.lost_control, losses.control, alpha),
-        upper_candidate=upper_rate(losses.lost_candidate, losses.candidate, alpha), how=losses.how,
-    )  # fmt: skip
+        upper_candidate=upper_rate(losses.lost_candidate, losses.candidate, alpha),
+        how=losses.how,
+    )
 
 
 def with_reliability(quality: Decision, reliability: Reliability) -> Decision:
@@ -89,10 +93,14 @@ def with_losses(comparison: Comparison, losses: Losses, share: float) -> Compari
     if comparison.failure_value is None:
         decision = with_reliability(decision, reliability)
     return replace(
-        comparison, reliability=reliability, verdict=decision.verdict, reason=decision.reason,
-        equivalent=decision.equivalent, not_worse=decision.not_worse,
+        comparison,
+        reliability=reliability,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        equivalent=decision.equivalent,
+        not_worse=decision.not_worse,
         cautions=(*lost_cautions(reliability, (comparison.control, comparison.candidate)), *comparison.cautions),
-    )  # fmt: skip
+    )
 
 
 def lost_cautions(reliability: Reliability, names: tuple[str, str]) -> list[FilledCaution]:

@@ -187,8 +187,12 @@ class JointNoise:
         p = self.p(value)
         sided = (p / 2, 1 - p / 2) if value > 0 else (1 - p / 2, p / 2)
         return Inference(
-            method, value,
-            lower=lambda tail: value - self.reach(tail), upper=lambda tail: value + self.reach(tail),
-            p_greater=sided[0], p_less=sided[1], p_two_sided=p,
+            method,
+            value,
+            lower=lambda tail: value - self.reach(tail),
+            upper=lambda tail: value + self.reach(tail),
+            p_greater=sided[0],
+            p_less=sided[1],
+            p_two_sided=p,
             detail={"df": self.limit.freedom, "standard_error": self.error},
-        )  # fmt: skip
+        )

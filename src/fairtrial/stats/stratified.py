@@ -61,12 +61,15 @@ def from_draws(value: float, draws: Array, widening: float, scale: float) -> Inf
     below = float((np.searchsorted(ordered, 0.0, "left") + np.searchsorted(ordered, 0.0, "right")) / (2 * len(draws)))
     below = min(max(below, 0.5 / len(draws)), 1 - 0.5 / len(draws))
     return Inference(
-        BOOTSTRAP, value,
+        BOOTSTRAP,
+        value,
         lower=lambda tail: float(np.quantile(ordered, tail)),
         upper=lambda tail: float(np.quantile(ordered, 1 - tail)),
-        p_greater=below, p_less=1 - below, p_two_sided=2 * min(below, 1 - below),
+        p_greater=below,
+        p_less=1 - below,
+        p_two_sided=2 * min(below, 1 - below),
         detail={"resamples": len(draws), "widening": widening},
-    )  # fmt: skip
+    )
 
 
 def widening_of(runs: int) -> float:

@@ -61,9 +61,13 @@ def compare_to_target(
 
 
 def compare_arms_to_target(
-    arms: Mapping[str, Array], target: float, config: ComparisonConfig, *, known_sd: float | None = None,
+    arms: Mapping[str, Array],
+    target: float,
+    config: ComparisonConfig,
+    *,
+    known_sd: float | None = None,
     failure_value: float | None = None,
-) -> list[Comparison]:  # fmt: skip
+) -> list[Comparison]:
     """Each arm against the target; several arms are a family by Holm. NaN is a lost run."""
     _check(target, known_sd)
     config = replace(config, paired=True)
@@ -96,10 +100,15 @@ def infer_z(method: str, mean: float, error: float) -> Inference:
 
     greater, less = float(special.ndtr(-mean / error)), float(special.ndtr(mean / error))
     return Inference(
-        method, mean, lower=lambda tail: mean - reach(tail), upper=lambda tail: mean + reach(tail),
-        p_greater=greater, p_less=less, p_two_sided=2 * min(greater, less),
+        method,
+        mean,
+        lower=lambda tail: mean - reach(tail),
+        upper=lambda tail: mean + reach(tail),
+        p_greater=greater,
+        p_less=less,
+        p_two_sided=2 * min(greater, less),
         detail={"statistic": mean / error, "standard_error": error},
-    )  # fmt: skip
+    )
 
 
 class _OneArm:
@@ -117,9 +126,13 @@ class _OneArm:
         finite = np.isfinite(sample)
         self.name, self.config, self.known_sd = name, config, known_sd
         self.target = Target(
-            target, known_sd, int((~finite).sum()), len(sample),
-            upper_rate(int((~finite).sum()), len(sample), config.alpha), failure_value,
-        )  # fmt: skip
+            target,
+            known_sd,
+            int((~finite).sum()),
+            len(sample),
+            upper_rate(int((~finite).sum()), len(sample), config.alpha),
+            failure_value,
+        )
         filled = sample if failure_value is None else np.where(finite, sample, failure_value)
         self.values = np.sort(filled[np.isfinite(filled)]) + 0.0
         # The one-sample t is the paired t against a control that does not vary.
@@ -145,19 +158,33 @@ class _OneArm:
         decision = self._under_losses(decision)
         values, target = self.values, self.target.value
         comparison = Comparison(
-            control=target_name(target), candidate=self.name, pairing=ONE_SAMPLE,
+            control=target_name(target),
+            candidate=self.name,
+            pairing=ONE_SAMPLE,
             method=known.method if known else "one-sample t",
-            side=config.side, direction=config.direction, alpha=config.alpha, sesoi=config.sesoi,
-            n_control=0, n_candidate=len(values), mean_control=target,
+            side=config.side,
+            direction=config.direction,
+            alpha=config.alpha,
+            sesoi=config.sesoi,
+            n_control=0,
+            n_candidate=len(values),
+            mean_control=target,
             mean_candidate=float(values.mean()) if len(values) else None,
-            sd_control=None, sd_candidate=float(values.std(ddof=1)) if len(values) > 1 else None,
+            sd_control=None,
+            sd_candidate=float(values.std(ddof=1)) if len(values) > 1 else None,
             effect=self._estimate(alpha, config.on_difference(), decision),
             equivalence=self._estimate(2 * share, "two-sided", decision),
             p_value=known.p_value(config.on_difference()) if known else None,
-            verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
-            equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-            tests=dict(known.detail) if known else {}, target=self.target, cautions=self._cautions(),
-        )  # fmt: skip
+            verdict=decision.verdict,
+            reason=decision.reason,
+            significant=decision.significant,
+            equivalent=decision.equivalent,
+            exceeds_sesoi=decision.exceeds_sesoi,
+            not_worse=decision.not_worse,
+            tests=dict(known.detail) if known else {},
+            target=self.target,
+            cautions=self._cautions(),
+        )
         if known is None:
             return comparison
         d_z = effects.d_z(values - target, config.alpha) if self.known_sd is None else None
@@ -171,7 +198,7 @@ class _OneArm:
         sample_values = tuple(samples.tolist())
         return Estimate(
             value, None, None, 1 - alpha, "one-sample t", len(samples), samples=sample_values, reason=decision.reason
-        )  # fmt: skip
+        )
 
     def _under_losses(self, decision: Decision) -> Decision:
         """A target loses no runs: any lost run keeps the arm from being better, equivalent or not worse."""

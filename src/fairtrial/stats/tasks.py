@@ -266,18 +266,34 @@ class _ByTask:
                   for tables, least in zip((control, candidate), runs, strict=True)]  # fmt: skip
         n = runs[0] if config.paired else sum(runs)
         comparison = Comparison(
-            control=names[0], candidate=names[1], pairing="paired" if config.paired else "unpaired",
-            method=known.method if known else config.method, side=config.side, direction=config.direction,
-            alpha=config.alpha, sesoi=config.sesoi, n_control=runs[0], n_candidate=runs[1],
-            mean_control=values[0], mean_candidate=values[1], sd_control=None, sd_candidate=None,
+            control=names[0],
+            candidate=names[1],
+            pairing="paired" if config.paired else "unpaired",
+            method=known.method if known else config.method,
+            side=config.side,
+            direction=config.direction,
+            alpha=config.alpha,
+            sesoi=config.sesoi,
+            n_control=runs[0],
+            n_candidate=runs[1],
+            mean_control=values[0],
+            mean_candidate=values[1],
+            sd_control=None,
+            sd_candidate=None,
             effect=_estimate(known, values, decision, config, n, config.alpha, config.on_difference()),
             equivalence=_estimate(known, values, decision, config, n, 2 * config.alpha, "two-sided"),
             p_value=known.p_value(config.on_difference()) if known else None,
-            verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
-            equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-            reliability=reliability, failure_value=config.failure_value, tests=dict(known.detail) if known else {},
+            verdict=decision.verdict,
+            reason=decision.reason,
+            significant=decision.significant,
+            equivalent=decision.equivalent,
+            exceeds_sesoi=decision.exceeds_sesoi,
+            not_worse=decision.not_worse,
+            reliability=reliability,
+            failure_value=config.failure_value,
+            tests=dict(known.detail) if known else {},
             cautions=tuple(_few_or_lost(runs, reliability, names)),
-        )  # fmt: skip
+        )
         return replace(comparison, **_outlook_by_task(comparison, known, config)) if known else comparison
 
 

@@ -49,19 +49,42 @@ def compare_times(
     means = [float(np.minimum(sample, horizon).mean()) if len(sample) else None for sample in (control, candidate)]
     gap = None if means[0] is None or means[1] is None else means[1] - means[0]
     effect = Estimate(
-        gap, None, None, 1 - config.alpha, f"restricted mean up to step {horizon:g}",
-        len(control) + len(candidate), unit="steps", reason=Reason.CENSORED.value,
-    )  # fmt: skip
+        gap,
+        None,
+        None,
+        1 - config.alpha,
+        f"restricted mean up to step {horizon:g}",
+        len(control) + len(candidate),
+        unit="steps",
+        reason=Reason.CENSORED.value,
+    )
     comparison = Comparison(
-        control=names[0], candidate=names[1], pairing="unpaired", method="Mann–Whitney, censored runs last",
-        side=config.side, direction="min", alpha=config.alpha, sesoi=None,
-        n_control=len(control), n_candidate=len(candidate), mean_control=means[0], mean_candidate=means[1],
-        sd_control=None, sd_candidate=None, effect=effect, equivalence=effect, p_value=None,
-        verdict=Verdict.INCONCLUSIVE, reason=Reason.TOO_FEW.value,
+        control=names[0],
+        candidate=names[1],
+        pairing="unpaired",
+        method="Mann–Whitney, censored runs last",
+        side=config.side,
+        direction="min",
+        alpha=config.alpha,
+        sesoi=None,
+        n_control=len(control),
+        n_candidate=len(candidate),
+        mean_control=means[0],
+        mean_candidate=means[1],
+        sd_control=None,
+        sd_candidate=None,
+        effect=effect,
+        equivalence=effect,
+        p_value=None,
+        verdict=Verdict.INCONCLUSIVE,
+        reason=Reason.TOO_FEW.value,
         tests={
-            "reached_control": reached[0], "reached_candidate": reached[1], "horizon": horizon, "threshold": threshold,
+            "reached_control": reached[0],
+            "reached_candidate": reached[1],
+            "horizon": horizon,
+            "threshold": threshold,
         },
-    )  # fmt: skip
+    )
     if min(len(control), len(candidate)) < 2:
         return comparison
     if len(np.unique(np.concatenate([control, candidate]))) < 2:
@@ -72,10 +95,15 @@ def compare_times(
     superiority = unpaired_superiority(-capped[0], -capped[1], config.alpha)
     decision = _decide(p <= config.alpha, (superiority.value or 0.0) > 0.5, gap or 0.0)
     return replace(
-        comparison, method=f"Mann–Whitney ({'exact' if ranked.exact else 'sampled'}, censored runs last)",
-        p_value=p, superiority=superiority, verdict=decision.verdict, reason=decision.reason,
-        significant=decision.significant, tests={**comparison.tests, "exact": ranked.exact},
-    )  # fmt: skip
+        comparison,
+        method=f"Mann–Whitney ({'exact' if ranked.exact else 'sampled'}, censored runs last)",
+        p_value=p,
+        superiority=superiority,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        significant=decision.significant,
+        tests={**comparison.tests, "exact": ranked.exact},
+    )
 
 
 def _decide(significant: bool, sooner: bool, gap: float) -> Decision:

@@ -150,9 +150,10 @@ def require_comparable(baseline: Baseline, recipe: str, options: Mapping[str, An
     problems = [f"{kind}: {message}" for kind in now for message in _differences(getattr(baseline, kind), now[kind])]
     if problems:
         raise InvalidOptions(
-            f"{baseline.name} cannot be compared with this: {problems[0]}", problems=problems[1:],
+            f"{baseline.name} cannot be compared with this: {problems[0]}",
+            problems=problems[1:],
             hint="Measure a new baseline here with --save.",
-        )  # fmt: skip
+        )
 
 
 def read_baseline(path: Path) -> Baseline:
@@ -166,9 +167,7 @@ def read_baseline(path: Path) -> Baseline:
     if document.get("schema") != SCHEMA:
         raise UserError(f"{path} was made by another version of bench", hint="Make a new one with --save.")
     kept = checked(_Kept, document, where=f"{path} is damaged", hint=REMEDY)
-    return Baseline(
-        str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes, kept.code
-    )  # fmt: skip
+    return Baseline(str(path), kept.machine, kept.versions, kept.configuration, kept.seconds, kept.processes, kept.code)
 
 
 def compare_with(

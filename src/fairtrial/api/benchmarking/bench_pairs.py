@@ -57,9 +57,14 @@ class SpeedPair:
 
 @recorded("bench")
 def bench_variants(
-    recipe: str, variants: Mapping[str, Mapping[str, Any]], options: Mapping[str, Any] | None = None,
-    terms: BenchTerms | None = None, *, rounds: int = ROUNDS, margin: float = MARGIN,
-) -> SpeedPair:  # fmt: skip
+    recipe: str,
+    variants: Mapping[str, Mapping[str, Any]],
+    options: Mapping[str, Any] | None = None,
+    terms: BenchTerms | None = None,
+    *,
+    rounds: int = ROUNDS,
+    margin: float = MARGIN,
+) -> SpeedPair:
     """Two sets of options, in turns in one process. Where batches differ in size, time per example is compared."""
     terms = terms or BenchTerms()
     _check(variants, rounds, margin)
@@ -88,9 +93,14 @@ def _refuse_evaluation(runs: HiddenRuns, variants: Mapping[str, Mapping[str, Any
 
 @recorded("bench")
 def bench_revisions(
-    recipe: str, revisions: Sequence[str], options: Mapping[str, Any] | None = None, terms: BenchTerms | None = None,
-    *, rounds: int = REVISION_ROUNDS, margin: float = MARGIN,
-) -> SpeedPair:  # fmt: skip
+    recipe: str,
+    revisions: Sequence[str],
+    options: Mapping[str, Any] | None = None,
+    terms: BenchTerms | None = None,
+    *,
+    rounds: int = REVISION_ROUNDS,
+    margin: float = MARGIN,
+) -> SpeedPair:
     """The same measurement with the code of two revisions, each time in a process of its own."""
     terms = terms or BenchTerms()
     terms.check()
@@ -102,9 +112,7 @@ def bench_revisions(
         measured = [_Measured(loaded, options or {}, terms, top, tree) for tree in trees]
         for each, revision in zip(measured, revisions, strict=True):
             each.require_own_code(revision)
-        taken = abba(
-            [each.step_seconds for each in measured], rounds, lambda done: terms.show("rounds", done, rounds)
-        )  # fmt: skip
+        taken = abba([each.step_seconds for each in measured], rounds, lambda done: terms.show("rounds", done, rounds))
     seconds = [np.array(times) / 2 for times in taken]
     names = (revisions[0], revisions[1] if revisions[1] != revisions[0] else f"{revisions[1]} again")
     compared = compare_rounds(seconds[0], seconds[1], names, margin, terms.alpha)
@@ -180,6 +188,4 @@ class _Measured:
 
     def step_seconds(self) -> float:
         terms = replace(self.terms, whole_steps=True)
-        return step_seconds(
-            self.recipe, self.options, terms, file=self.file, cwd=self.tree, env=self.environment
-        )  # fmt: skip
+        return step_seconds(self.recipe, self.options, terms, file=self.file, cwd=self.tree, env=self.environment)

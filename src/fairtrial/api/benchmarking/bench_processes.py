@@ -18,9 +18,14 @@ from fairtrial.record.store_location import store_address
 
 
 def step_seconds(
-    recipe: LoadedRecipe, options: Mapping[str, Any], terms: BenchTerms, *, file: Path | None = None,
-    cwd: Path | None = None, env: Mapping[str, str] | None = None,
-) -> float:  # fmt: skip
+    recipe: LoadedRecipe,
+    options: Mapping[str, Any],
+    terms: BenchTerms,
+    *,
+    file: Path | None = None,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+) -> float:
     """Mean time of a steady step. `file`, `cwd` and `env` say where the code is, if it is not this one."""
     command = _command(recipe, options, terms, file)
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)

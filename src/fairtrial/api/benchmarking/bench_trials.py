@@ -125,10 +125,12 @@ def _larger_batch(runs: HiddenRuns, steps: int, sizes: BatchSizes | None) -> Sug
         return None
     gain = _tried(runs, steps, {"batch_size": own}, {"batch_size": larger})
     return Suggestion(
-        f"A batch size of {larger:,}", {"batch_size": larger}, gain,
+        f"A batch size of {larger:,}",
+        {"batch_size": larger},
+        gain,
         f"Tried in turns with {own:,}: examples per second over {ROUNDS} rounds.",
         "It changes what is learnt, so judge the results too.",
-    )  # fmt: skip
+    )
 
 
 def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
@@ -138,10 +140,12 @@ def _threads(runs: HiddenRuns, steps: int) -> Suggestion | None:
     other = 1 if options.threads > 1 else cores
     gain = _tried(runs, steps, {"threads": options.threads}, {"threads": other})
     return Suggestion(
-        f"{counted(other, 'thread')} per run", {"threads": other}, gain,
+        f"{counted(other, 'thread')} per run",
+        {"threads": other},
+        gain,
         f"Tried in turns with {counted(options.threads, 'thread')} over {ROUNDS} rounds.",
         "For one run at a time: several runs at once share the same cores." if other > 1 else "",
-    )  # fmt: skip
+    )
 
 
 def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
@@ -155,10 +159,12 @@ def _stack(runs: HiddenRuns, steps: int) -> Suggestion | None:
     blocks = [runs.block(alone, steps), _stepped(runs, stack, members, steps)]
     gain = runs.compare(blocks, [1, STACKED], ROUNDS, NAMES, MARGIN).compared.gain
     return Suggestion(
-        f"Train {STACKED} seeds in one stack", {}, gain,
+        f"Train {STACKED} seeds in one stack",
+        {},
+        gain,
         f"A step of {STACKED} runs together against {STACKED} steps of one, over {ROUNDS} rounds.",
         "Sweeps and comparisons do it by themselves; no number changes.",
-    )  # fmt: skip
+    )
 
 
 def _tried(runs: HiddenRuns, steps: int, now: Mapping[str, Any], then: Mapping[str, Any]) -> Estimate:

@@ -145,9 +145,7 @@ def _measurements(place: StorePaths, word: str) -> list[dict[str, Any]]:
     return [*alike[:-1], named]
 
 
-def _cautions(
-    a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequence[Any]]
-) -> list[Mapping[str, str]]:  # fmt: skip
+def _cautions(a: Mapping[str, Any], b: Mapping[str, Any], lots: Sequence[Sequence[Any]]) -> list[Mapping[str, str]]:
     cautions = [] if min(map(len, lots)) >= ENOUGH else [APART.fill(spread=f"{100 * PROCESS_SPREAD:.0f}")]
     strange = [
         key for key in ("cpu", "python", "versions", "platform") if a["hardware"].get(key) != b["hardware"].get(key)

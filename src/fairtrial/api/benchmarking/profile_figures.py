@@ -83,9 +83,12 @@ class ProfileMeasures:
 
 
 def document_of(
-    measured: ProfileMeasures, tracks: Sequence[Track], options: PlayOptions, facts: Mapping[str, Any],
+    measured: ProfileMeasures,
+    tracks: Sequence[Track],
+    options: PlayOptions,
+    facts: Mapping[str, Any],
     cautions: Sequence[Mapping[str, str]],
-) -> dict[str, Any]:  # fmt: skip
+) -> dict[str, Any]:
     return {
         "schema": PROFILE_SCHEMA,
         "kind": "profile",

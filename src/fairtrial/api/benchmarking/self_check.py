@@ -17,9 +17,12 @@ NUMBERS = 2000
 
 
 def self_check(
-    *, clock: Clock = time.perf_counter, work: Callable[[], object] | None = None, rounds: int = AA_ROUNDS,
+    *,
+    clock: Clock = time.perf_counter,
+    work: Callable[[], object] | None = None,
+    rounds: int = AA_ROUNDS,
     on_round: Callable[[int], None] = lambda _: None,
-) -> NoiseFloor:  # fmt: skip
+) -> NoiseFloor:
     """Time one and the same work against itself, in turns, and see by how much it differs."""
     work = work or _arithmetic()
     start = clock()

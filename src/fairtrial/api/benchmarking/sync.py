@@ -137,7 +137,7 @@ def sync(
     taken = read_parameters(theirs.command)
     agreement = compare_parameters(
         read_parameters(ours.command), taken, exclusions, forbidden=forbidden, categories=kinds
-    )  # fmt: skip
+    )
     if run_test is not None:
         tell(f"Running: {run_test}")
     return Sync(

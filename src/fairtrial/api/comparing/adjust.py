@@ -199,7 +199,7 @@ def _first_value(trace: Trace, name: str, run_set: RunSet, *, dated: bool) -> fl
 
 def _with_adjustment(
     comparison: Comparison, made: _Made, judged: HolmVerdict, config: ComparisonConfig, *, planned: bool
-) -> Comparison:  # fmt: skip
+) -> Comparison:
     inference, n, side = made.adjusted.inference, made.pairs, config.on_difference()
     effect = replace(inference.estimate(judged.alpha, side, n), samples=comparison.effect.samples)
     equivalence = replace(inference.estimate(2 * judged.share, "two-sided", n), samples=comparison.effect.samples)
@@ -224,12 +224,23 @@ def _with_adjustment(
         return replace(comparison, covariate=record, cautions=cautions)
     family = comparison.adjustment is not None
     changed = replace(
-        comparison, method=inference.method, effect=effect, equivalence=equivalence, p_value=inference.p_value(side),
-        adjusted_p=judged.adjusted_p if family else None, adjustment="holm" if family else None,
-        verdict=decision.verdict, reason=decision.reason, significant=decision.significant,
-        equivalent=decision.equivalent, exceeds_sesoi=decision.exceeds_sesoi, not_worse=decision.not_worse,
-        tests=dict(inference.detail), covariate=record, cautions=cautions,
-    )  # fmt: skip
+        comparison,
+        method=inference.method,
+        effect=effect,
+        equivalence=equivalence,
+        p_value=inference.p_value(side),
+        adjusted_p=judged.adjusted_p if family else None,
+        adjustment="holm" if family else None,
+        verdict=decision.verdict,
+        reason=decision.reason,
+        significant=decision.significant,
+        equivalent=decision.equivalent,
+        exceeds_sesoi=decision.exceeds_sesoi,
+        not_worse=decision.not_worse,
+        tests=dict(inference.detail),
+        covariate=record,
+        cautions=cautions,
+    )
     # The slope takes a degree of freedom, too: the outlook is that of the adjusted difference's own standard error.
     error = inference.detail["standard_error"], inference.detail["df"]
     own = replace(config, alpha=judged.alpha)

@@ -231,30 +231,40 @@ def _analyse(run_set: RunSet, control: str, question: Question, store: Store) ->
     shown = [in_context(each, run_set, fairness[each.candidate]) for each in comparisons]
     secondary, further_views = _secondary(run_set, control, rule, config, question)
     return Analysis(
-        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
+        source=run_set.source,
+        metric=run_set.metric,
+        direction=run_set.direction,
         direction_source=run_set.direction_source,
-        summary=describe(rule, judged.windows), control=control,
+        summary=describe(rule, judged.windows),
+        control=control,
         arms=[account_of(run_set, name, scores[name]) for name in run_set.arms],
         comparisons=[replace(comparison, metric=label) for comparison in shown],
         fairness=fairness,
         cautions=[
-            *shared_cautions(run_set, scores, judged.windows, paired=config.paired), *logging_cautions(run_set, rule)
+            *shared_cautions(run_set, scores, judged.windows, paired=config.paired),
+            *logging_cautions(run_set, rule),
         ],
         secondary=secondary,
         certificate=_certificate(scores, control, comparisons[0], config, question) if question.certify else None,
         power=_power(comparisons[0], config) if question.power else None,
-        curves=run_set.arms, resampling_seed=question.seed,
+        curves=run_set.arms,
+        resampling_seed=question.seed,
         on_view=[comparisons_on_view(shown, run_set, asked), *further_views],
-    )  # fmt: skip
+    )
 
 
 def _comparison_config(run_set: RunSet, rule: SummaryRule, question: Question) -> ComparisonConfig:
     config = ComparisonConfig(
-        paired=_is_paired(run_set, question), alpha=0.05 if question.alpha is None else question.alpha,
-        side=question.side, sesoi=question.sesoi, method=question.method or "t",
-        direction=rule.direction(run_set.direction), resamples=question.resamples or RESAMPLES,
-        failure_value=question.failure_value, shown_bootstrap=_shown_bootstrap(question),
-    ).check()  # fmt: skip
+        paired=_is_paired(run_set, question),
+        alpha=0.05 if question.alpha is None else question.alpha,
+        side=question.side,
+        sesoi=question.sesoi,
+        method=question.method or "t",
+        direction=rule.direction(run_set.direction),
+        resamples=question.resamples or RESAMPLES,
+        failure_value=question.failure_value,
+        shown_bootstrap=_shown_bootstrap(question),
+    ).check()
     if question.family is not None:
         check_adjustment(question.family, config)
     return config
@@ -318,7 +328,7 @@ def _compare(
     layout = lay_out_seeds(ordered)
     return compare_family(
         layout.arms, control, config, adjustment, seed=question.seed, losses=losses, ended=layout.ended
-    )  # fmt: skip
+    )
 
 
 def _compare_times(

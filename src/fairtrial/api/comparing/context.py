@@ -104,12 +104,16 @@ def account_of(run_set: RunSet, name: str, scores: Mapping[str, Summarised]) -> 
         why = "removed after it was made" if seed in removed else "not started; not scored"
         left_out.append({"run": f"{name}, seed {seed}", "seed": seed, "reason": why})
     return ArmAccount(
-        name, max(len(seeds), len(traces)), len(traces),
-        sum(trace.status is Status.COMPLETED for trace in traces), sum(n.is_used for n in scores.values()),
+        name,
+        max(len(seeds), len(traces)),
+        len(traces),
+        sum(trace.status is Status.COMPLETED for trace in traces),
+        sum(n.is_used for n in scores.values()),
         float(values.mean()) if known and len(values) else None,
         float(values.std(ddof=1)) if known and len(values) > 1 else None,
-        {seed: number.value for seed, number in sorted(scores.items())}, left_out,
-    )  # fmt: skip
+        {seed: number.value for seed, number in sorted(scores.items())},
+        left_out,
+    )
 
 
 def _why_left_out(trace: Trace, scores: Mapping[str, Summarised]) -> str:

@@ -33,9 +33,12 @@ def bootstrap_chart(analysis: Analysis) -> Any:
         else f"Bootstrap of the differences from {analysis.control}{_first_of(judged)}"
     )  # fmt: skip
     return charts.bootstrap_distribution(
-        shown, metric=first.metric or analysis.metric, level=levels.pop() if len(levels) == 1 else None,
-        sesoi=first.sesoi, title=title,
-    )  # fmt: skip
+        shown,
+        metric=first.metric or analysis.metric,
+        level=levels.pop() if len(levels) == 1 else None,
+        sesoi=first.sesoi,
+        title=title,
+    )
 
 
 def _first_of(judged: Sequence[Comparison]) -> str:

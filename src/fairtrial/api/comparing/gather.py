@@ -149,9 +149,14 @@ def from_study(store: Store, reference: str, query: MetricQuery) -> RunSet:
     planned = {v: seeds for v in order if v in (plan or {}).get("variants", {})}
     repeated = sum(run.attempt > 1 for run in runs)
     return replace(
-        run_set, planned=planned, plan=plan, studies=[name], source=name, repeated=repeated,
+        run_set,
+        planned=planned,
+        plan=plan,
+        studies=[name],
+        source=name,
+        repeated=repeated,
         removed=store.archived_ids(name) - {run.id for run in runs},
-    )  # fmt: skip
+    )
 
 
 def study_name(store: Store, reference: str) -> str:

@@ -74,14 +74,20 @@ def over_tasks(
         *logging_cautions(run_set, rule), *_constant_scores(grid, run_set.metric),
     ]  # fmt: skip
     return Analysis(
-        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
+        source=run_set.source,
+        metric=run_set.metric,
+        direction=run_set.direction,
         direction_source=run_set.direction_source,
-        summary=describe(rule, {}), control=control,
+        summary=describe(rule, {}),
+        control=control,
         arms=[_task_account(arm, grid, by_task, run_set) for arm in run_set.arms],
-        comparisons=comparisons, fairness=fairness, tasks=tasks,
+        comparisons=comparisons,
+        fairness=fairness,
+        tasks=tasks,
         cautions=[*cautions, *_grid_cautions(grid, stratified=stratified)],
-        curves=run_set.arms, on_view=[comparisons_on_view(comparisons, run_set, asked)],
-    )  # fmt: skip
+        curves=run_set.arms,
+        on_view=[comparisons_on_view(comparisons, run_set, asked)],
+    )
 
 
 def _by_task(run_set: RunSet, rule: SummaryRule) -> dict[str, RunScores]:
@@ -198,11 +204,16 @@ def _task_account(arm: str, grid: TaskGrid, by_task: Mapping[str, RunScores], ru
     started = len(run_set.arms[arm])
     planned = started + sum(grid.incomplete(arm).values())
     return ArmAccount(
-        arm, planned, started, sum(n.value is not None for _, _, n in scores),
+        arm,
+        planned,
+        started,
+        sum(n.value is not None for _, _, n in scores),
         sum(table.size for table in whole),
-        float(np.mean(means)) if len(means) else None, float(np.std(means, ddof=1)) if len(means) > 1 else None,
-        values, left_out,
-    )  # fmt: skip
+        float(np.mean(means)) if len(means) else None,
+        float(np.std(means, ddof=1)) if len(means) > 1 else None,
+        values,
+        left_out,
+    )
 
 
 def _means_of_runs(arm: str, grid: TaskGrid) -> tuple[Array, dict[str, float | None]]:

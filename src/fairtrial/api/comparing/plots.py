@@ -132,9 +132,11 @@ def _learning_curves(analysis: Analysis, metric: str) -> Any:
     window = analysis.summary["window"] if judged and analysis.summary["type"] in ("auc", "slope") else None
     level = analysis.comparisons[0].effect.level
     return charts.learning_curves(
-        [band for band in bands if band is not None], metric=metric, level=level,
+        [band for band in bands if band is not None],
+        metric=metric,
+        level=level,
         window=tuple(window) if window else None,
-    )  # fmt: skip
+    )
 
 
 def _band(name: str, traces: Sequence[Trace], metric: str, analysis: Analysis) -> charts.Band | None:
@@ -270,8 +272,12 @@ def variance_chart(variance: Variance, path: Path) -> None:
         raise UserError(f"there is no curve to draw: {reason}")
     charts.save(
         charts.variance_panels(
-            panels, threshold=variance.threshold, relative=variance.relative, metric=variance.metric, n=variance.n,
+            panels,
+            threshold=variance.threshold,
+            relative=variance.relative,
+            metric=variance.metric,
+            n=variance.n,
             n_min={PANELS[name]: each.n_min for name, each in variance.spreads.items()},
         ),
         path,
-    )  # fmt: skip
+    )

@@ -182,12 +182,27 @@ def power(
         hours, basis = _hours_on(gpu, table, measured, open_store(store))
     seeds = seeds_for(sesoi / planned.sd, asked, planned.freedom)
     return Plan(
-        design=asked.name, alpha=alpha, power=power, side=asked.side, sesoi=sesoi, probability=None,
-        sd=noise.sd, freedom=noise.freedom, sd_upper=upper, assurance=assurance, correlation=correlation,
-        pilot_n=measured.n if measured else None, seeds_at_sd=seeds_for(sesoi / noise.sd, asked), seeds=seeds, arms=2,
-        hours_per_run=hours, price_per_hour=price_per_hour, curve=_curve(sesoi, planned, seeds, asked),
-        cautions=measured.cautions if measured else (), hours_basis=basis,
-    )  # fmt: skip
+        design=asked.name,
+        alpha=alpha,
+        power=power,
+        side=asked.side,
+        sesoi=sesoi,
+        probability=None,
+        sd=noise.sd,
+        freedom=noise.freedom,
+        sd_upper=upper,
+        assurance=assurance,
+        correlation=correlation,
+        pilot_n=measured.n if measured else None,
+        seeds_at_sd=seeds_for(sesoi / noise.sd, asked),
+        seeds=seeds,
+        arms=2,
+        hours_per_run=hours,
+        price_per_hour=price_per_hour,
+        curve=_curve(sesoi, planned, seeds, asked),
+        cautions=measured.cautions if measured else (),
+        hours_basis=basis,
+    )
 
 
 def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) -> tuple[float | None, str | None]:
@@ -200,10 +215,18 @@ def _hours_on(gpu: str | None, table: PriceTable, pilot: Pilot, store: Store) ->
 
 
 def _check(
-    sesoi: float | None, sd: float | None, noises: Sequence[str], design: str | None, correlation: float | None,
-    superiority: float | None, alpha: float, power: float, assurance: float | None, hours: float | None,
+    sesoi: float | None,
+    sd: float | None,
+    noises: Sequence[str],
+    design: str | None,
+    correlation: float | None,
+    superiority: float | None,
+    alpha: float,
+    power: float,
+    assurance: float | None,
+    hours: float | None,
     price: float | None,
-) -> None:  # fmt: skip
+) -> None:
     rules = [
         (superiority is not None or sesoi is not None, "--sesoi is needed: the smallest difference that would matter"),
         (superiority is None or sesoi is None, "--sesoi and --superiority are two questions; ask one"),
@@ -229,10 +252,17 @@ def _check(
 
 
 def _refuse_inert(
-    noises: Sequence[str], superiority: float | None, design: str | None, correlation: float | None,
-    assurance: float | None, metric: str | None, variants: Sequence[str], gpu: str | None, price: float | None,
+    noises: Sequence[str],
+    superiority: float | None,
+    design: str | None,
+    correlation: float | None,
+    assurance: float | None,
+    metric: str | None,
+    variants: Sequence[str],
+    gpu: str | None,
+    price: float | None,
     prices: str | os.PathLike[str] | None,
-) -> None:  # fmt: skip
+) -> None:
     """Options that would do nothing here are mistakes."""
     pilot = {"--pilot", "--from"} & set(noises)
     rules = [
@@ -333,10 +363,25 @@ def _for_superiority(
     asked = Design(False, alpha, power, side)
     seeds = seeds_for_superiority(probability, asked)
     return Plan(
-        design="unpaired", alpha=alpha, power=power, side=side, sesoi=None, probability=probability, sd=None,
-        freedom=None, sd_upper=None, assurance=None, correlation=None, pilot_n=None, seeds_at_sd=None, seeds=seeds,
-        arms=2, hours_per_run=hours, price_per_hour=price, curve=(),
-    )  # fmt: skip
+        design="unpaired",
+        alpha=alpha,
+        power=power,
+        side=side,
+        sesoi=None,
+        probability=probability,
+        sd=None,
+        freedom=None,
+        sd_upper=None,
+        assurance=None,
+        correlation=None,
+        pilot_n=None,
+        seeds_at_sd=None,
+        seeds=seeds,
+        arms=2,
+        hours_per_run=hours,
+        price_per_hour=price,
+        curve=(),
+    )
 
 
 def _curve(sesoi: float, noise: Noise, seeds: int | None, design: Design) -> list[dict[str, float | int | None]]:

@@ -139,9 +139,12 @@ def analyze_summary_table(
     chosen = _choose(read, control, candidates, options)
     arms = read.arms(chosen)
     config = ComparisonConfig(
-        paired=False, alpha=0.05 if question.alpha is None else question.alpha, side=question.side,
-        sesoi=question.sesoi, direction=better.known(NAME_THE_METRIC),
-    ).check()  # fmt: skip
+        paired=False,
+        alpha=0.05 if question.alpha is None else question.alpha,
+        side=question.side,
+        sesoi=question.sesoi,
+        direction=better.known(NAME_THE_METRIC),
+    ).check()
     summaries = [summary_of(arm, options.level) for arm in arms]
     printed = dict(zip(summaries, arms, strict=True))
     pairs, tasks, missing = _pairs(printed, chosen, options)
@@ -255,8 +258,12 @@ def _claim(
     needed = runs_needed(pair, config.sesoi, config, comparisons) if config.sesoi is not None else None
     holds = None if comparison.significant is None else comparison.verdict in (Verdict.BETTER, Verdict.WORSE)
     return TableClaim(
-        comparison, task, holds, needed.to_detect if needed else None, needed.to_equate if needed else None,
-    )  # fmt: skip
+        comparison,
+        task,
+        holds,
+        needed.to_detect if needed else None,
+        needed.to_equate if needed else None,
+    )
 
 
 # What the table leaves open
@@ -268,9 +275,12 @@ def _caution_of(finding: Finding) -> FilledCaution:
 
 
 def _rounding(
-    printed: Rows, pairs: Sequence[Pair], comparisons: Sequence[Comparison], config: ComparisonConfig,
+    printed: Rows,
+    pairs: Sequence[Pair],
+    comparisons: Sequence[Comparison],
+    config: ComparisonConfig,
     options: SummaryOptions,
-) -> list[FilledCaution]:  # fmt: skip
+) -> list[FilledCaution]:
     """Verdicts that depend on digits behind the last one. Programs drop zeros at the end: the finest row counts."""
     mean_unit = float(min(arm.mean.unit for arm in printed.values()))
     spread_unit = min(_spread_unit(arm) for arm in printed.values())
@@ -294,9 +304,13 @@ def _spread_unit(arm: PrintedArm) -> float:
 
 
 def _interval_reading(
-    printed: Rows, pairs: Sequence[Pair], comparisons: Sequence[Comparison], config: ComparisonConfig,
-    options: SummaryOptions, family: str | None,
-) -> list[FilledCaution]:  # fmt: skip
+    printed: Rows,
+    pairs: Sequence[Pair],
+    comparisons: Sequence[Comparison],
+    config: ComparisonConfig,
+    options: SummaryOptions,
+    family: str | None,
+) -> list[FilledCaution]:
     """What would follow if the printed intervals were made with the normal quantile."""
     factors = {
         summary: normal_factor(arm.n, options.level) for summary, arm in printed.items() if arm.spread == "interval"

@@ -50,26 +50,36 @@ def against_target(run_set: RunSet, question: Question) -> Analysis:
     assert question.target is not None
     rule = (question.summary or SummaryRule()).check()
     config = ComparisonConfig(
-        paired=True, alpha=0.05 if question.alpha is None else question.alpha, side=question.side, sesoi=question.sesoi,
+        paired=True,
+        alpha=0.05 if question.alpha is None else question.alpha,
+        side=question.side,
+        sesoi=question.sesoi,
         direction=rule.direction(run_set.direction),
-    ).check()  # fmt: skip
+    ).check()
     scores, windows = number_runs(run_set, run_set.metric, run_set.direction, rule)
     if any(number.censored for arm in scores.values() for number in arm.values()):
         raise UserError("some runs never reached the threshold, so there is no mean to hold against --target")
     arms = {name: np.array([n.number for n in arm.values()], dtype=float) for name, arm in scores.items()}
     comparisons = compare_arms_to_target(
-        arms, question.target, config, known_sd=question.known_sd,
+        arms,
+        question.target,
+        config,
+        known_sd=question.known_sd,
         failure_value=question.failure_value,
-    )  # fmt: skip
+    )
     label, nothing = rule.label(run_set.metric), Fairness((), {}, ())
     shown = [in_context(each, run_set, nothing) for each in comparisons]
     asked = question.asked(run_set.metric, f"{rule}, against {target_name(question.target)}")
     return Analysis(
-        source=run_set.source, metric=run_set.metric, direction=run_set.direction,
-        direction_source=run_set.direction_source, summary=describe(rule, windows),
+        source=run_set.source,
+        metric=run_set.metric,
+        direction=run_set.direction,
+        direction_source=run_set.direction_source,
+        summary=describe(rule, windows),
         control=target_name(question.target),
         arms=[account_of(run_set, name, scores[name]) for name in run_set.arms],
         comparisons=[replace(each, metric=label) for each in shown],
-        cautions=shared_cautions(run_set, scores, windows, paired=False), curves=run_set.arms,
+        cautions=shared_cautions(run_set, scores, windows, paired=False),
+        curves=run_set.arms,
         on_view=[comparisons_on_view(shown, run_set, asked)],
-    )  # fmt: skip
+    )

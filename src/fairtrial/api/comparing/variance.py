@@ -146,9 +146,18 @@ def variance(
     if plan and main.n_min is not None and main.missing:
         command = _fresh_command(plan, main.n_min) if looked_at else launch_command(plan, main.n_min)
     return Variance(
-        run_set.metric, name, limit, relative, spreads, left_out, cautions, command, direction, repeats or None,
+        run_set.metric,
+        name,
+        limit,
+        relative,
+        spreads,
+        left_out,
+        cautions,
+        command,
+        direction,
+        repeats or None,
         looked_at,
-    )  # fmt: skip
+    )
 
 
 def summary_rules(run_set: RunSet, window: SummaryRule | None) -> dict[str, SummaryRule]:

@@ -22,9 +22,14 @@ def frontier_chart(cost_performance: CostPerformance, path: Path) -> None:
     total = counted(len(frontier.points), "configuration")
     title = f"{len(frontier.on_it)} of {total} on the frontier of {', '.join(names[:-1])} and {names[-1]}"
     chart = charts.frontier(
-        rows, metric=judged.metric, level=cost_performance.level, title=title, card=cost_performance.model.card.name,
-        better="higher" if judged.direction == "max" else "lower", estimated=any(p.basis for p in frontier.points),
-    )  # fmt: skip
+        rows,
+        metric=judged.metric,
+        level=cost_performance.level,
+        title=title,
+        card=cost_performance.model.card.name,
+        better="higher" if judged.direction == "max" else "lower",
+        estimated=any(p.basis for p in frontier.points),
+    )
     charts.save(chart, path)
 
 

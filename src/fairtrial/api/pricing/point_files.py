@@ -71,9 +71,14 @@ class _RowReader:
         taken = {*NEEDED, *PER_SEED, self.metric, "seeds"}
         settings = {key: value for key, value in given.items() if key not in taken and _filled(value)}
         return CostPoint(
-            str(given["name"]), _by_seed(hours, seeds), _by_seed(quality, seeds), memory[0] if memory else None,
-            str(given["device"]), settings, "given in the file",
-        )  # fmt: skip
+            str(given["name"]),
+            _by_seed(hours, seeds),
+            _by_seed(quality, seeds),
+            memory[0] if memory else None,
+            str(given["device"]),
+            settings,
+            "given in the file",
+        )
 
     def _given(self, row: Mapping[str, Any], label: str) -> dict[str, Any]:
         """The cells of a row by their column, with the device that was named for all of them."""
