@@ -52,7 +52,7 @@ def infer_bca(arms: Arms, count: int, rng: np.random.Generator) -> Inference:
 def _from_draws(
     method: str, arms: Arms, count: int, rng: np.random.Generator, *, bias: float | None, acceleration: float
 ) -> Inference:
-    value = _mean_difference(arms)
+    value = float(arms.differences.mean()) if arms.paired else float(arms.second.mean() - arms.first.mean())
     draws = np.sort(resampled_differences(arms, count, rng))
     if bias is None:
         bias = float(special.ndtri(_share_below(draws, value)))
@@ -68,10 +68,6 @@ def _from_draws(
         p_two_sided=2 * min(below, 1 - below),
         detail={"bias": bias, "acceleration": acceleration, "resamples": count},
     )
-
-
-def _mean_difference(arms: Arms) -> float:
-    return float(arms.differences.mean()) if arms.paired else float(arms.second.mean() - arms.first.mean())
 
 
 def _acceleration(arms: Arms) -> float:

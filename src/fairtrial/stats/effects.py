@@ -22,7 +22,7 @@ def hedges_g(control: Array, candidate: Array, *, paired: bool, alpha: float) ->
     n, m = len(control), len(candidate)
     scale = (control.std(ddof=1) + candidate.std(ddof=1)) / 2
     if scale == 0:
-        return _unknown("Hedges g", alpha, n + m)
+        return Estimate(None, None, None, 1 - alpha, "Hedges g", n + m, reason=Reason.NO_VARIATION.value)
     value = float((candidate.mean() - control.mean()) / scale)
     if not paired:
         return unpaired_g(value, (n, m), alpha)
@@ -147,10 +147,6 @@ def correlation(first: Array, second: Array, alpha: float) -> Estimate:
     reach = float(special.ndtri(1 - alpha / 2)) / math.sqrt(n - 3)
     low, high = math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach)
     return Estimate(r, low, high, 1 - alpha, "Pearson, Fisher's interval", n)
-
-
-def _unknown(method: str, alpha: float, n: int) -> Estimate:
-    return Estimate(None, None, None, 1 - alpha, method, n, reason=Reason.NO_VARIATION.value)
 
 
 def _brentq(function: Callable[[float], float], low: float, high: float) -> float:

@@ -249,13 +249,9 @@ def _task_findings(grid: TaskGrid, control: str, config: ComparisonConfig, how: 
             if arm != control and (improvement := _improvement(tables[control], tables[arm], config, level)) is not None
         },
         "ranking": [rank.to_dict() for rank in rank_arms(tables, statistic, config.direction, how.gamma)],
-        "scores": _scores(tables) if grid.shared else None,
+        "scores": {arm: each[0].tolist() for arm, each in tables.items()} if grid.shared else None,
         "scores_by_task": None if grid.shared else {arm: _scores_by_task(grid, arm) for arm in grid.cells},
     }  # fmt: skip
-
-
-def _scores(tables: Mapping[str, Sequence[Array]]) -> dict[str, Any]:
-    return {arm: each[0].tolist() for arm, each in tables.items()}
 
 
 def _scores_by_task(grid: TaskGrid, arm: str) -> dict[str, list[float]]:
