@@ -12,7 +12,7 @@ import pytest
 from fairtrial.core.training import LoopEvents, RunContext
 from fairtrial.recipes.rl.experience import Moments, advantages
 from fairtrial.recipes.rl.physics import PHYSICS
-from fairtrial.recipes.rl.vector_env import PhysicsRows
+from fairtrial.recipes.rl.vector_env import PhysicsVectorEnv
 from fairtrial.record.store import Store
 from tests.conftest import Answer
 from tests.recipes.test_ppo import make, setting, steps_of
@@ -63,13 +63,13 @@ def test_initial_states_lie_where_those_of_gymnasium_do() -> None:
 
 
 def test_a_run_draws_its_own_episodes() -> None:
-    def rows(seed: int) -> PhysicsRows:
-        made = PhysicsRows(PHYSICS["CartPole-v1"](), 3)
+    def rows(seed: int) -> PhysicsVectorEnv:
+        made = PhysicsVectorEnv(PHYSICS["CartPole-v1"](), 3)
         made.begin([numpy.random.default_rng(seed)], [1.0])
         made.restart()
         return made
 
-    together = rows(1).beside([rows(2)])
+    together = rows(1).join([rows(2)])
     together.begin([numpy.random.default_rng(seed) for seed in (5, 6)], [1.0, 1.0])
     alone = rows(2)
     alone.begin([numpy.random.default_rng(6)], [1.0])
@@ -82,7 +82,7 @@ def test_a_run_draws_its_own_episodes() -> None:
 
 def test_velocities_can_be_hidden() -> None:
     for name, kept in (("CartPole-v1", 2), ("Acrobot-v1", 4), ("Pendulum-v1", 2)):
-        assert PhysicsRows(PHYSICS[name](), 1, hide_velocity=True).space.observation == (kept,)
+        assert PhysicsVectorEnv(PHYSICS[name](), 1, hide_velocity=True).space.observation == (kept,)
 
 
 def test_advantages_are_those_of_the_definition() -> None:
@@ -140,7 +140,7 @@ def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(
         run.step(1, LoopEvents())
         run.load_state(run.state())
         run.step(2, LoopEvents())
-        told = run.rows._setting  # type: ignore[attr-defined]
+        told = run.rows._context  # type: ignore[attr-defined]
         assert [caution["code"] for caution in told.cautions] == ["episodes restarted"]
         assert told.lineage == {"episodes_restarted": 4}
         assert run.returns.tolist() == [[24.0] * 4], "returns of lost episodes were kept"
