@@ -18,8 +18,8 @@ from fairtrial.recipes.lm.engine import SamplingEngine  # noqa: E402
 from fairtrial.recipes.lm.learner import GrpoConfig, Learner, divergence  # noqa: E402
 from fairtrial.recipes.lm.types import Completion, Sample, SamplingRequest  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
+from tests.recipes.lm.test_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 from tests.recipes.lm_stand_ins import LONG_RULES, Node, game_requests, open_requests, prompt  # noqa: E402
-from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 
 MODELS = {
     "llama, lora": lambda: blueprint_of(llama(num_key_value_heads=2, initializer_range=0.1), method="lora", rank=2),

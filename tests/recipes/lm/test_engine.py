@@ -17,8 +17,8 @@ from fairtrial.core.errors import UserError  # noqa: E402
 from fairtrial.recipes.lm.engine import SamplingEngine  # noqa: E402
 from fairtrial.recipes.lm.types import Completion, SamplingRequest  # noqa: E402
 from fairtrial.recipes.lm.weights import Blueprint  # noqa: E402
+from tests.recipes.lm.test_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 from tests.recipes.lm_stand_ins import LONG_RULES, RULES, VOCABULARY, Node, game_requests, open_requests, prompt  # noqa: E402
-from tests.recipes.test_lm_model import blueprint_of, gpt2, llama, moved  # noqa: E402
 
 
 @pytest.fixture(scope="module", params=["llama", "gpt2"])
