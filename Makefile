@@ -13,7 +13,10 @@ SKY_STAMP := $(SKY)/.installed
 CRATE := .venv-crate
 CRATE_STAMP := $(CRATE)/.installed
 
-.PHONY: setup demo test test-launchers test-others fuzz lint evidence benchmarks benchmarks-smoke golden sky docs clean
+SITE := .venv-site
+SITE_STAMP := $(SITE)/.installed
+
+.PHONY: setup demo test test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site clean
 
 setup: $(STAMP)
 
@@ -67,13 +70,21 @@ test-launchers: $(STAMP)
 test-others: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/launch
 
+# Which lines the tests run, in subprocesses and workers too: make coverage TESTS=tests/stats for a part of them.
+TESTS ?= tests
+coverage: $(STAMP)
+	$(PIP) install --quiet --constraint constraints.txt --editable '.[coverage]'
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=html --cov-report=term:skip-covered $(TESTS)
+	$(BIN)/python tools/least_covered.py
+
 # 20,000 inputs of every kind, each in a process of its own that can harm nothing; FUZZ='--inputs 500 --kind table' for less.
 fuzz: $(STAMP)
 	$(BIN)/python -m tests.fuzz $(FUZZ)
 
+# All steps of the project, or one: make evidence STEP=5. The name of a benchmark works too.
 evidence: $(STAMP) $(ORACLE_STAMP) $(SKY_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
-	$(BIN)/python -m benchmarks.evidence
+	$(BIN)/python -m benchmarks.evidence $(STEP)
 
 benchmarks: $(STAMP) $(ORACLE_STAMP) $(CRATE_STAMP)
 	$(PIP) install --quiet --constraint constraints.txt --editable '.[peers]'
@@ -88,5 +99,18 @@ benchmarks-smoke: $(STAMP)
 docs: $(STAMP)
 	$(BIN)/python tools/make_docs.py
 
+# Runs every command of Start here and How to again and writes what it prints into the pages: about two minutes.
+howto: $(STAMP)
+	$(BIN)/python tools/shown_commands.py docs/start.md docs/howto/[!i]*.md
+
+# The site generator needs nothing of ours, so it has an environment of its own. Warnings and dead links are errors.
+$(SITE_STAMP): tools/site/constraints.txt
+	test -x $(SITE)/bin/python || $(PYTHON) -m venv $(SITE)
+	$(SITE)/bin/python -m pip --disable-pip-version-check install --quiet --constraint $< zensical
+	touch $(SITE_STAMP)
+
+site: $(SITE_STAMP)
+	$(SITE)/bin/python tools/make_site.py
+
 clean:
-	rm -rf $(VENV) $(ORACLE) $(SKY) $(CRATE) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(SKY) $(CRATE) $(SITE) site build htmlcov .coverage .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

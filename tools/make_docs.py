@@ -1,7 +1,8 @@
 """Writes the documentation that can be derived from the program, so that the two cannot drift apart.
 
-python tools/make_docs.py            writes docs/cli.md, docs/cautions.md, docs/documents.md, docs/schemas/, measured
-                                     tables, shown output
+python tools/make_docs.py            writes docs/cli.md, docs/api.md, docs/cautions.md, docs/documents.md,
+                                     docs/formats.md, docs/evidence.md, docs/decisions/index.md, docs/schemas/,
+                                     measured tables, shown output
 python tools/make_docs.py --check    writes nothing; names the files that differ, and exits 1 if there are any
 """
 
@@ -40,9 +41,11 @@ sys.path.insert(0, str(ROOT))  # the table of documented items belongs to the te
 
 from tests.documents.records import Item  # noqa: E402
 from tests.documents.table import ITEMS  # noqa: E402
+from tools.api_page import api_page  # noqa: E402
+from tools.markdown_text import NOTICE, code, plain, table  # noqa: E402
+from tools.reference_pages import decisions_page, evidence_page, formats_page  # noqa: E402
 
 EVIDENCE = "docs/evidence"
-NOTICE = "<!-- Made by tools/make_docs.py; do not edit. -->\n"
 FIGURES = re.compile(r"(<!-- evidence:(\S+) -->\n)(.*?)(<!-- /evidence -->)", re.DOTALL)
 PRICES = re.compile(r"(<!-- prices -->\n)(.*?)(<!-- /prices -->)", re.DOTALL)
 FILES = re.compile(r"(<!-- file:(\S+) -->\n)(.*?)(<!-- /file -->)", re.DOTALL)
@@ -55,47 +58,18 @@ def pages(root: Path) -> Iterator[Page]:
     """Every generated file: its path below the root, and the text that it must have."""
     yield "docs/cli.md", cli_page()
     yield "docs/cautions.md", cautions_page()
-    yield f"docs/schemas/study-{STUDY_SCHEMA}.json", schema_page("A study file of Fairtrial", Study.model_json_schema())
-    metadata = Metadata.model_json_schema(by_alias=True)
-    yield f"docs/schemas/metadata-{METADATA_SCHEMA}.json", schema_page("metadata.json of a run of Fairtrial", metadata)
-    events = EventLine.model_json_schema(by_alias=True)
-    yield (
-        f"docs/schemas/events-{EVENTS_SCHEMA}.json",
-        schema_page("One line of events.jsonl of a run of Fairtrial", events),
-    )
-    artifact = ArtifactFile.model_json_schema()
-    yield (
-        f"docs/schemas/artifact-{ARTIFACT_SCHEMA}.json",
-        schema_page("artifact.yaml of a project of Fairtrial", artifact),
-    )
-    registration = RegistrationModel.model_json_schema(by_alias=True)
-    yield (
-        f"docs/schemas/registration-{REGISTRATION_SCHEMA}.json",
-        schema_page("A registration of Fairtrial", registration),
-    )
+    yield "docs/api.md", api_page()
+    schemas = dict(schema_pages())
+    yield from ((f"docs/{path}", text) for path, text in schemas.items())
+    yield "docs/formats.md", formats_page(schemas)
+    yield "docs/evidence.md", evidence_page(sorted((root / EVIDENCE).glob("*.json")), root / "docs")
+    yield "docs/decisions/index.md", decisions_page(root / "docs" / "decisions")
     figures = read_figures(root / EVIDENCE)
     yield "docs/documents.md", documents_page(ITEMS, figures)
     for path in sorted([root / "README.md", *root.glob("docs/*.md")]):
         name, text = path.relative_to(root).as_posix(), path.read_text()
         if any(each.search(text) for each in (FIGURES, FILES, PRICES, RUNS)):
             yield name, with_runs(with_prices(with_files(with_figures(text, figures, where=name), root)), root)
-
-
-# Tables.
-
-
-def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *([cell.replace("|", r"\|") for cell in row] for row in rows)]
-    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-
-
-def code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
-def plain(text: str) -> str:
-    """What is not set in code must not be taken for markup."""
-    return text.replace("<", "&lt;").replace("*", r"\*")
 
 
 # The command line.
@@ -236,6 +210,28 @@ def cautions_page() -> str:
 def spaced(text: str) -> str:
     """Doubled braces stand for plain ones."""
     return plain(text.replace("{{", "{").replace("}}", "}"))
+
+
+def schema_pages() -> Iterator[Page]:
+    """The published schemas, by their paths below docs/."""
+    models = {
+        f"study-{STUDY_SCHEMA}": ("A study file of Fairtrial", Study.model_json_schema()),
+        f"metadata-{METADATA_SCHEMA}": (
+            "metadata.json of a run of Fairtrial",
+            Metadata.model_json_schema(by_alias=True),
+        ),
+        f"events-{EVENTS_SCHEMA}": (
+            "One line of events.jsonl of a run of Fairtrial",
+            EventLine.model_json_schema(by_alias=True),
+        ),
+        f"artifact-{ARTIFACT_SCHEMA}": ("artifact.yaml of a project of Fairtrial", ArtifactFile.model_json_schema()),
+        f"registration-{REGISTRATION_SCHEMA}": (
+            "A registration of Fairtrial",
+            RegistrationModel.model_json_schema(by_alias=True),
+        ),
+    }
+    for name, (title, schema) in models.items():
+        yield f"schemas/{name}.json", schema_page(title, schema)
 
 
 def schema_page(title: str, schema: Mapping[str, Any]) -> str:
