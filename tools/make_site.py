@@ -10,6 +10,7 @@ Pages are copied to build/site-source first, because a page in docs/ also links 
 from __future__ import annotations
 
 import argparse
+import html
 import html.parser
 import re
 import shutil
@@ -27,6 +28,9 @@ FROM_THE_ROOT = ("CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICEN
 WORKER = "worker.js"
 REMOTE_WORKER = "https://unpkg.com/iframe-worker/shim"
 """What the generator's offline mode loads from elsewhere; tools/site/worker.js takes its place."""
+BAR = r"\|"
+ROW = re.compile(r"^\|.*\|$", re.MULTILINE)
+CODE_WITH_BAR = re.compile(r"`([^`\n]*\\\|[^`\n]*)`")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
 
 
@@ -46,11 +50,20 @@ def copy_pages(root: Path, source: Path) -> None:
         name = page.relative_to(source)
         old = root / name if name.as_posix() in FROM_THE_ROOT else root / "docs" / name
         if old.exists():
-            page.write_text(with_moved_links(old, page, root, source))
+            page.write_text(with_bars_in_code(with_moved_links(old, page, root, source)))
 
 
 def with_moved_links(old: Path, page: Path, root: Path, source: Path) -> str:
     return LINK.sub(lambda link: link[1] + moved(link[2], old, page, root, source) + link[3], page.read_text())
+
+
+def with_bars_in_code(text: str) -> str:
+    """GitHub reads `a \\| b` in a table as code with a bar; the generator would show the backslash."""
+    return ROW.sub(lambda row: CODE_WITH_BAR.sub(_as_html, row[0]), text)
+
+
+def _as_html(code: re.Match[str]) -> str:
+    return f"<code>{html.escape(code[1].replace(BAR, '|'), quote=False).replace('|', '&#124;')}</code>"
 
 
 def moved(target: str, old: Path, page: Path, root: Path, source: Path) -> str:

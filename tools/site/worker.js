@@ -9,7 +9,10 @@ if (location.protocol === "file:") {
       this.frame.hidden = true;
       document.body.append(this.frame);
       const inside = this.frame.contentWindow;
-      inside.postMessage = (data) => this.answer("message", data);
+      inside.postMessage = (data) => {
+        const copy = structuredClone(data);
+        setTimeout(() => this.answer("message", copy)); // later and a copy, as from a real worker
+      };
       this.ready = new Promise((resolve) => {
         const script = inside.document.createElement("script");
         script.onload = resolve;
@@ -24,7 +27,9 @@ if (location.protocol === "file:") {
       this[`on${kind}`]?.(event);
     }
     postMessage(data) {
-      this.ready.then(() => this.frame.contentWindow?.dispatchEvent(new MessageEvent("message", { data })));
+      const copy = structuredClone(data);
+      const inside = this.frame.contentWindow;
+      this.ready.then(() => setTimeout(() => inside.dispatchEvent(new MessageEvent("message", { data: copy }))));
     }
     terminate() {
       this.frame.remove();
