@@ -16,7 +16,7 @@ CRATE_STAMP := $(CRATE)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: setup demo test test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site clean
+.PHONY: setup demo test test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site dist clean
 
 setup: $(STAMP)
 
@@ -112,5 +112,15 @@ $(SITE_STAMP): tools/site/constraints.txt
 site: $(SITE_STAMP)
 	$(SITE)/bin/python tools/make_site.py
 
+# Builds the package and checks it; with TAG=v0.1.0, that this is the version of the source.
+DIST := .venv-dist
+dist:
+	test -z "$(TAG)" || grep -qF '"$(patsubst v%,%,$(TAG))"' src/fairtrial/version.py
+	test -x $(DIST)/bin/python || $(PYTHON) -m venv $(DIST)
+	$(DIST)/bin/python -m pip --disable-pip-version-check install --quiet build twine
+	rm -rf dist
+	$(DIST)/bin/python -m build
+	$(DIST)/bin/python -m twine check --strict dist/*
+
 clean:
-	rm -rf $(VENV) $(ORACLE) $(SKY) $(CRATE) $(SITE) site build htmlcov .coverage .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(ORACLE) $(SKY) $(CRATE) $(SITE) $(DIST) site build dist htmlcov .coverage .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,6 +10,8 @@ import pytest
 import yaml
 from benchmarks.registry import BENCHMARKS
 
+from fairtrial.version import __version__
+
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / ".github/workflows/ci.yml").read_text()
 WORKFLOW: dict[Any, Any] = yaml.safe_load(TEXT)
@@ -26,12 +28,15 @@ def recipe_of(target: str) -> list[str]:
     return [line.strip() for line in found[1].splitlines()]
 
 
-def test_there_is_a_job_for_tests_and_one_for_benchmarks() -> None:
-    assert set(WORKFLOW["jobs"]) == {"tests", "benchmarks"}
+JOBS = ["tests", "site", "coverage", "benchmarks"]
+
+
+def test_there_is_a_job_for_each_kind_of_check() -> None:
+    assert set(WORKFLOW["jobs"]) == set(JOBS)
     assert set(WORKFLOW[True]) == {"push", "pull_request"}  # YAML takes the word `on` for a yes
 
 
-@pytest.mark.parametrize("job", ["tests", "benchmarks"])
+@pytest.mark.parametrize("job", JOBS)
 def test_a_job_runs_targets_of_the_makefile_and_nothing_else(job: str) -> None:
     assert commands(job)
     for command in commands(job):
@@ -61,4 +66,32 @@ def test_nothing_is_secret_or_writable_and_versions_are_pinned() -> None:
     versions = {
         step["with"]["python-version"] for step in steps if step.get("uses", "").startswith("actions/setup-python")
     }
-    assert versions == {"3.11"}
+    assert versions == {"3.11", "${{ matrix.python }}"}
+    assert WORKFLOW["jobs"]["tests"]["strategy"]["matrix"] == {"python": ["3.11", "3.12", "3.13"]}
+
+
+def test_a_release_is_built_and_tested_before_it_is_published_and_has_no_password() -> None:
+    text = (ROOT / ".github/workflows/release.yml").read_text()
+    release = yaml.safe_load(text)
+    assert release[True] == {"push": {"tags": ["v*"]}} and release["permissions"] == {"contents": "read"}
+    assert "secrets" not in text and "password:" not in text
+    publish = release["jobs"]["publish"]
+    assert publish["needs"] == ["build", "tests"] and publish["permissions"] == {"id-token": "write"}
+    assert not any("run" in step for step in publish["steps"])
+    for job in publish["needs"]:
+        [command] = [step["run"] for step in release["jobs"][job]["steps"] if "run" in step]
+        assert recipe_of(command.removeprefix("make "))
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")))
+def test_an_issue_form_has_what_github_requires(name: str) -> None:
+    form = yaml.safe_load((ROOT / ".github/ISSUE_TEMPLATE" / name).read_text())
+    if name == "config.yml":
+        return
+    assert form["name"] and form["description"]
+    assert all(part["type"] in ("markdown", "textarea") and part["attributes"] for part in form["body"])
+    assert all("id" in part for part in form["body"] if part["type"] != "markdown")
+
+
+def test_the_citation_names_the_version_of_the_source() -> None:
+    assert yaml.safe_load((ROOT / "CITATION.cff").read_text())["version"] == __version__
