@@ -1,0 +1,62 @@
+"""The site has a place for every page, and dead links and files from elsewhere are noticed. `make site` builds it."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools.api_page import api_page
+from tools.make_site import FROM_THE_ROOT, LINK, copy_pages, problems, with_bars_in_code
+
+import fairtrial
+
+ROOT = Path(__file__).parent.parent
+
+
+def listed(nav: Any) -> Iterator[str]:
+    for entry in nav:
+        [(_, target)] = entry.items() if isinstance(entry, dict) else [("", entry)]
+        yield from [target] if isinstance(target, str) else listed(target)
+
+
+def test_every_page_has_a_place_in_the_navigation() -> None:
+    names = list(listed(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]))
+    assert len(names) == len(set(names))
+    pages = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    by_index = {name for name in pages if name.startswith("decisions/") and name != "decisions/index.md"}
+    assert set(names) - set(FROM_THE_ROOT) == pages - by_index
+
+
+def test_links_of_all_pages_lead_somewhere(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    copy_pages(ROOT, source)
+    dead = [
+        f"{page.relative_to(source)}: {target}"
+        for page in source.rglob("*.md")
+        for _, target, _ in LINK.findall(page.read_text())
+        if ":" not in target and not (page.parent / (target.partition("#")[0] or page.name)).exists()
+    ]
+    assert not dead
+
+
+def test_dead_links_and_files_from_elsewhere_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<h1 id="here">A</h1><a href="b.html#there">b</a><a href="#here">a</a>')
+    (tmp_path / "b.html").write_text('<a href="c.html">c</a><script src="https://example.org/x.js"></script>')
+    (tmp_path / "x.css").write_text("@import 'https://example.org/font.css'; p { background: url(a.png) }")
+    assert list(problems(tmp_path)) == [
+        "a.html: no such heading: b.html#there", "b.html loads https://example.org/x.js", "b.html: dead link c.html",
+        "x.css loads https://example.org/font.css",
+    ]  # fmt: skip
+
+
+def test_a_bar_in_code_of_a_table_has_no_backslash() -> None:
+    assert with_bars_in_code("| `a<b \\| c` | d |") == "| <code>a&lt;b &#124; c</code> | d |"
+    assert with_bars_in_code("`a \\| b`") == "`a \\| b`"
+
+
+def test_the_api_page_has_every_public_name_and_no_deprecated_one() -> None:
+    page = api_page()
+    assert all(f"`{name}`" in page for name in fairtrial.__all__ if not name.startswith("_"))
+    assert not any(f"`{old}`" in page for old in fairtrial._RENAMED)
