@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pydantic
+
 from tools.markdown_text import NOTICE, code, plain, table
 
 GROUPS = {
@@ -157,7 +158,7 @@ def _fields(value: type) -> Iterator[tuple[str, str, str, str]]:
             default = (
                 "required"
                 if field.is_required()
-                else _default(field.get_default(call_default_factory=not field.default_factory_takes_validated_data))
+                else _default(field.get_default(call_default_factory=True, validated_data={}))
             )
             yield (
                 code(name),
@@ -194,9 +195,13 @@ def _attribute_docstrings(value: type) -> dict[str, str]:
         [definition] = ast.parse(textwrap.dedent(inspect.getsource(each))).body
         assert isinstance(definition, ast.ClassDef)
         for field, after in zip(definition.body, definition.body[1:], strict=False):
-            named = isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
-            if named and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
-                texts[field.target.id] = inspect.cleandoc(str(after.value.value))  # type: ignore[union-attr]
+            if (
+                isinstance(field, ast.AnnAssign)
+                and isinstance(field.target, ast.Name)
+                and isinstance(after, ast.Expr)
+                and isinstance(after.value, ast.Constant)
+            ):
+                texts[field.target.id] = inspect.cleandoc(str(after.value.value))
     return texts
 
 
@@ -239,7 +244,7 @@ def _parameters(signature: inspect.Signature) -> Iterator[str]:
         if each.kind is each.KEYWORD_ONLY and not starred:
             yield "*"
         starred = starred or each.kind in (each.KEYWORD_ONLY, each.VAR_POSITIONAL)
-        stars = {each.VAR_POSITIONAL: "*", each.VAR_KEYWORD: "**"}.get(each.kind, "")
+        stars = "*" if each.kind is each.VAR_POSITIONAL else "**" if each.kind is each.VAR_KEYWORD else ""
         annotation = "" if each.annotation is each.empty else f": {_text(each.annotation)}"
         default = "" if each.default is each.empty else f"{' = ' if annotation else '='}{_value(each.default)}"
         yield f"{stars}{each.name}{annotation}{default}"

@@ -41,6 +41,7 @@ sys.path.insert(0, str(ROOT))  # the table of documented items belongs to the te
 
 from tests.documents.records import Item  # noqa: E402
 from tests.documents.table import ITEMS  # noqa: E402
+
 from tools.api_page import api_page  # noqa: E402
 from tools.markdown_text import NOTICE, code, plain, table  # noqa: E402
 from tools.reference_pages import decisions_page, evidence_page, formats_page  # noqa: E402

@@ -21,9 +21,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from compare_outputs import BETWEEN_S, FIXTURES, START, WORK, only_one_at_a_time, prepare, read_commands, run
-
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))  # this file is run as a program
+
+from tools.compare_outputs import (  # noqa: E402
+    BETWEEN_S,
+    FIXTURES,
+    START,
+    WORK,
+    only_one_at_a_time,
+    prepare,
+    read_commands,
+    run,
+)
+
 TARGET = HERE.parent / "tests" / "old_files"
 MOST_BYTES = 300_000
 FAILING = {"store.failed": 4, "store.diverged": 4}

@@ -47,8 +47,8 @@ def copy_pages(root: Path, source: Path) -> None:
     for name in ("site.css", WORKER):
         shutil.copy(root / "tools" / "site" / name, source / name)
     for page in source.rglob("*.md"):
-        name = page.relative_to(source)
-        old = root / name if name.as_posix() in FROM_THE_ROOT else root / "docs" / name
+        place = page.relative_to(source)
+        old = root / place if place.as_posix() in FROM_THE_ROOT else root / "docs" / place
         if old.exists():
             page.write_text(with_bars_in_code(with_moved_links(old, page, root, source)))
 
