@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from fairtrial.core.plugin_registry import ADJUSTMENTS, METHODS, SUMMARIES, PluginKind, plugin_names
 from fairtrial.record.store import Store
 from tests.api.comparing.test_analyze import fill
 from tests.conftest import Answer
@@ -429,14 +430,9 @@ def test_narrow_terminals_keep_the_names(two: Store, cli: Cli, width: int, monke
     assert "third" in text.split("minus")[-1]
 
 
-def test_the_command_offers_every_method_and_summary_that_there_is() -> None:
-    """The words are spelt again in the command, so that its help needs no numpy."""
-    from fairtrial.cli import _source_options
+@pytest.mark.parametrize(("option", "kind"), [("family", ADJUSTMENTS), ("method", METHODS), ("kind", SUMMARIES)])
+def test_the_command_offers_every_method_summary_and_adjustment_that_there_is(option: str, kind: PluginKind) -> None:
     from fairtrial.cli import analyze as module
-    from fairtrial.stats.compare import METHODS
-    from fairtrial.stats.families import ADJUSTMENTS
-    from fairtrial.stats.summaries import TYPES
 
-    family = next(option for option in module.command.params if option.name == "family")
-    assert set(module.METHODS) == set(METHODS) and _source_options.TYPES == TYPES
-    assert tuple(family.type.choices) == ADJUSTMENTS  # type: ignore[attr-defined]
+    offered = next(each for each in module.command.params if each.name == option).type
+    assert list(offered.choices) == plugin_names(kind)  # type: ignore[attr-defined]

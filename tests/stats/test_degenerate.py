@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from fairtrial.core.errors import FairtrialError, InvalidOptions, UserError
 from fairtrial.core.findings import Comparison, Estimate
-from fairtrial.stats import aggregate, diagnostics, effects, families, power, variance
+from fairtrial.stats import adjustments, aggregate, diagnostics, effects, families, power, variance
 from fairtrial.stats.certificate import certify
-from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples, methods_for
 from fairtrial.stats.power import Design
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
 from fairtrial.stats.tasks import TaskConfig, compare_tasks
@@ -24,7 +24,7 @@ from fairtrial.stats.times import compare_times
 
 NAN, INF = math.nan, math.inf
 DUST = 0.1 + 0.2 - 0.3
-WAYS = [(True, method) for method in PAIRED_METHODS] + [(False, method) for method in UNPAIRED_METHODS]
+WAYS = [(True, method) for method in methods_for("paired")] + [(False, method) for method in methods_for("unpaired")]
 every_way = pytest.mark.parametrize(("paired", "method"), WAYS)
 both_ways = pytest.mark.parametrize("paired", [True, False])
 
@@ -71,7 +71,7 @@ def test_data_without_evidence_have_a_reason_and_no_interval(
     has_no_conclusion(compare_samples(control, candidate, paired=paired, method=method, sesoi=sesoi), reason)
 
 
-@pytest.mark.parametrize("method", PAIRED_METHODS)
+@pytest.mark.parametrize("method", methods_for("paired"))
 @pytest.mark.parametrize("case", CONSTANT_DIFFERENCES)
 def test_pairs_that_differ_by_one_constant_are_no_evidence(method: str, case: str) -> None:
     """Up to the last digits of floating point, whose noise is none of the training's."""
@@ -284,7 +284,7 @@ def test_a_family_without_seeds_has_no_verdicts(adjustment: str, seeds: int) -> 
 
 
 def test_families_that_are_none() -> None:
-    assert families.holm([]) == families.benjamini_hochberg([]) == []
+    assert adjustments.holm([]) == adjustments.benjamini_hochberg([]) == []
     assert families.compare_family({"a": np.ones(3)}, "a", ComparisonConfig(True), "tukey") == []
     arms = {name: np.arange(3.0) for name in "abc"}
     with pytest.raises(InvalidOptions, match="unknown family adjustment 'tuckey'; did you mean 'tukey'"):
@@ -545,7 +545,7 @@ def test_times_without_evidence_have_a_reason(control: list[float], candidate: l
 
 @pytest.mark.parametrize("method", ["bca", "percentile", "studentized", "permutation", "sign-flip"])
 def test_means_of_censored_times_are_refused(method: str) -> None:
-    config = ComparisonConfig(method in PAIRED_METHODS, method=method)
+    config = ComparisonConfig(method in methods_for("paired"), method=method)
     with pytest.raises(UserError, match="needs every run to have reached the threshold"):
         compare_times(np.array([1.0, INF]), np.array([2.0, 3.0]), 10.0, config, names=("a", "b"))
 

@@ -18,7 +18,8 @@ from scipy import stats
 
 from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Verdict
-from fairtrial.stats import families
+from fairtrial.core.plugin_registry import ADJUSTMENTS, load_plugin
+from fairtrial.stats import adjustments, families
 from fairtrial.stats.compare import ComparisonConfig, compare
 from fairtrial.stats.families import adjust_comparisons, compare_family, compare_pairs
 from fairtrial.stats.family_power import FamilyPlan
@@ -260,21 +261,22 @@ def test_the_largest_spread_is_for_paired_t() -> None:
 
 
 def test_levels_of_holm_are_those_of_its_own_steps() -> None:
-    assert families.holm_levels([0.001, 0.4, 0.02], 0.05) == pytest.approx([0.05 / 3, 0.05, 0.05 / 2])
-    assert families.holm_levels([0.001, 0.03, 0.04], 0.05) == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 2])
-    assert families.holm_levels([0.02, 0.02], 0.05) == pytest.approx([0.025, 0.025])
+    assert adjustments.holm_levels([0.001, 0.4, 0.02], 0.05) == pytest.approx([0.05 / 3, 0.05, 0.05 / 2])
+    assert adjustments.holm_levels([0.001, 0.03, 0.04], 0.05) == pytest.approx([0.05 / 3, 0.05 / 2, 0.05 / 2])
+    assert adjustments.holm_levels([0.02, 0.02], 0.05) == pytest.approx([0.025, 0.025])
 
 
 def test_levels_of_benjamini_and_hochberg_are_the_share_that_is_significant() -> None:
-    assert families.benjamini_hochberg_levels([0.001, 0.03, 0.4], 0.05) == pytest.approx([0.05 * 2 / 3] * 3)
-    assert families.benjamini_hochberg_levels([0.3, 0.5], 0.05) == pytest.approx([0.025] * 2)
+    assert adjustments.benjamini_hochberg_levels([0.001, 0.03, 0.4], 0.05) == pytest.approx([0.05 * 2 / 3] * 3)
+    assert adjustments.benjamini_hochberg_levels([0.3, 0.5], 0.05) == pytest.approx([0.025] * 2)
 
 
 @some
 @given(p=st.lists(st.sampled_from([1e-4, 0.004, 0.01, 0.0126, 0.02, 0.03, 0.049, 0.2, 0.9]), min_size=1, max_size=7))
 @pytest.mark.parametrize("adjustment", ["holm", "bh"])
 def test_a_level_says_what_the_adjusted_p_says(adjustment: str, p: list[float]) -> None:
-    adjusted, levels = families.ADJUST[adjustment](p), families.LEVELS[adjustment](p, 0.05)
+    rule = load_plugin(ADJUSTMENTS, adjustment)
+    adjusted, levels = rule.adjust(p), rule.levels(p, 0.05)
     for own, after, level in zip(p, adjusted, levels, strict=True):
         assert (own <= level * (1 + 1e-9)) == (after <= 0.05 * (1 + 1e-9))
 

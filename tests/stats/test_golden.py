@@ -18,7 +18,7 @@ from scipy import integrate, special, stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestIndPower, TTestPower
 
-from fairtrial.stats import aggregate, effects, families, power, variance
+from fairtrial.stats import adjustments, aggregate, effects, families, power, variance
 from fairtrial.stats.bootstrap import infer_bca, infer_percentile
 from fairtrial.stats.certificate import t_intervals
 from fairtrial.stats.compare import ComparisonConfig, compare_samples
@@ -377,7 +377,7 @@ def test_what_arms_and_seeds_do_not_explain_is_the_residual_of_a_two_way_fit() -
     assert float(found) == close(float(left @ left) / 12)
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [(families.holm, "holm"), (families.benjamini_hochberg, "fdr_bh")])
+@pytest.mark.parametrize(("ours", "theirs"), [(adjustments.holm, "holm"), (adjustments.benjamini_hochberg, "fdr_bh")])
 @pytest.mark.parametrize("count", [1, 2, 6, 15])
 def test_adjusted_p_values_are_those_of_statsmodels(ours: Any, theirs: str, count: int) -> None:
     rng = np.random.default_rng(count)

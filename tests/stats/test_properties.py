@@ -18,14 +18,14 @@ from numpy.typing import NDArray
 from fairtrial.core.findings import Comparison, Estimate
 from fairtrial.stats import aggregate, families
 from fairtrial.stats.certificate import certify
-from fairtrial.stats.compare import PAIRED_METHODS, UNPAIRED_METHODS, ComparisonConfig, compare_samples
+from fairtrial.stats.compare import ComparisonConfig, compare_samples, methods_for
 from fairtrial.stats.power import Design, detectable, sd_upper, seeds_for, seeds_for_equivalence
 from fairtrial.stats.summaries import SummaryRule, summarise, tidy, windows_of
 from fairtrial.stats.tasks import TaskConfig, compare_tasks, stratified_difference
 from fairtrial.stats.variance import enough_runs, half_width, spread
 
 Array = NDArray[np.float64]
-WAYS = [(True, method) for method in PAIRED_METHODS] + [(False, method) for method in UNPAIRED_METHODS]
+WAYS = [(True, method) for method in methods_for("paired")] + [(False, method) for method in methods_for("unpaired")]
 MIRRORED = {"greater": "less", "less": "greater", "two-sided": "two-sided"}
 
 few = settings(max_examples=8, deadline=None)

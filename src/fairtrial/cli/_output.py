@@ -17,9 +17,10 @@ from click.core import ParameterSource
 from fairtrial.api.running.recording import LoggedCommand
 from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
+from fairtrial.core.plugin_registry import FORMATS, plugin_names
 from fairtrial.core.terminal import visible, visible_json
 from fairtrial.record.store_location import store_address
-from fairtrial.report.formats import CHART_SUFFIXES, FORMATS, SUFFIXES
+from fairtrial.report.formats import CHART_SUFFIXES, SUFFIXES, format_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -186,12 +187,13 @@ def _with_output(function: Callable[..., Any], *, charts: bool, shared_output: b
 
 def _format(given: str | None, path: Path | None, *, charts: bool) -> str:
     if given is None and path is not None:
-        if path.suffix not in SUFFIXES:
+        chosen = format_of(path.suffix)
+        if chosen is None:
             raise UsageError(
                 f"cannot tell a format from '{path.name}'",
                 hint=f"End it in {', '.join([*SUFFIXES, *(CHART_SUFFIXES if charts else ())])}, or give --format.",
             )
-        return SUFFIXES[path.suffix]
+        return chosen
     return given or "text"
 
 
@@ -286,7 +288,9 @@ def _config_key(name: object) -> str:
 
 _OUTPUT = click.option("--output", metavar="FILE", help="Write the result to a file; its suffix chooses the format.")
 _SHARED = (
-    click.option("--format", "output_format", type=click.Choice(FORMATS), help="How to print it.  [default: text]"),
+    click.option(
+        "--format", "output_format", type=click.Choice(plugin_names(FORMATS)), help="How to print it.  [default: text]"
+    ),
     _OUTPUT,
     click.option(
         "--store", metavar="PATH|URL",

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from fairtrial.stats.summaries import SummaryRule
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
-TYPES = ("auc", "last", "best", "slope", "time_to")
-METHODS = ("t", "bca", "percentile", "studentized", "sign-flip", "permutation", "wilcoxon", "mann-whitney")
 
 _FILE_OPTIONS = (
     click.option(

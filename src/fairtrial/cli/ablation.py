@@ -32,6 +32,7 @@ from fairtrial.core.formatting import (
     shown_p,
     shown_value,
 )
+from fairtrial.core.plugin_registry import ADJUSTMENTS, plugin_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -163,7 +164,7 @@ OWN: list[click.Parameter] = [
     click.Option(["--also"], multiple=True, metavar="A+B", help="Take these away together; repeat it for more."),
     click.Option(["--all-pairs"], is_flag=True, help="Take every two of them away together."),
     click.Option(["--factorial"], is_flag=True, help="Take every subset of them away."),
-    click.Option(["--family"], type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]), help=FAMILY_HELP),
+    click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=True),
 ]
 command = lab_command("ablation", _ablation, _plan, OWN)

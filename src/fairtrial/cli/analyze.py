@@ -11,9 +11,10 @@ import click
 from fairtrial.cli._many_values import InsteadOfArguments, ManyValuesCommand
 from fairtrial.cli._output import Output, with_chart_output
 from fairtrial.cli._published import as_published, give_published, with_summary_table
-from fairtrial.cli._source_options import METHODS, TYPES, rule_from, with_file, with_window
+from fairtrial.cli._source_options import rule_from, with_file, with_window
 from fairtrial.cli._verdict_text import page_row_of, row_of, show_analysis
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK, UsageError, UserError
+from fairtrial.core.plugin_registry import ADJUSTMENTS, METHODS, SUMMARIES, plugin_names
 from fairtrial.core.terminal import visible
 
 if TYPE_CHECKING:
@@ -67,11 +68,16 @@ FIELDS = {
 @with_summary_table
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are shown beside it.")
 @click.option("--direction", type=click.Choice(["max", "min"]), help="Whether more or less of it is better.")
-@click.option("--summary.type", "kind", type=click.Choice(TYPES), help="How a run becomes a number.  [default: last]")
+@click.option(
+    "--summary.type",
+    "kind",
+    type=click.Choice(plugin_names(SUMMARIES)),
+    help="How a run becomes a number.  [default: last]",
+)
 @with_window
 @click.option("--summary.points", "points", type=click.IntRange(min=1), help="For last: points to average.")
 @click.option("--summary.threshold", "threshold", type=float, help="For time_to: the value to be reached.")
-@click.option("--method", type=click.Choice(METHODS), help="How the difference is judged.  [default: t]")
+@click.option("--method", type=click.Choice(plugin_names(METHODS)), help="How the difference is judged.  [default: t]")
 @click.option(
     "--bootstrap.method",
     "bootstrap",
@@ -103,7 +109,7 @@ FIELDS = {
 @click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
 @click.option(
     "--family",
-    type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]),
+    type=click.Choice(plugin_names(ADJUSTMENTS)),
     help="How several candidates are judged together; auto, the default: max-spread below 12 paired seeds, else holm.",
 )
 @click.option("--adjust", metavar="METRIC|variant:NAME", help=ADJUST_HELP)

@@ -5,10 +5,8 @@ A command's module is imported when the command is used, so that `--help` stays 
 
 from __future__ import annotations
 
-import importlib
 import io
 import itertools
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -26,6 +24,8 @@ from fairtrial.core.errors import (
     UsageError,
     unknown,
 )
+from fairtrial.core.plugin_registry import COMMANDS as COMMAND_PLUGINS
+from fairtrial.core.plugin_registry import load_plugin, plugin_names, plugin_offers, take_ignored
 from fairtrial.core.terminal import visible
 from fairtrial.jobs.signals import like_ctrl_c
 from fairtrial.version import __version__
@@ -64,24 +64,33 @@ class LazyGroup(click.Group):
     """Knows its commands by name and one line; imports the rest on use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return list(COMMANDS)
+        return [*COMMANDS, *_others()]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in COMMANDS:
+        if cmd_name not in plugin_names(COMMAND_PLUGINS):
             return None
-        command: click.Command = importlib.import_module(f"fairtrial.cli.{cmd_name.replace('-', '_')}").command
+        command: click.Command = load_plugin(COMMAND_PLUGINS, cmd_name)
         return command
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            raise click.UsageError(unknown("command", args[0], COMMANDS), ctx)
+        if args and args[0] not in plugin_names(COMMAND_PLUGINS) and not args[0].startswith("-"):
+            raise click.UsageError(unknown("command", args[0], plugin_names(COMMAND_PLUGINS)), ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+        if others := _others():
+            with formatter.section("Commands of other packages"):
+                formatter.write_dl(list(others.items()))
+
+
+def _others() -> dict[str, str]:
+    """Commands of other packages, each with its package: their own help would have to be imported."""
+    offers = sorted(plugin_offers(COMMAND_PLUGINS))
+    return {offer.name: f"From {offer.origin}." for offer in offers if offer.name not in COMMANDS}
 
 
 @click.group(
@@ -113,6 +122,8 @@ def run(arguments: Sequence[str]) -> int:
     command = LoggedCommand(arguments, time.time())
     with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
         code = _run(command)
+    for sentence in take_ignored():
+        click.echo(visible(f"Warning: {sentence}."), err=True)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
         command.write(code)
     return code
@@ -168,6 +179,8 @@ def _tell(error: FairtrialError, arguments: Sequence[str]) -> int:
         lines.append(f"Hint: {error.hint}")
     click.echo(visible("\n".join(lines)), err=True)
     if _wants_json(arguments):
+        import json  # nothing else here needs it, and `--help` is to be instant
+
         click.echo(json.dumps({"schema": 1, "error": error.to_dict()}))
     return error.exit_code
 

@@ -32,6 +32,7 @@ from fairtrial.core.formatting import (
     shown_time,
     shown_value,
 )
+from fairtrial.core.plugin_registry import ADJUSTMENTS, plugin_names
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -141,7 +142,7 @@ OWN: list[click.Parameter] = [
         ["--strategies"], default=DEFAULT, show_default=True, metavar="LIST", help="Strategies, separated by commas."
     ),
     click.Option(["--compute-matched"], is_flag=True, help="Add a baseline that trains as long as the slowest took."),
-    click.Option(["--family"], type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]), help=FAMILY_HELP),
+    click.Option(["--family"], type=click.Choice(plugin_names(ADJUSTMENTS)), help=FAMILY_HELP),
     *run_options(RUNS, stack=False),
 ]
 command = lab_command("compare", _compare, _plan, OWN, without=["strategy"])

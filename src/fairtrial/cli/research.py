@@ -12,8 +12,9 @@ from fairtrial.cli._artifact import add_command, cite_command, init_command, rem
 from fairtrial.cli._bundle import bundle_command, deposit_command, export_command, verify_one_bundle
 from fairtrial.cli._many_values import ManyValuesCommand
 from fairtrial.cli._output import Output, with_output
-from fairtrial.cli._source_options import METHODS, TYPES, with_window
+from fairtrial.cli._source_options import with_window
 from fairtrial.core.errors import EXIT_CHECK, EXIT_OK
+from fairtrial.core.plugin_registry import ADJUSTMENTS, METHODS, SUMMARIES, plugin_names
 from fairtrial.core.specs import MOST_SEEDS
 
 COMMAND_HELP = "The command line that makes the study, such as 'temperature --start 1 --end 4'."
@@ -44,11 +45,11 @@ def command(ctx: click.Context) -> None:
 @click.option("--candidate", multiple=True, metavar="VARIANT", help="The variant on trial.  [default: all others]")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Metric; further ones are secondary.")
 @click.option("--direction", type=click.Choice(["max", "min"]), help="Whether more or less of it is better.")
-@click.option("--summary.type", "kind", type=click.Choice(TYPES), help="How a run becomes a number.")
+@click.option("--summary.type", "kind", type=click.Choice(plugin_names(SUMMARIES)), help="How a run becomes a number.")
 @with_window
 @click.option("--summary.points", "points", type=click.IntRange(min=1), help="For last: points to average.")
 @click.option("--summary.threshold", "threshold", type=float, help="For time_to: the value to be reached.")
-@click.option("--method", type=click.Choice(METHODS), help="How the difference is judged.  [default: t]")
+@click.option("--method", type=click.Choice(plugin_names(METHODS)), help="How the difference is judged.  [default: t]")
 @click.option("--bootstrap.n_resamples", "resamples", type=click.IntRange(min=100), help="Resamples of a bootstrap.")
 @click.option("--alpha", type=float, help="Error rate.  [default: the study's]")
 @click.option("--side", type=click.Choice(["two-sided", "greater", "less"]), default="two-sided", show_default=True)
@@ -56,7 +57,7 @@ def command(ctx: click.Context) -> None:
 @click.option("--unpaired", is_flag=True, help="Do not pair by seed.")
 @click.option(
     "--family",
-    type=click.Choice(["auto", "max-spread", "tukey", "holm", "bh"]),
+    type=click.Choice(plugin_names(ADJUSTMENTS)),
     help="How several candidates are judged.",
 )
 @click.option("--adjust", metavar="METRIC|variant:NAME",

@@ -5,7 +5,6 @@ Only `cli/app.py` prints them; everyone else raises.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -117,6 +116,8 @@ def all_at_once(*checks: Callable[[], Any]) -> list[Any]:
 
 def nearest(word: str, valid: Iterable[str]) -> str | None:
     """The valid name that a mistyped one most likely meant."""
+    import difflib  # only an error needs it, and start-up is to be instant
+
     matches = difflib.get_close_matches(word, list(valid), n=1, cutoff=0.6)
     return matches[0] if matches else None
 

@@ -1,8 +1,4 @@
-"""Finds plug-ins. A plug-in is one file: its name is the word the user types.
-
-Built-in ones are the modules of a room, outside ones come from entry points (`fairtrial.recipes`), and a
-recipe may simply be a file (`./my_recipe.py`). Nothing is imported until it is asked for by name.
-"""
+"""Recipes by name: built in, of another package, or simply a file (`./my_recipe.py`), with their optional parts."""
 
 from __future__ import annotations
 
@@ -19,11 +15,10 @@ from typing import Any
 from fairtrial.core.errors import MissingExtra, UserError, unknown
 from fairtrial.core.options import LoopOptions, Options
 from fairtrial.core.paths import StorePaths
+from fairtrial.core.plugin_registry import RECIPES, load_plugin, plugin_names, refuse_plugin
 from fairtrial.core.scores import References
 from fairtrial.core.specs import Metric, Need
 from fairtrial.core.training import Cache, Dataset, RunContext, RunLogger, Stack, StepSize, Trainable
-
-RECIPES = "recipes"
 
 
 @dataclass(frozen=True)
@@ -132,19 +127,21 @@ class LoadedRecipe:
 
 
 def recipe_names() -> list[str]:
-    return sorted({*_built_in(RECIPES), *_entry_points(RECIPES)})
+    return sorted(plugin_names(RECIPES))
 
 
 def load_recipe(word: str, *, file: str | None = None) -> LoadedRecipe:
-    """The recipe that a person named: built in, from an outside package, or a file of their own."""
+    """The recipe that a person named: built in, of another package, or a file of their own."""
     if file or word.endswith(".py"):
         return _load_file(Path(file or word))
-    if word in _built_in(RECIPES):
-        return _checked(LoadedRecipe(word, importlib.import_module(f"fairtrial.{RECIPES}.{word}")))
-    outside = _entry_points(RECIPES)
-    if word in outside:
-        return _checked(LoadedRecipe(word, _load_outside(word, outside[word])))
-    raise UserError(unknown("recipe", word, recipe_names()), hint="A recipe may also be a file: ./my_recipe.py")
+    if word not in plugin_names(RECIPES):
+        raise UserError(unknown("recipe", word, recipe_names()), hint="A recipe may also be a file: ./my_recipe.py")
+    recipe = LoadedRecipe(word, load_plugin(RECIPES, word))
+    try:
+        return _checked(recipe)
+    except UserError as error:
+        why = error.message.removeprefix(f"'{word}' ")
+        raise refuse_plugin(RECIPES, word, why) from None
 
 
 def require_packages(what: str, packages: Sequence[str], extra: str | None) -> None:
@@ -174,25 +171,6 @@ def _is_installed(name: str) -> bool:
 
 def install_command(missing: Sequence[str], extra: str | None) -> str:
     return "pip install " + (f"'fairtrial[{extra}]'" if extra else " ".join(missing))
-
-
-def _built_in(room: str) -> list[str]:
-    folder = Path(__file__).parent.parent / room
-    return [path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")]
-
-
-def _entry_points(room: str) -> Mapping[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group=f"fairtrial.{room}")}
-
-
-def _load_outside(word: str, point: Any) -> ModuleType:
-    try:
-        module: ModuleType = point.load()
-    except Exception as error:
-        raise UserError(f"recipe '{word}' of another package cannot be loaded: {_told(error)}") from error
-    return module
 
 
 def _told(error: BaseException) -> str:

@@ -8,7 +8,6 @@ they are.
 
 from __future__ import annotations
 
-import json
 import re
 
 _CONTROLS = re.compile(
@@ -24,6 +23,8 @@ def visible(text: str) -> str:
 
 def visible_json(text: str) -> str:
     """A JSON document that means the same, with every control character as a JSON escape."""
+    import json  # only JSON on a terminal needs it, and start-up is to be instant
+
     return _CONTROLS.sub(lambda match: json.dumps(match[0])[1:-1], text)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from fairtrial.core.findings import Comparison, Reason, Verdict
 from fairtrial.core.formatting import counted, decimals_for, p_equals, shown_change, shown_interval, shown_p
+from fairtrial.core.plugin_registry import ADJUSTMENTS
 
 REASONS = {
     Reason.TOO_FEW: "fewer than two usable runs on a side",
@@ -80,8 +81,10 @@ def _adjusted_words(comparisons: Sequence[Comparison]) -> str:
     percent, count = f"{100 * comparisons[0].alpha:g} %", f"{len(comparisons)} comparisons"
     if comparisons[0].adjustment is None:
         return f"{count}, each at {percent}"
-    rate = "false discovery rate" if comparisons[0].adjustment == "bh" else "family-wise error"
-    return f"{rate} {percent} over {count}, {comparisons[0].adjustment}"
+    rule = comparisons[0].adjustment
+    # A stored comparison is shown without the package that judged it, so only for our own rules is it known.
+    rate = "false discovery rate" if rule == "bh" else "family-wise error" if rule in ADJUSTMENTS.built_in else "error"
+    return f"{rate} {percent} over {count}, {rule}"
 
 
 _RELATION = {

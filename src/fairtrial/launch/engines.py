@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -10,11 +9,10 @@ from typing import Any
 
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.options import parse_options
+from fairtrial.core.plugin_registry import LAUNCHERS, load_plugin, plugin_names, refuse_plugin
 from fairtrial.core.registry import require_packages
 from fairtrial.launch.contract import Described, EngineOptions, Launcher, LaunchRequest
 
-BUILT_IN = {"local": "local", "ray": "ray_cluster", "slurm": "slurm", "skypilot": "skypilot"}
-"""Word → module. A module of ours must not be named like a package that it imports."""
 _NEEDED = ("SUMMARY", "REQUIRES", "EXTRA", "Options", "open_launcher")
 
 
@@ -63,27 +61,14 @@ class LauncherModule:
         return launcher
 
 
-def engine_words() -> list[str]:
-    return sorted({*BUILT_IN, *_outside()})
-
-
 def load_engine(word: str, *, to_use: bool = True) -> LauncherModule:
     """A launcher by its word. Only to describe what it would do, its packages need not be there."""
-    if word in BUILT_IN:
-        engine = LauncherModule(word, importlib.import_module(f"fairtrial.launch.{BUILT_IN[word]}"))
-    elif word in (outside := _outside()):
-        engine = LauncherModule(word, outside[word].load())
-    else:
-        raise UserError(unknown("launcher", word, engine_words()), hint="--on takes one of these.")
+    if word not in plugin_names(LAUNCHERS):
+        raise UserError(unknown("launcher", word, plugin_names(LAUNCHERS)), hint="--on takes one of these.")
+    engine = LauncherModule(word, load_plugin(LAUNCHERS, word))
     missing = [name for name in _NEEDED if not hasattr(engine.module, name)]
     if missing:
-        raise UserError(f"'{word}' is not a launcher: it does not define {', '.join(missing)}")
+        raise refuse_plugin(LAUNCHERS, word, f"is not a launcher: it does not define {', '.join(missing)}")
     if to_use:
         engine.require_installed()
     return engine
-
-
-def _outside() -> Mapping[str, Any]:
-    from importlib.metadata import entry_points
-
-    return {point.name: point for point in entry_points(group="fairtrial.launchers")}

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.options import parse_options
 from fairtrial.core.paths import check_name
+from fairtrial.core.plugin_registry import SUMMARIES, plugin_names
 from fairtrial.core.schema import STUDY_SCHEMA
 from fairtrial.core.scores import BenchmarkSettings
 from fairtrial.core.secrets import conceal_study
@@ -27,14 +28,18 @@ def _one_variant() -> dict[str, dict[str, Any]]:
     return {"default": {}}
 
 
+if TYPE_CHECKING:
+    SummaryName = str
+else:
+    SummaryName = Literal[tuple(plugin_names(SUMMARIES))]
+
+
 class Summary(BaseModel):
     """How a series becomes one number per run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    type: Literal["auc", "last", "best", "slope", "time_to"] = Field(
-        default="last", description="Rule that turns a run's series into one number."
-    )
+    type: SummaryName = Field(default="last", description="Rule that turns a run's series into one number.")
     window: str | None = Field(default=None, description="Steps it looks at, as FIRST:LAST; default: all.")
     percent: float | None = Field(default=None, description="Share of the steps it looks at instead.", gt=0, le=1)
     percent_window: Literal["first", "last"] = Field(default="last", description="Which end that share is taken from.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,10 @@ from typing import Any
 import orjson
 
 from fairtrial.core.errors import UserError
+from fairtrial.core.plugin_registry import FORMATS, blame_plugin, load_plugin
 from fairtrial.core.schema import OUTPUT_SCHEMA
 from fairtrial.core.terminal import visible
-
-Rows = Sequence[Mapping[str, Any]]
+from fairtrial.report.formats import OutputFormat, Rows
 
 
 def as_json(document: Mapping[str, Any]) -> str:
@@ -72,9 +72,9 @@ def write_text(path: Path, text: str) -> None:
 
 def render(kind: str, document: Mapping[str, Any], rows: Rows) -> str:
     """The machine-readable formats; text for people is made by the command line."""
-    if kind == "json":
-        return as_json(document)
-    return {"csv": as_csv, "markdown": as_markdown, "latex": as_latex}[kind](rows)
+    chosen: OutputFormat = load_plugin(FORMATS, kind)
+    with blame_plugin(FORMATS, kind):
+        return chosen.render(document, rows)
 
 
 ROWS_AT_ONCE = 1_000
@@ -86,6 +86,10 @@ def render_rows(kind: str, key: str, rows: Iterable[Mapping[str, Any]]) -> Itera
     """The same text as `render` makes of `{key: rows}`, piece by piece. All rows have the same columns."""
     if kind == "json":
         yield from _json_pieces(key, rows)
+        return
+    if kind not in _FRAMES:  # how another package frames its rows is not known
+        every = list(rows)
+        yield render(kind, {key: every}, every)
         return
     before, behind = _FRAMES[kind]
     end = ""
@@ -143,3 +147,14 @@ _LATEX = {"&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{"
 
 def _latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in visible(text))
+
+
+def _no_text(_document: Mapping[str, Any], _rows: Rows) -> str:
+    raise ValueError("every command writes its own text for people")
+
+
+TEXT = OutputFormat(_no_text)
+JSON = OutputFormat(lambda document, _rows: as_json(document))
+CSV = OutputFormat(lambda _document, rows: as_csv(rows))
+MARKDOWN = OutputFormat(lambda _document, rows: as_markdown(rows))
+LATEX = OutputFormat(lambda _document, rows: as_latex(rows))

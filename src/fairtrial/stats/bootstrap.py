@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from scipy import special
 
-from fairtrial.stats.inference import Inference
+from fairtrial.stats.inference import Inference, Method
 from fairtrial.stats.samples import Arms, Array
 from fairtrial.stats.student import paired_parts, welch_parts
 
@@ -153,3 +153,6 @@ def _resampled_parts(arms: Arms, count: int, rng: np.random.Generator) -> tuple[
 def _mean_and_share(sample: Array, count: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array]]:
     for rows in resamples(sample, count, rng):
         yield rows.mean(axis=1), rows.var(axis=1, ddof=1) / len(sample)
+
+
+BCA, PERCENTILE, STUDENTIZED = Method(infer_bca), Method(infer_percentile), Method(infer_studentized)

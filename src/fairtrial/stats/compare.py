@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,11 +17,10 @@ from fairtrial.core.cautions import (
 )
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Reliability, SeedsNeeded, Verdict
+from fairtrial.core.plugin_registry import METHODS, load_others, load_plugin, plugin_names
 from fairtrial.stats import effects
-from fairtrial.stats.bootstrap import infer_bca, infer_percentile, infer_studentized
 from fairtrial.stats.diagnostics import diagnose, differ_in_shape, too_unequal
-from fairtrial.stats.inference import SIDES, Inference
-from fairtrial.stats.permutation import infer_mann_whitney, infer_permutation, infer_sign_flip, infer_wilcoxon
+from fairtrial.stats.inference import SIDES, Inference, Method
 from fairtrial.stats.power import (
     Design,
     detectable_from,
@@ -33,10 +32,9 @@ from fairtrial.stats.power import (
 from fairtrial.stats.reliability import Losses, count_losses, judge_reliability, lost_cautions, with_reliability
 from fairtrial.stats.robust import sensitivity
 from fairtrial.stats.samples import Arms, Array, Seed, as_sample, canonical, frozen_seed, is_still
-from fairtrial.stats.student import infer_t, paired_parts, welch_parts
+from fairtrial.stats.student import paired_parts, welch_parts
 from fairtrial.stats.verdicts import Decision, decide
 
-Method = Callable[[Arms, int, np.random.Generator], Inference]
 POWER = 0.8
 RESAMPLES = 10_000
 BOOTSTRAP_SAFE = 10
@@ -45,29 +43,19 @@ FEWEST = 3
 SMALLEST, LARGEST = 1e-100, 1e100
 
 
-def _of_student(arms: Arms, _count: int, _rng: np.random.Generator) -> Inference:
-    return infer_t(arms)
-
-
-PAIRED_METHODS: dict[str, Method] = {
-    "t": _of_student,
-    "bca": infer_bca,
-    "percentile": infer_percentile,
-    "studentized": infer_studentized,
-    "sign-flip": infer_sign_flip,
-    "wilcoxon": lambda arms, _count, _rng: infer_wilcoxon(arms),
-}
-UNPAIRED_METHODS: dict[str, Method] = {
-    "t": _of_student,
-    "bca": infer_bca,
-    "percentile": infer_percentile,
-    "studentized": infer_studentized,
-    "permutation": infer_permutation,
-    "mann-whitney": lambda arms, _count, _rng: infer_mann_whitney(arms),
-}
-METHODS = tuple(dict.fromkeys([*PAIRED_METHODS, *UNPAIRED_METHODS]))
 BOOTSTRAPS = ("bca", "percentile", "studentized")
 UNSAFE_BOOTSTRAPS = ("bca", "percentile")
+
+
+def load_method(name: str) -> Method:
+    method: Method = load_plugin(METHODS, name)
+    return method
+
+
+def methods_for(design: str) -> list[str]:
+    """The built-in methods for paired or for unpaired runs, and those of other packages that can be loaded."""
+    every = {name: load_method(name) for name in METHODS.built_in} | dict(load_others(METHODS))
+    return [name for name, method in every.items() if design in method.designs]
 
 
 @dataclass(frozen=True)
@@ -89,7 +77,7 @@ class ComparisonConfig:
 
     def check(self) -> ComparisonConfig:
         """Everything that is wrong with these terms, at once."""
-        own, other = (PAIRED_METHODS, "unpaired") if self.paired else (UNPAIRED_METHODS, "paired")
+        design, other = ("paired", "unpaired") if self.paired else ("unpaired", "paired")
         problems = []
         if not 0 < self.alpha < 0.5:
             problems.append(f"alpha must lie between 0 and 0.5, not {self.alpha!r}")
@@ -99,10 +87,10 @@ class ComparisonConfig:
             problems.append(unknown("side", str(self.side), SIDES))
         if self.sesoi is not None and not 0 < self.sesoi < math.inf:
             problems.append(f"sesoi must be a positive number, not {self.sesoi!r}")
-        if self.method not in METHODS:
-            problems.append(unknown("method", str(self.method), METHODS))
-        elif self.method not in own:
-            problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(own)}")
+        if self.method not in plugin_names(METHODS):
+            problems.append(unknown("method", str(self.method), plugin_names(METHODS)))
+        elif design not in load_method(self.method).designs:
+            problems.append(f"method '{self.method}' is for {other} runs; here: {', '.join(methods_for(design))}")
         if self.shown_bootstrap is not None and self.shown_bootstrap not in BOOTSTRAPS:
             problems.append(unknown("bootstrap", self.shown_bootstrap, BOOTSTRAPS))
         if self.direction not in ("max", "min"):
@@ -126,8 +114,7 @@ class ComparisonConfig:
 
     def infer(self, arms: Arms, seed: Seed) -> Inference:
         """About candidate − control, whichever of them came first in the canonical order."""
-        methods = PAIRED_METHODS if self.paired else UNPAIRED_METHODS
-        inference = methods[self.method](arms, self.resamples, arms.stream(seed))
+        inference = load_method(self.method).infer(arms, self.resamples, arms.stream(seed))
         if arms.symmetric:
             return inference.symmetric()
         return inference.negated() if arms.swapped else inference

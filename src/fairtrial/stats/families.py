@@ -17,6 +17,8 @@ import numpy as np
 from fairtrial.core.cautions import ARMS_DIFFER, POOLED_NOISE, TOO_FEW_FOR_FAMILY
 from fairtrial.core.errors import InvalidOptions, unknown
 from fairtrial.core.findings import Comparison, Estimate, Reason, SeedsNeeded, Verdict
+from fairtrial.core.plugin_registry import ADJUSTMENTS, load_plugin, plugin_names
+from fairtrial.stats.adjustments import LARGEST_SPREAD, TUKEY_POOLED, Adjustment
 from fairtrial.stats.compare import ComparisonConfig, ComparisonResult, compare, decide_from, judge, keep_finite
 from fairtrial.stats.family_power import FamilyPlan, plan_pairs
 from fairtrial.stats.inference import Inference
@@ -25,7 +27,6 @@ from fairtrial.stats.reliability import Losses, count_losses, with_losses
 from fairtrial.stats.samples import Array, Mask, Seed, frozen_seed, row_order
 from fairtrial.stats.spreads import (
     AUTO,
-    BH,
     HOLM,
     MAX_SPREAD,
     TUKEY,
@@ -39,8 +40,7 @@ from fairtrial.stats.spreads import (
 from fairtrial.stats.spreads import residual_variance as residual_variance
 from fairtrial.stats.verdicts import Decision, conclude
 
-ADJUSTMENTS = (AUTO, MAX_SPREAD, TUKEY, HOLM, BH)
-POOLED = {MAX_SPREAD: "largest spread", TUKEY: "Tukey, pooled within seeds"}
+POOLED = {MAX_SPREAD: LARGEST_SPREAD.method, TUKEY: TUKEY_POOLED.method}
 """Adjustments that take their noise from the whole layout, and what an interval's method is then called."""
 ENOUGH_FOR_PAIRS = 5
 
@@ -61,57 +61,11 @@ def infer_tukey(layout: Array, first: int, second: int) -> Inference:
     return JointNoise(limit, seeds, 2 * float(variance), None).infer(value, POOLED[TUKEY])
 
 
-# Adjusted p, and the error rate at which an interval says the same
-
-
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down: keeps the chance of any false alarm in the family below α."""
-    count = len(p_values)
-    adjusted = [0.0] * count
-    worst = 0.0
-    for rank, index in enumerate(np.argsort(p_values, kind="stable")):
-        worst = max(worst, min(1.0, (count - rank) * p_values[index]))
-        adjusted[index] = worst
-    return adjusted
-
-
-def holm_levels(p_values: Sequence[float], alpha: float) -> list[float]:
-    """The share of α of each one's own step; those that come after the first failure share its step.
-
-    An interval at this error rate excludes zero exactly when the adjusted p is at most α. Equal p have equal steps.
-    """
-    count, ordered = len(p_values), sorted(p_values)
-    failed = next((rank for rank, p in enumerate(ordered) if (count - rank) * p > alpha), count - 1)
-    return [alpha / (count - min(ordered.index(p), failed)) for p in p_values]
-
-
-def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
-    """Keeps the expected share of false alarms among all alarms below α."""
-    count = len(p_values)
-    adjusted = [0.0] * count
-    best = 1.0
-    for rank, index in reversed(list(enumerate(np.argsort(p_values, kind="stable"), 1))):
-        best = min(best, p_values[index] * count / rank)
-        adjusted[index] = best
-    return adjusted
-
-
-def benjamini_hochberg_levels(p_values: Sequence[float], alpha: float) -> list[float]:
-    """One error rate for all: α times the share that is significant. It excludes zero exactly for those."""
-    count = len(p_values)
-    significant = sum(p <= alpha for p in benjamini_hochberg(p_values))
-    return [alpha * max(1, significant) / count] * count
-
-
-ADJUST = {HOLM: holm, BH: benjamini_hochberg}
-LEVELS = {HOLM: holm_levels, BH: benjamini_hochberg_levels}
-
-
 def stepwise(family: str | None) -> str:
     """How comparisons that share no noise are adjusted: as was asked, or by Holm's."""
     if family in POOLED:
         raise InvalidOptions(f"--family {family} is for numbers, one per run; here it does not apply", hint=_STEPWISE)
-    return family if family in ADJUST else HOLM
+    return HOLM if family in (None, AUTO) else family
 
 
 _STEPWISE = "Use --family holm or bh, or leave it out."
@@ -183,12 +137,12 @@ def _compare_finished(arms: Arms, pair: Pair, config: ComparisonConfig, seed: in
 
 
 def check_adjustment(adjustment: str, config: ComparisonConfig) -> None:
-    if adjustment not in ADJUSTMENTS:
-        raise InvalidOptions(unknown("family adjustment", adjustment, ADJUSTMENTS))
+    if adjustment not in plugin_names(ADJUSTMENTS):
+        raise InvalidOptions(unknown("family adjustment", adjustment, plugin_names(ADJUSTMENTS)))
+    rule = load_plugin(ADJUSTMENTS, adjustment)
     if adjustment in POOLED and not _fits_layout(config):
-        name = {TUKEY: "Tukey's limit", MAX_SPREAD: "the rule of the largest spread"}[adjustment]
         raise InvalidOptions(
-            f"{name} is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
+            f"{rule.name} is for paired runs, the t method and two sides", hint="Use --family holm for anything else."
         )
 
 
@@ -334,8 +288,9 @@ def adjust_comparisons(again: Again, count: int, adjustment: str, alpha: float) 
     if count < 2 or not known:
         return comparisons
     p_values = list(known.values())
-    adjusted = dict(zip(known, ADJUST[adjustment](p_values), strict=True))
-    levels = dict(zip(known, LEVELS[adjustment](p_values, alpha), strict=True))
+    rule: Adjustment = load_plugin(ADJUSTMENTS, adjustment)
+    adjusted = dict(zip(known, rule.adjust(p_values), strict=True))
+    levels = dict(zip(known, rule.levels(p_values, alpha), strict=True))
     return [
         _one_of_family(each, again(i, levels[i]), again(i, alpha / len(known)), adjusted[i], adjustment)
         if i in known else replace(each, adjustment=adjustment)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from fairtrial.core.findings import Reason, Verdict
+from fairtrial.stats.adjustments import holm, holm_levels
 from fairtrial.stats.compare import ComparisonConfig, decide_by
-from fairtrial.stats.families import holm, holm_levels
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.verdicts import Decision, conclude
 

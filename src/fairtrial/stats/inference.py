@@ -7,13 +7,13 @@ Writing a method means writing one function that returns an `Inference` about a 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fairtrial.core.findings import Estimate, Reason
-from fairtrial.stats.samples import DUST, Array
+from fairtrial.stats.samples import DUST, Arms, Array
 
 SIDES = ("two-sided", "greater", "less")
 SIGNED = ("statistic", "bias", "acceleration")
@@ -84,6 +84,23 @@ class Inference:
             return (self.upper(tail) - self.lower(tail)) / 2
 
         return replace(self, value=0.0, lower=lambda tail: -half(tail), upper=half, p_greater=p, p_less=p)
+
+
+DESIGNS = ("paired", "unpaired")
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to judge a difference, chosen with `--method`.
+
+    `infer(arms, resamples, generator)` gets two samples in canonical order, all values finite, at least two per arm. It
+    returns an `Inference` about `arms.second` − `arms.first`, and draws random numbers from `generator` alone.
+
+        MEDIAN_SHIFT = Method(infer_median_shift, designs=("paired",))
+    """
+
+    infer: Callable[[Arms, int, np.random.Generator], Inference]
+    designs: Sequence[str] = DESIGNS
 
 
 def from_thresholds(method: str, value: float, thresholds: Array, arrangements: int) -> Inference:

@@ -14,7 +14,7 @@ from itertools import combinations
 import numpy as np
 from scipy import special
 
-from fairtrial.stats.inference import Inference, from_thresholds
+from fairtrial.stats.inference import Inference, Method, from_thresholds
 from fairtrial.stats.samples import DUST, Arms, Array
 
 MOST_FLIPS = 18
@@ -178,3 +178,9 @@ def _shift_distribution(paired: bool, n: int, m: int) -> Array:
     """P(at most k shifts lie on one side of zero) where nothing differs."""
     masses = _signed_rank_masses(range(1, n + 1)) if paired else _rank_sum_masses(n, m, MOST_QUICK_RANKS)
     return np.cumsum(masses)
+
+
+SIGN_FLIP = Method(infer_sign_flip, designs=("paired",))
+WILCOXON = Method(lambda arms, _resamples, _generator: infer_wilcoxon(arms), designs=("paired",))
+PERMUTATION = Method(infer_permutation, designs=("unpaired",))
+MANN_WHITNEY = Method(lambda arms, _resamples, _generator: infer_mann_whitney(arms), designs=("unpaired",))

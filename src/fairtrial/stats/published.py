@@ -18,9 +18,9 @@ from fairtrial.core.errors import InvalidOptions
 from fairtrial.core.findings import Comparison, Estimate, FilledCaution, Reason, Verdict
 from fairtrial.core.printed import PrintedArm
 from fairtrial.stats import effects
+from fairtrial.stats.adjustments import benjamini_hochberg, holm, holm_levels
 from fairtrial.stats.compare import ComparisonConfig, outlook
 from fairtrial.stats.diagnostics import too_unequal
-from fairtrial.stats.families import benjamini_hochberg, holm, holm_levels
 from fairtrial.stats.inference import Inference
 from fairtrial.stats.power import (
     Design,

@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from scipy import special
 
-from fairtrial.stats.inference import Inference
+from fairtrial.stats.inference import Inference, Method
 from fairtrial.stats.samples import Arms, Array
 
 
@@ -84,3 +84,6 @@ def _integrated_cdf(freedom: float, shift: float, statistic: float) -> float:
     places = sorted({0.0, reach, *(p for p in (edge - width, edge, edge + width, 1.0) if 0 < p < reach)})
     parts = [float(integrate.quad(density, a, b, epsabs=1e-13, limit=200)[0]) for a, b in pairwise(places)]
     return min(1.0, max(0.0, sum(parts)))
+
+
+T = Method(lambda arms, _resamples, _generator: infer_t(arms))

@@ -15,14 +15,43 @@ from typing import Any
 import numpy as np
 
 from fairtrial.core.errors import InvalidOptions, UserError, unknown
+from fairtrial.core.plugin_registry import SUMMARIES, load_plugin, plugin_names
 from fairtrial.stats.samples import Array
 
 Curve = tuple[Array, Array]
 """Steps in rising order, and the value at each."""
 Window = tuple[float, float]
 
-TYPES = ("auc", "last", "best", "slope", "time_to")
 ENDS = ("first", "last")
+
+
+@dataclass(frozen=True)
+class SummaryType:
+    """A way to turn a run's curve into the one number that is compared, chosen with `--summary.type`.
+
+    `number(steps, values, rule, direction)` gets the points in the window in the order of their steps, at least one, or
+    two for a type that is `over_steps`. A number that is not finite means that the run has none.
+
+        RANGE = SummaryType(
+            number=lambda steps, values, rule, direction: float(values.max() - values.min()),
+            label="range of {metric}",
+            text="largest minus smallest value",
+        )
+    """
+
+    number: Callable[[Array, Array, SummaryRule, str], float]
+    label: str
+    """What the number is, with `{metric}` in it: `AUC of {metric}`."""
+    text: str
+    """What is done with a curve, as in a list: `mean height of the curve`."""
+    over_steps: bool = False
+    """Whether it is about a stretch of steps, as an area is: then all arms are looked at over the same one."""
+    uses_direction: bool = False
+    """Whether it asks which way is good, as the best value does."""
+    better: str | None = None
+    """Which way is good for the number, where that does not follow from the metric."""
+    depends_on_density: bool = False
+    """Whether the number changes with how often a run was logged."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +67,8 @@ class SummaryRule:
 
     def check(self) -> SummaryRule:
         problems = []
-        if self.type not in TYPES:
-            problems.append(unknown("summary type", self.type, TYPES))
+        if self.type not in plugin_names(SUMMARIES):
+            problems.append(unknown("summary type", self.type, plugin_names(SUMMARIES)))
         if self.window is not None and self.percent is not None:
             problems.append("a window is given in steps or as a share of them, not both")
         if self.window is not None and not self.window[0] < self.window[1]:
@@ -58,14 +87,19 @@ class SummaryRule:
             raise InvalidOptions(problems[0], problems=problems[1:])
         return self
 
+    @property
+    def kind(self) -> SummaryType:
+        kind: SummaryType = load_plugin(SUMMARIES, self.type)
+        return kind
+
     def direction(self, of_metric: str) -> str:
         """Which way is good for the number, given which way is good for the metric: sooner is always better."""
-        return "min" if self.type == "time_to" else of_metric
+        return self.kind.better or of_metric
 
     @property
     def depends_on_density(self) -> bool:
         """Whether the number depends on how often a run was logged, unless every run is looked at equally often."""
-        return self.type in ("best", "time_to") or self.points > 1
+        return self.kind.depends_on_density or self.points > 1
 
     @property
     def short(self) -> str:
@@ -73,13 +107,9 @@ class SummaryRule:
 
     def label(self, metric: str) -> str:
         """What the number is, in a few words: `AUC of accuracy`."""
-        return {
-            "auc": f"AUC of {metric}",
-            "last": metric,
-            "best": f"best {metric}",
-            "slope": f"slope of {metric}",
-            "time_to": f"steps until {metric} reaches {self.threshold:g}" if self.threshold is not None else metric,
-        }[self.type]
+        if self.threshold is not None:
+            return f"steps until {metric} reaches {self.threshold:g}"
+        return self.kind.label.format(metric=metric)
 
     def __str__(self) -> str:
         where = ""
@@ -87,13 +117,11 @@ class SummaryRule:
             where = f" over steps {self.window[0]:g} to {self.window[1]:g}"
         elif self.percent is not None:
             where = f" over the {self.percent_window} {100 * self.percent:g} % of the steps"
-        what = {
-            "auc": "mean height of the curve",
-            "last": "last value" if self.points == 1 else f"mean of the last {self.points} points",
-            "best": "best value",
-            "slope": "slope",
-            "time_to": f"first step that reaches {self.threshold:g}" if self.threshold is not None else "first step",
-        }[self.type]
+        what = self.kind.text
+        if self.points > 1:
+            what = f"mean of the last {self.points} points"
+        elif self.threshold is not None:
+            what = f"first step that reaches {self.threshold:g}"
         return what + where
 
 
@@ -145,7 +173,7 @@ def windows_of(arms: Mapping[str, Sequence[Curve]], rule: SummaryRule) -> dict[s
     ranges = {name: [(float(s[0]), float(s[-1])) for s in each] for name, each in logged.items()}
     own = {name: _majority(each) for name, each in ranges.items() if each}
     known = [window for window in own.values() if window is not None]
-    if rule.type not in ("auc", "slope") and rule.percent is None:
+    if not rule.kind.over_steps and rule.percent is None:
         windows = {name: own.get(name) for name in arms}
         return windows if rule.type == "last" else _same_end(windows, logged)
     shared = [*known, *(window for name, each in ranges.items() if own.get(name) is None for window in each)]
@@ -207,17 +235,18 @@ def summarise(curve: Curve | None, rule: SummaryRule, window: Window | None, dir
     steps, values = curve
     if not len(steps):
         return Summarised(None, "never logged")
-    if rule.type == "time_to":
+    kind = rule.kind
+    if kind is TIME_TO:
         return _time_to(steps, values, rule, window, direction)
     if window is not None and steps[-1] < window[1]:
         return Summarised(None, f"too short: ends at step {steps[-1]:g}, the window at {window[1]:g}")
-    if window is not None and steps[0] > window[0] and rule.type in ("auc", "slope"):
+    if window is not None and steps[0] > window[0] and kind.over_steps:
         return Summarised(None, f"too short: begins at step {steps[0]:g}, the window at {window[0]:g}")
-    inside = _inside(steps, values, window, edges=rule.type in ("auc", "slope"))
-    if len(inside[0]) < (2 if rule.type in ("auc", "slope") else 1):
+    inside = _inside(steps, values, window, edges=kind.over_steps)
+    if len(inside[0]) < (2 if kind.over_steps else 1):
         return Summarised(None, "too few points in the window")
     with np.errstate(invalid="ignore", over="ignore"):
-        value = _NUMBER[rule.type](*inside, rule, direction)
+        value = kind.number(*inside, rule, direction)
     return Summarised(value) if math.isfinite(value) else Summarised(None, f"{rule.type} is not finite")
 
 
@@ -257,14 +286,6 @@ def _slope(steps: Array, values: Array, _rule: SummaryRule, _direction: str) -> 
     return float(centred @ (values - values.mean()) / (centred @ centred))
 
 
-_NUMBER: Mapping[str, Callable[[Array, Array, SummaryRule, str], float]] = {
-    "auc": _auc,
-    "last": _last,
-    "best": _best,
-    "slope": _slope,
-}
-
-
 def _time_to(
     steps: Array, values: Array, rule: SummaryRule, window: tuple[float, float] | None, direction: str
 ) -> Summarised:
@@ -278,6 +299,18 @@ def _time_to(
     if steps[-1] < horizon:
         return Summarised(None, f"too short: ends at step {steps[-1]:g} without reaching the threshold")
     return Summarised(None, f"did not reach the threshold until step {horizon:g}", censored=True, horizon=horizon)
+
+
+def _first_step(steps: Array, values: Array, rule: SummaryRule, direction: str) -> float:
+    return _time_to(steps, values, rule, None, direction).number
+
+
+AUC = SummaryType(_auc, "AUC of {metric}", "mean height of the curve", over_steps=True)
+LAST = SummaryType(_last, "{metric}", "last value")
+BEST = SummaryType(_best, "best {metric}", "best value", uses_direction=True, depends_on_density=True)
+SLOPE = SummaryType(_slope, "slope of {metric}", "slope", over_steps=True)
+TIME_TO = SummaryType(_first_step, "{metric}", "first step", uses_direction=True, better="min", depends_on_density=True)
+"""The one type whose runs can be censored, so `summarise` asks `_time_to` for more than a number."""
 
 
 def end_slope(curve: Curve, share: float = 0.1) -> float | None:

@@ -71,7 +71,7 @@ def variance_by_stream(
     _refuse_other_differences(run_set)
     _refuse_all_at_once(run_set, varied, place)
     kind, rule = next(iter(summary_rules(run_set, window).items()))
-    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check())
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule.check())
     left_out: list[Mapping[str, str | None]] = [
         {"run": f"{name}, seed {label}", "seed": label, "reason": number.reason}
         for name, arm in scores.items() for label, number in arm.items() if number.value is None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures
 from fairtrial.core.errors import NothingToDraw
 from fairtrial.core.findings import Comparison
 from fairtrial.report import charts
@@ -116,3 +118,14 @@ def _of_arms(analysis: Analysis, judged: Sequence[Comparison]) -> list[charts.Qu
 
 def _quantiles(name: str, values: Array, p_value: float | None) -> charts.Quantiles:
     return charts.Quantiles(name, np.sort(values).tolist(), normal_quantiles(len(values)).tolist(), p_value)
+
+
+def _distributions(analysis: Analysis) -> Pictures:
+    """None for a comparison by ranks of times, or with a fixed value: there are no two arms to resample."""
+    of_ranks = any("horizon" in found.tests or found.target is not None for found in analysis.comparisons)
+    if not analysis.tasks and not of_ranks:
+        yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
+        yield "normality", partial(normality_chart, analysis)
+
+
+DISTRIBUTIONS = AnalysisChart(_distributions)

@@ -27,6 +27,7 @@ from fairtrial.record.studies import load_plan
 from fairtrial.record.study_cache import Recorded, read_study, record_of
 from fairtrial.record.tables import Columns, Table, read_table
 from fairtrial.record.traces import read_traces
+from fairtrial.stats.summaries import SummaryRule
 
 MOST_NAMED = 5
 
@@ -74,9 +75,9 @@ class RunSet:
         """Which way is good, or an error: nothing is judged by a metric whose direction is not known."""
         return self.direction_of(self.metric)
 
-    def direction_for(self, summary: str) -> Better:
+    def direction_for(self, rule: SummaryRule) -> Better:
         """The same for one variant by itself: only some summaries ask which way is good."""
-        return self.direction if summary in ("best", "time_to") else self.directions[self.metric].better or "max"
+        return self.direction if rule.kind.uses_direction else self.directions[self.metric].better or "max"
 
     @property
     def direction_source(self) -> str | None:

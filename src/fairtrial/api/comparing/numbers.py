@@ -99,7 +99,7 @@ def _refuse_few_steps(metric: str, shared: SharedSteps, rule: SummaryRule) -> No
 def _refuse_without_steps(run_set: RunSet, rule: SummaryRule) -> None:
     """A time, an area, a slope or a window of steps means nothing where no column counts them."""
     windowed = rule.window is not None or rule.percent is not None
-    if "step" in run_set.lacking and (rule.type in ("time_to", "auc", "slope") or windowed):
+    if "step" in run_set.lacking and (rule.kind.over_steps or rule.type == "time_to" or windowed):
         what = f"no {rule.type}" if rule.type != "last" else "no window of steps"
         raise UserError(
             f"{run_set.source} has no column that counts steps, so there is {what}",
@@ -109,7 +109,7 @@ def _refuse_without_steps(run_set: RunSet, rule: SummaryRule) -> None:
 
 def _refuse_single_points(metric: str, curves: Sequence[Any], rule: SummaryRule) -> None:
     """An area or a slope of one point is not a lost run but a wrong question."""
-    if rule.type in ("auc", "slope") and curves and all(len(steps) < 2 for steps, _ in curves):
+    if rule.kind.over_steps and curves and all(len(steps) < 2 for steps, _ in curves):
         raise UserError(
             f"{metric} has one value per run, so there is no {rule.type}",
             hint="Choose a metric that is logged along the way with --metric, or --summary.type last.",

@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from fairtrial.api.comparing.analysis import Analysis
-from fairtrial.api.comparing.distribution_plots import bootstrap_chart, normality_chart
+from fairtrial.api.comparing.analysis_charts import AnalysisChart, Pictures
 from fairtrial.api.comparing.gather import is_scored
 from fairtrial.api.comparing.variance import Variance
 from fairtrial.core.cautions import SYNTHETIC
 from fairtrial.core.errors import NothingToDraw, UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.formatting import shown_value
+from fairtrial.core.plugin_registry import CHARTS, SUMMARIES, blame_plugin, load_others, load_plugin, note_ignored
 from fairtrial.core.traces import Trace, curve_metric
 from fairtrial.report import charts
 from fairtrial.stats.aggregate import mean_curve, profile_of_tables
@@ -53,10 +54,22 @@ def write_plots(analysis: Analysis, folder: Path) -> list[Path]:
     except OSError as error:
         raise UserError(f"cannot write charts to {folder}: {error.strerror}", hint="Choose another --plots.") from None
     written: list[Path] = []
-    curves = _drawn_metric(analysis)
-    for name, draw in _all(analysis, curves):
-        path = _free(folder, name, written)
-        note = _note(analysis, curves if name == LEARNING_CURVES else None)
+    for name in CHARTS.built_in:
+        written += _write(load_plugin(CHARTS, name), analysis, folder, written)
+    for name, chart in load_others(CHARTS):
+        try:
+            with blame_plugin(CHARTS, name):
+                written += _write(chart, analysis, folder, written)
+        except UserError as error:
+            note_ignored(f"{error.message}; it is left out")
+    return written
+
+
+def _write(chart: AnalysisChart, analysis: Analysis, folder: Path, taken: Sequence[Path]) -> list[Path]:
+    written: list[Path] = []
+    for name, draw in chart.pictures(analysis):
+        path = _free(folder, name, [*taken, *written])
+        note = _note(analysis, _drawn_metric(analysis) if name == LEARNING_CURVES else None)
         with contextlib.suppress(NothingToDraw):
             charts.save(charts.with_note(draw(), note), path)
             written.append(path)
@@ -84,30 +97,39 @@ def _free(folder: Path, name: str, taken: Sequence[Path]) -> Path:
     return next(path for path in candidates if path not in taken)
 
 
-def _all(analysis: Analysis, metric: str | None) -> Iterator[tuple[str, Callable[[], Any]]]:
+def _curves(analysis: Analysis) -> Pictures:
+    metric = _drawn_metric(analysis)
     if metric is not None:
         yield LEARNING_CURVES, partial(_learning_curves, analysis, metric)
-    if not analysis.tasks and not any(_without_numbers(comparison) for comparison in analysis.comparisons):
-        yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
-        yield "normality", partial(normality_chart, analysis)
-    for comparison in _most_settled(analysis.comparisons):
-        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", comparison.candidate)
-        if comparison.pairing == "paired" and not analysis.tasks and comparison.effect.samples:
-            yield f"paired_differences{suffix}", partial(_pairs, analysis, comparison)
-        if comparison.effect.samples:
-            yield f"difference_distribution{suffix}", partial(_differences, comparison)
+
+
+def _single(analysis: Analysis) -> Pictures:
+    for found in _most_settled(analysis.comparisons):
+        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
+        if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
+            yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
+        if found.effect.samples:
+            yield f"difference_distribution{suffix}", partial(_differences, found)
+
+
+def _family(analysis: Analysis) -> Pictures:
     if len(analysis.comparisons) > 1 or not analysis.comparisons[0].effect.samples:
         yield "forest", partial(_forest, analysis)
+
+
+def _radial(analysis: Analysis) -> Pictures:
     if len({comparison.metric for comparison in [*analysis.comparisons, *analysis.secondary]}) >= 3:
         yield "radial_profile", lambda: charts.radial_profile(_radial_rows(analysis), scaling=SCALING)
+
+
+def _profiles(analysis: Analysis) -> Pictures:
     if analysis.tasks:
         score = analysis.metric
         yield "performance_profiles", lambda: charts.performance_profiles(_profile_rows(analysis), score=score)
 
 
-def _without_numbers(comparison: Comparison) -> bool:
-    """Whether a comparison is by ranks of times, or with a fixed value: there are no two arms to resample."""
-    return "horizon" in comparison.tests or comparison.target is not None
+CURVES, DIFFERENCES, FOREST = AnalysisChart(_curves), AnalysisChart(_single), AnalysisChart(_family)
+RADIAL_PROFILE, PERFORMANCE_PROFILES = AnalysisChart(_radial), AnalysisChart(_profiles)
 
 
 def _most_settled(comparisons: Sequence[Comparison]) -> list[Comparison]:
@@ -129,7 +151,8 @@ def _drawn_metric(analysis: Analysis) -> str | None:
 def _learning_curves(analysis: Analysis, metric: str) -> Any:
     bands = [_band(name, traces, metric, analysis) for name, traces in analysis.curves.items()]
     judged = metric == analysis.metric
-    window = analysis.summary["window"] if judged and analysis.summary["type"] in ("auc", "slope") else None
+    over_steps = judged and load_plugin(SUMMARIES, analysis.summary["type"]).over_steps
+    window = analysis.summary["window"] if over_steps else None
     level = analysis.comparisons[0].effect.level
     return charts.learning_curves(
         [band for band in bands if band is not None],

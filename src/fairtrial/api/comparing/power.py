@@ -321,7 +321,7 @@ def _pilot(run_set: RunSet) -> Pilot:
         hint = None if run_set.studies else "Choose one or two with --variant."
         raise UserError(f"the pilot has {len(run_set.arms)} variants; it takes one or two", hint=hint)
     [task] = {trace.task for traces in run_set.arms.values() for trace in traces}
-    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for("last"), SummaryRule(), task)
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(SummaryRule()), SummaryRule(), task)
     alone = [sample[np.isfinite(sample)] for sample in unpaired_samples(scores).values()]
     n = min(len(sample) for sample in alone)
     if n < 2 or any(is_still(sample, float(np.abs(sample).max())) for sample in alone):

@@ -124,7 +124,7 @@ def variance(
         for trace in run_set.arms[name] if not is_scored(trace)
     ]  # fmt: skip
     for kind, rule in summary_rules(run_set, window).items():
-        scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule.check(), task)
+        scores, _ = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule.check(), task)
         main_scores = main_scores or scores
         values = [n.value for n in scores[name].values() if n.value is not None]
         left_out += [
@@ -184,7 +184,7 @@ def _repeats(every: RunSet, name: str, rule: SummaryRule, level: float) -> Repea
         return None
     # Without their seeds, runs are told apart by their names.
     unseeded = replace(every, arms={name: [replace(trace, seed=None) for trace in traces]})
-    scores, _ = number_runs(unseeded, every.metric, every.direction_for(rule.type), rule)
+    scores, _ = number_runs(unseeded, every.metric, every.direction_for(rule), rule)
     groups: dict[str | None, list[Trace]] = {}
     for trace in traces:
         if scores[name][trace.run].value is not None:

@@ -63,7 +63,7 @@ def study_headlines(store: Store, study: str, direction: str | None = None) -> D
 def _compared(run_set: RunSet, question: Question) -> Document:
     if len(run_set.arms) < ENOUGH_ARMS:
         rule = (question.summary or SummaryRule()).check()
-        numbers, windows = number_runs(run_set, run_set.metric, run_set.direction_for(rule.type), rule)
+        numbers, windows = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule)
         return {**_about(run_set, rule, windows), "arms": _arms(run_set, numbers), "comparisons": []}
     chosen, control = choose_arms(set_baseline_apart(run_set, question), None, [])
     judged = judge_arms(chosen, control, question)

@@ -1,0 +1,30 @@
+"""What a chart of an analysis is: the contract of the pictures that `analyze --plots` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from fairtrial.api.comparing.analysis import Analysis
+
+Pictures = Iterable[tuple[str, Callable[[], Any]]]
+"""File names without a suffix, each with the function that draws it."""
+
+
+@dataclass(frozen=True)
+class AnalysisChart:
+    """Pictures of an analysis, which `analyze --plots FOLDER` writes.
+
+    `pictures(analysis)` yields a file name without its suffix and a function that draws it, for each picture that the
+    analysis has numbers for. The function returns an Altair chart with a title; `charts.Frame`, `charts.Axis` and
+    `charts.finished` give it the look of the others.
+
+        def pictures(analysis):
+            if len(analysis.comparisons) > 1:
+                yield "effects", lambda: draw_effects(analysis)
+
+        EFFECTS = AnalysisChart(pictures)
+    """
+
+    pictures: Callable[[Analysis], Pictures]
