@@ -50,13 +50,13 @@ if TYPE_CHECKING:
     from fairtrial.core.errors import FairtrialError
     from fairtrial.core.findings import Comparison, Estimate, Verdict
     from fairtrial.core.printed import SummaryOptions
+    from fairtrial.core.readers import Columns
     from fairtrial.costs.analysis import CostPerformanceAnalysis, compute_pareto_frontier
     from fairtrial.costs.choice import Constraints
     from fairtrial.costs.cost import CostModel
     from fairtrial.costs.points import CostPoint
     from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study, read_study
-    from fairtrial.record.tables import Columns
     from fairtrial.stats.aggregate import aggregate
     from fairtrial.stats.compare import compare_samples
     from fairtrial.stats.summaries import SummaryRule
@@ -129,7 +129,7 @@ _HOMES = {
     "compare_to_target": "fairtrial.stats.target",
     "aggregate": "fairtrial.stats.aggregate",
     "SummaryRule": "fairtrial.stats.summaries",
-    "Columns": "fairtrial.record.tables",
+    "Columns": "fairtrial.core.readers",
     "SummaryOptions": "fairtrial.core.printed",
     "Comparison": "fairtrial.core.findings",
     "Estimate": "fairtrial.core.findings",

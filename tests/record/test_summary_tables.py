@@ -10,8 +10,9 @@ import pytest
 
 from fairtrial.core.errors import UserError
 from fairtrial.core.printed import PrintedArm, SummaryOptions, plus_minus_in, printed_in
+from fairtrial.core.readers import Columns
 from fairtrial.record.summary_tables import read_summary_table
-from fairtrial.record.tables import Columns, read_table
+from fairtrial.record.tables import read_table
 
 HEAD = "variant,mean,sd,n\n"
 

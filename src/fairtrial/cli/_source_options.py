@@ -12,7 +12,7 @@ from fairtrial.cli._many_values import InsteadOfArguments
 from fairtrial.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from fairtrial.record.tables import Columns
+    from fairtrial.core.readers import Columns
     from fairtrial.stats.summaries import SummaryRule
 
 ROLES = ("run", "seed", "variant", "step", "metric", "value", "task", "status")
@@ -48,7 +48,7 @@ def with_file(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def command(*arguments: Any, source: Sequence[str], **options: Any) -> Any:
-        from fairtrial.record.tables import Columns
+        from fairtrial.core.readers import Columns
 
         given = {role: options.pop(f"{role}_column") for role in ROLES}
         if not source and any(given.values()):

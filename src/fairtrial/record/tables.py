@@ -14,7 +14,7 @@ import io
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,8 @@ from fairtrial.core.cells import (
     seed_text,
     why_no_number,
 )
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.errors import UserError
+from fairtrial.core.readers import IGNORE, Columns, ImportedRun, Reader, two_candidates
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.core.untrusted import parse_json, parse_json_line, read_file
@@ -49,8 +50,6 @@ MOST_PROBLEMS = 5
 
 JSON_SUFFIXES = (".jsonl", ".ndjson", ".json")
 DELIMITERS = (",", "\t", ";")
-IGNORE = "none"
-"""As the name of the status column: no column says how a run ended."""
 
 STATUS_WORDS: Mapping[Status, tuple[str, ...]] = {
     Status.COMPLETED: ("completed", "complete", "finished", "finish", "success", "successful", "succeeded", "done",
@@ -72,60 +71,6 @@ _SIGNATURES = (
     (b"\xfd7zXZ", "an xz archive"), (b"\x89HDF", "an HDF5 file"), (b"SQLite format 3", "an SQLite database"),
     (b"\x93NUMPY", "a NumPy array"), (b"ARROW1", "an Arrow file"), (b"\xd0\xcf\x11\xe0", "an old spreadsheet of Excel"),
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Columns:
-    """Which column of the file says what; None: the column that is named like the role, if the file has it."""
-
-    run: str | None = None
-    seed: str | None = None
-    variant: str | None = None
-    step: str | None = None
-    metric: str | None = None
-    value: str | None = None
-    task: str | None = None
-    status: str | None = None
-    """`none`: no column, also where one is named `status` or `state`."""
-
-    def found_in(self, names: Sequence[str], where: str) -> dict[str, str | None]:
-        """The column of each role, or all that the names of the file leave open. Case does not matter."""
-        problems: list[str] = []
-        by_role: dict[str, str | None] = {}
-        for role in (each.name for each in fields(self)):
-            given: str | None = getattr(self, role)
-            if role == "status" and given == IGNORE:
-                by_role[role] = None
-            elif given is not None:
-                by_role[role] = _named(given, names, where, problems)
-            else:
-                by_role[role] = _recognized(role, names, where, problems)
-        if problems:
-            raise UserError(problems[0], problems=problems[1:])
-        return by_role
-
-
-def _named(given: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
-    """The column that a person named: exactly, or but for case and the spaces around it."""
-    if given in names and given:
-        return given
-    alike = [name for name in names if name and name.lower() == given.strip().lower()]
-    if len(alike) == 1:
-        return alike[0]
-    problems.append(f"{where}: {unknown('column', given, [name for name in names if name])}")
-    return None
-
-
-def _recognized(role: str, names: Sequence[str], where: str, problems: list[str]) -> str | None:
-    alike = [name for name in names if name.lower() == role]
-    if len(alike) > 1:
-        problems.append(_two_candidates(role, alike, where))
-    return alike[0] if alike else None
-
-
-def _two_candidates(role: str, names: Sequence[str], where: str) -> str:
-    message = " and ".join(f"'{name}'" for name in names[:3])
-    return f"{where}: both {message} may hold the {role}; choose one with --{role}-column"
 
 
 @dataclass
@@ -281,6 +226,10 @@ class Table:
     @property
     def columns(self) -> Mapping[str, str | None]:
         return self.files[0].columns
+
+    @property
+    def lacking(self) -> Sequence[str]:
+        return [role for role in ("variant", "step") if self.columns[role] is None]
 
     @property
     def has_steps(self) -> bool:
@@ -588,7 +537,7 @@ def _with_state(file: TableFile, columns: Columns) -> TableFile:
     ]
     candidates = [*filter(None, [file.columns["status"]]), *holding]
     if len(candidates) > 1:
-        raise UserError(_two_candidates("status", candidates, file.label))
+        raise UserError(two_candidates("status", candidates, file.label))
     return replace(file, columns={**file.columns, "status": candidates[0]}) if candidates else file
 
 
@@ -742,3 +691,24 @@ def _scan_numbers(file: TableFile, names: list[str], scan: _Scan) -> None:
         scan.numeric[names[place]] = True
     scan.numeric = {name: scan.numeric[name] for name in names if name in scan.numeric}
     scan.examples = {name: message for name, message in scan.examples.items() if name not in scan.numeric}
+
+
+class TableReader(Reader):
+    """Tables as people and programs write them. It takes every path that no other reader knows."""
+
+    def recognize(self, path: Path) -> str:
+        return "JSON lines or a JSON array" if path.suffix.lower() in JSON_SUFFIXES else "a CSV or TSV table"
+
+    def read(self, path: Path) -> Iterator[ImportedRun]:
+        table = self.open([path], Columns())
+        for trace in table.traces(table.metrics()):
+            yield ImportedRun(
+                trace.run, trace.curves, trace.variant, trace.seed, trace.task, status=trace.status.value,
+                reason=trace.reason,
+            )  # fmt: skip
+
+    def open(self, paths: Sequence[Path], columns: Columns) -> Table:
+        return read_table(paths, columns)
+
+
+TABLE_READER = TableReader()

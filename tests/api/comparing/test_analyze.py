@@ -20,8 +20,8 @@ from fairtrial.api.comparing.analyze import analyze
 from fairtrial.core.directions import direction_by_name
 from fairtrial.core.errors import CheckFailed, UserError
 from fairtrial.core.findings import Verdict
+from fairtrial.core.readers import Columns
 from fairtrial.record.store import Store
-from fairtrial.record.tables import Columns
 from fairtrial.stats.fairness import judge_fairness
 from fairtrial.stats.summaries import SummaryRule
 from tests.conftest import Answer

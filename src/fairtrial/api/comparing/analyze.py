@@ -25,8 +25,8 @@ from fairtrial.api.comparing.gather import (
     files_of,
     from_pairs,
     from_runs,
+    from_source,
     from_study,
-    from_table,
     since,
 )  # fmt: skip
 from fairtrial.api.comparing.numbers import (
@@ -48,9 +48,10 @@ from fairtrial.core.directions import GIVE_FLAG
 from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison
 from fairtrial.core.printed import SummaryOptions
+from fairtrial.core.readers import Columns, open_runs
 from fairtrial.record.interim_looks import InterimLook
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.tables import Columns, read_table
+from fairtrial.record.tables import Table
 from fairtrial.stats.certificate import Certificate, certify
 from fairtrial.stats.compare import RESAMPLES, ComparisonConfig, compare, keep_finite
 from fairtrial.stats.families import (
@@ -99,11 +100,14 @@ def analyze(
     if question.target is not None:
         refuse_without_effect(question, control, paired_by_hand=pairs is not None)
     if source is not None:
-        table = read_table(files_of(source), columns or Columns())
-        published = analyze_summary_table(table, control, candidates, question, summary_table)
-        if published is not None:
-            return published
-        run_set = from_table(table, question.metric_query)
+        opened = open_runs(files_of(source), columns or Columns())
+        if isinstance(opened, Table):
+            published = analyze_summary_table(opened, control, candidates, question, summary_table)
+            if published is not None:
+                return published
+        elif summary_table is not None and summary_table.given():
+            raise UserError(f"{summary_table.given()[0]} is for a table of means, and {opened.label} holds runs")
+        run_set = from_source(opened, question.metric_query)
     elif pairs is not None:
         run_set = from_pairs(place, pairs, question.metric_query)
     elif control_run_ids or candidate_run_ids:

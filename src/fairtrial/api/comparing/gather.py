@@ -16,6 +16,7 @@ from fairtrial.core.directions import GIVE_FLAG, Better, Direction, checked, set
 from fairtrial.core.errors import UserError, unknown
 from fairtrial.core.findings import FilledCaution
 from fairtrial.core.paths import parts_of_run_id
+from fairtrial.core.readers import Columns, RunSource, open_runs
 from fairtrial.core.runs import Run, Status, headline
 from fairtrial.core.specs import covariate_metric
 from fairtrial.core.traces import Trace, curve_metric
@@ -25,7 +26,6 @@ from fairtrial.record.recorded import with_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan
 from fairtrial.record.study_cache import Recorded, read_study, record_of
-from fairtrial.record.tables import Columns, Table, read_table
 from fairtrial.record.traces import read_traces
 from fairtrial.stats.summaries import SummaryRule
 
@@ -373,12 +373,12 @@ def files_of(source: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) 
 
 
 def from_file(paths: Sequence[Path], columns: Columns, query: MetricQuery) -> RunSet:
-    """The rows of CSV or JSONL files together; variants in the order in which they first occur."""
-    return from_table(read_table(paths, columns), query)
+    """The runs of files that another tool wrote; variants in the order in which they first occur."""
+    return from_source(open_runs(paths, columns), query)
 
 
-def from_table(table: Table, query: MetricQuery) -> RunSet:
-    """The same for a table that is open already."""
+def from_source(table: RunSource, query: MetricQuery) -> RunSet:
+    """The same for what a reader has opened already."""
     metrics, stated = _file_metrics(table, query)
     if query.covariate is not None and not table.known(query.covariate):
         raise UserError(f"{table.label}: {unknown('metric', query.covariate, table.metrics())}")
@@ -389,8 +389,7 @@ def from_table(table: Table, query: MetricQuery) -> RunSet:
     for trace in traces:
         arms.setdefault(trace.variant, []).append(trace)
     directions = {metric: settle(metric, stated=stated.get(metric)) for metric in metrics}
-    lacking = [role for role in ("variant", "step") if table.columns[role] is None]
-    return RunSet(arms, directions, source=table.label, lacking=lacking, free_columns=table.text_columns())
+    return RunSet(arms, directions, source=table.label, lacking=table.lacking, free_columns=table.text_columns())
 
 
 def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
@@ -402,7 +401,7 @@ def only_variants(run_set: RunSet, names: Sequence[str]) -> RunSet:
     return replace(run_set, arms={name: run_set.arms[name] for name in names}) if names else run_set
 
 
-def _file_metrics(table: Table, query: MetricQuery) -> tuple[list[str], dict[str, str]]:
+def _file_metrics(table: RunSource, query: MetricQuery) -> tuple[list[str], dict[str, str]]:
     known = table.metrics()
     names, stated = query.among(known)
     problems = [f"{table.label}: {unknown('metric', name, known)}" for name in names if not table.known(name)]

@@ -26,13 +26,13 @@ from fairtrial.api.running.prices import load_prices
 from fairtrial.api.running.recording import recorded
 from fairtrial.core.errors import InvalidOptions, UserError
 from fairtrial.core.findings import FilledCaution
+from fairtrial.core.readers import Columns
 from fairtrial.core.runs import Status
 from fairtrial.core.traces import Trace
 from fairtrial.costs.cost import CostModel
 from fairtrial.costs.points import CostPoint
 from fairtrial.costs.prices import PriceTable
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.tables import Columns
 from fairtrial.stats.power import (
     Design,
     detectable,

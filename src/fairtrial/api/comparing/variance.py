@@ -29,13 +29,13 @@ from fairtrial.core.cautions import LOOKED_AT
 from fairtrial.core.directions import Direction
 from fairtrial.core.errors import StoreError, UserError
 from fairtrial.core.findings import FilledCaution
+from fairtrial.core.readers import Columns
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import confirmation_seeds
 from fairtrial.core.traces import Trace
 from fairtrial.record.interim_looks import read_looks
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
-from fairtrial.record.tables import Columns
 from fairtrial.stats.components import Repeats, same_seed_noise
 from fairtrial.stats.summaries import SummaryRule
 from fairtrial.stats.variance import Spread, spread
