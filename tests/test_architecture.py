@@ -7,11 +7,13 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from fairtrial.core.plugin_registry import RECIPES
 from tests.path_lint import built_paths
 
 ROOT = Path(__file__).parent.parent
@@ -50,6 +52,9 @@ def test_rooms_keep_to_themselves() -> None:
         ("recipes/fake.py", "def f():\n    from fairtrial.train.loop import train"),
         ("train/loop.py", "from fairtrial.jobs.run_session import run_cell"),
         ("jobs/run_session.py", "import rich"),
+        ("recipes/fake.py", "from fairtrial.core.errors import UserError"),
+        ("recipes/command.py", "def f():\n    import fairtrial.core.paths"),
+        ("core/paths.py", "from fairtrial.plugins import Metric"),
     ],
 )
 def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> None:
@@ -58,6 +63,28 @@ def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> 
     found = lint_imports(copy)
     assert found.returncode != 0
     assert "BROKEN" in found.stdout
+
+
+def plugin_files() -> list[Path]:
+    """The modules of the built-in recipes and launchers, by the registry."""
+    modules = [*RECIPES.built_in.values()]
+    return [ROOT / "src" / f"{module.replace('.', '/')}.py" for module in modules]
+
+
+def test_the_contract_covers_every_built_in_recipe_and_launcher() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    held = {source for each in contracts if "fairtrial.plugins" in each["name"] for source in each["source_modules"]}
+    assert held == {*RECIPES.built_in.values()}
+
+
+@pytest.mark.parametrize("path", plugin_files(), ids=lambda path: path.stem)
+def test_a_built_in_plugin_imports_what_a_plugin_of_others_can(path: Path) -> None:
+    """Also where only a type checker looks, which import-linter leaves aside."""
+    own = f"fairtrial.{path.parent.name}."
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import | ast.ImportFrom)]
+    modules = {node.module or "" if isinstance(node, ast.ImportFrom) else node.names[0].name for node in nodes}
+    ours = {module for module in modules if module.partition(".")[0] == "fairtrial"}
+    assert {module for module in ours if not module.startswith(own)} <= {"fairtrial.plugins"}
 
 
 def test_no_module_has_a_name_that_says_nothing() -> None:

@@ -128,13 +128,19 @@ def _unwritable(value: Any) -> str | None:
 
 
 LARGEST = 2**63
-MOST_STEPS = 10**12
 
 
 class LoopOptions(Options):
-    """What the training loop itself takes, for every recipe."""
+    """What the training loop itself takes, for every recipe.
 
-    steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    class Options(LoopOptions):
+        width: int = option(64, "Units of the hidden layer.", role=Role.MODEL, ge=1)
+    """
+
+    most_steps: ClassVar[int] = 10**12
+    """The limit of every option that counts steps."""
+
+    steps: int = option(1000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=most_steps)
     eval_every: int = option(
         250,
         "Evaluate every N steps and at the end; 0: at the end only.",

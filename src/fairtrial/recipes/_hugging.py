@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fairtrial.core.errors import UserError
 from fairtrial.core.regular_files import open_regular
+from fairtrial.plugins import UserError
 
 
 def quiet() -> None:

@@ -22,9 +22,8 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from fairtrial.core.cells import csv_records, is_index, is_missing, number_in, repeated
-from fairtrial.core.errors import UserError
-from fairtrial.core.training import RunLogger
 from fairtrial.core.untrusted import parse_json_line
+from fairtrial.plugins import RunLogger, UserError
 
 LONGEST_LINE_BYTES = 8 << 20
 MOST_AT_ONCE_BYTES = 8 << 20

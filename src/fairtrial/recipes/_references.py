@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from fairtrial.core.scores import References
+from fairtrial.plugins import References
 
 ATARI_BASIS = (
     "DQN Zoo's table of random and human returns on 57 Atari games (DeepMind, 2020; after Mnih et al. 2015 and Wang et "

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, one_hot
 
-from fairtrial.core.training import LoopEvents, RunContext, Split
+from fairtrial.plugins import LoopEvents, RunContext, Split
 from fairtrial.recipes._adamw import update_rows
 from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import (

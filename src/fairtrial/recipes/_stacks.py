@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from fairtrial.core.training import LoopEvents, Trainable
+from fairtrial.plugins import LoopEvents, Trainable
 
 Member = TypeVar("Member")
 

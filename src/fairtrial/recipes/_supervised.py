@@ -13,9 +13,19 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import model_validator
 
 from fairtrial.core.errors import InvalidOptions
-from fairtrial.core.options import Role, TorchOptions, option
-from fairtrial.core.streams import Streams
-from fairtrial.core.training import Dataset, LoopEvents, RunContext, Split, Stack, StepSize, Trainable
+from fairtrial.plugins import (
+    Dataset,
+    LoopEvents,
+    Role,
+    RunContext,
+    Split,
+    Stack,
+    StepSize,
+    Streams,
+    TorchOptions,
+    Trainable,
+    option,
+)
 from fairtrial.recipes._adamw import update
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.data import GENERATED, MOST_SETS, DataName

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fairtrial.core.errors import UserError
+from fairtrial.plugins import UserError
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from pydantic import model_validator
 
-from fairtrial.core.options import MOST_STEPS, Role, option
-from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, RunContext, Trainable
+from fairtrial.plugins import Cache, Dataset, Metric, Role, RunContext, Trainable, option
 from fairtrial.recipes._supervised import (
     CLASSES,
     Supervised,
@@ -30,7 +28,9 @@ EXAMPLE = {"variants": {"mlp": {"model": "mlp"}, "cnn": {"model": "cnn"}}}
 
 
 class Options(SupervisedOptions):
-    steps: int = option(3000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(
+        3000, "Training steps.", role=Role.TRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
+    )
     model: ModelName = option("mlp", "Model to train.", role=Role.MODEL)
     width: int = option(
         0,

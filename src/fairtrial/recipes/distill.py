@@ -21,11 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import model_validator
 
-from fairtrial.core.cautions import FEWER_LABELS, INERT_OPTION, ONE_TEACHER
-from fairtrial.core.options import MOST_STEPS, Role, option
-from fairtrial.core.paths import RunPaths
-from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, CacheEntry, Dataset, RunContext, Trainable
+from fairtrial.plugins import Cache, Dataset, Metric, Need, Role, RunContext, Trainable, cautions, option
 from fairtrial.recipes._supervised import (
     Supervised,
     SupervisedOptions,
@@ -71,7 +67,9 @@ COMPONENTS: Mapping[str, Mapping[str, Any]] = {
 
 
 class Options(SupervisedOptions):
-    steps: int = option(3000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(
+        3000, "Training steps of the student.", role=Role.TRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
+    )
     labels: int = option(
         0,
         "Labels that the student sees, a random subset shared by all variants; 0: all.",
@@ -99,7 +97,7 @@ class Options(SupervisedOptions):
     teacher: ModelName = option("cnn", "Model of the teacher.", role=Role.TEACHER)
     teacher_width: int = option(50, "Its hidden units or channels; 0: the model's own.", role=Role.TEACHER, ge=0)
     teacher_steps: int = option(
-        2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1, le=MOST_STEPS
+        2500, "Training steps of the teacher.", role=Role.TEACHER, unit="steps", ge=1, le=SupervisedOptions.most_steps
     )
     teacher_learning_rate: float = option(1e-2, "Its learning rate, cosine-annealed.", role=Role.TEACHER, gt=0)
     teacher_weight_decay: float = option(
@@ -201,9 +199,11 @@ def build(options: Options, context: RunContext) -> Trainable:
 
 def _teach(student: torch.nn.Module, options: Options, context: RunContext) -> Teaching:
     teacher = Teacher(options, context)
-    context.cautions.append(ONE_TEACHER.fill(teacher=teacher.run.root.name))
+    context.cautions.append(cautions.ONE_TEACHER.fill(teacher=teacher.run.root.name))
     if options.labels:
-        context.cautions.append(FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels))
+        context.cautions.append(
+            cautions.FEWER_LABELS.fill(teacher_labels=teacher.examples, student_labels=options.labels)
+        )
     return Teaching(student, options, context, teacher)
 
 
@@ -218,20 +218,22 @@ def _inert(options: Options, terms: tuple[str, ...]) -> list[dict[str, str]]:
     idle = [name for name, term in users.items() if name in chosen and term not in terms]
     if "alpha" in chosen and not terms:
         idle.append("alpha")
-    return [INERT_OPTION.fill(option=name, why=f"strategy {options.strategy} does not use it") for name in idle]
+    return [
+        cautions.INERT_OPTION.fill(option=name, why=f"strategy {options.strategy} does not use it") for name in idle
+    ]
 
 
 class Teacher:
     """A finished teacher and its outputs over the training set, computed once per store and memory-mapped."""
 
     def __init__(self, options: Options, context: RunContext) -> None:
-        self.run: RunPaths = context.needs["teacher"]
+        self.run = context.needs["teacher"]
         weights, self.sha256 = load_weights(self.run.last, "the teacher's")
         assert context.data is not None
         self.examples = len(context.data.array("train_y"))
         context.lineage["teacher"] = {"run": self.run.root.name, "weights_sha256": self.sha256}
         key = {"teacher": self.sha256, "data": context.data.sha256, "version": 1}
-        self._entry: CacheEntry = context.cache.entry(
+        self._entry = context.cache.entry(
             "teacher-outputs", key, lambda folder: _compute_outputs(folder, weights, options, context)
         )
         self.layers = int(self._entry.manifest["layers"])

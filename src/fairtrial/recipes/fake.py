@@ -12,10 +12,7 @@ from collections.abc import Mapping, Sequence
 from time import sleep
 from typing import Any
 
-from fairtrial.core.options import MOST_STEPS, LoopOptions, Role, option
-from fairtrial.core.specs import Metric
-from fairtrial.core.streams import Streams
-from fairtrial.core.training import LoopEvents, RunContext, Split
+from fairtrial.plugins import LoopEvents, LoopOptions, Metric, Role, RunContext, Split, Streams, option
 
 SUMMARY = "Synthetic: made-up numbers with a known effect, noise and step time."
 REQUIRES = ()
@@ -30,7 +27,7 @@ def _time(what: str) -> Any:
 
 
 class Options(LoopOptions):
-    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(100, "Steps.", role=Role.TRAINING, unit="steps", ge=1, le=LoopOptions.most_steps)
     eval_every: int = option(
         25,
         "Evaluate every N steps and at the end; 0: at the end only.",

@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import field_validator
 
-from fairtrial.core.cautions import INERT_OPTION, ONE_BASE
-from fairtrial.core.errors import UserError
-from fairtrial.core.options import MOST_STEPS, Role, option
-from fairtrial.core.specs import Metric, Need
-from fairtrial.core.training import Cache, Dataset, RunContext, Trainable
+from fairtrial.plugins import Cache, Dataset, Metric, Need, Role, RunContext, Trainable, UserError, cautions, option
 from fairtrial.recipes._hugging import hash_files, load_directory, model_folder_or
 from fairtrial.recipes._supervised import (
     CLASSES,
@@ -62,7 +58,9 @@ class Options(SupervisedOptions):
     labels: int = option(
         1000, "Labels that are seen, a random subset shared by all variants; 0: all.", role=Role.DATA, ge=0
     )
-    steps: int = option(400, "Steps of fine-tuning.", role=Role.TRAINING, unit="steps", ge=1, le=MOST_STEPS)
+    steps: int = option(
+        400, "Steps of fine-tuning.", role=Role.TRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
+    )
     eval_every: int = option(
         100, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
     )
@@ -84,7 +82,7 @@ class Options(SupervisedOptions):
     width: int = option(96, "Width of the built-in transformer.", role=Role.MODEL, ge=4, multiple_of=4)
     pretrain_data: DataName = option("mnist1d", "Data that it was trained on.", role=Role.PRETRAINING)
     pretrain_steps: int = option(
-        2000, "Steps of pre-training.", role=Role.PRETRAINING, unit="steps", ge=1, le=MOST_STEPS
+        2000, "Steps of pre-training.", role=Role.PRETRAINING, unit="steps", ge=1, le=SupervisedOptions.most_steps
     )
     pretrain_learning_rate: float = option(2e-3, "Its learning rate, cosine-annealed.", role=Role.PRETRAINING, gt=0)
     pretrain_seed: int = option(1, "Its seed; all runs start from this one model.", role=Role.PRETRAINING, ge=0)
@@ -159,14 +157,14 @@ def _inert(options: Options) -> list[dict[str, str]]:
     if options.model != BUILT_IN:
         names = [name for name in Options.model_fields if name.startswith("pretrain_") or name == "width"]
         why |= dict.fromkeys(names, "the model comes from a directory")
-    return [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
+    return [cautions.INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
 
 
 def _built_in(options: Options, context: RunContext) -> tuple[torch.nn.Module, torch.nn.Module]:
     base = context.needs["base"]
     weights, sha256 = load_weights(base.last, "the base model's")
     context.lineage["base"] = {"run": base.root.name, "weights_sha256": sha256}
-    context.cautions.append(ONE_BASE.fill(base=base.root.name))
+    context.cautions.append(cautions.ONE_BASE.fill(base=base.root.name))
     module: torch.nn.Module = make_module(BUILT_IN, options.width, context)
     module.load_state_dict(weights)
     return module, module

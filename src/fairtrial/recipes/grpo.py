@@ -9,14 +9,21 @@ from typing import Literal
 
 from pydantic import field_validator, model_validator
 
-from fairtrial.core.canonical import file_hash
-from fairtrial.core.cautions import INERT_OPTION, LAG_LIMITS_BUFFER, NO_GROUP_BASELINE
-from fairtrial.core.errors import UserError
-from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
-from fairtrial.core.specs import Metric
-from fairtrial.core.training import Cache, Dataset, RunContext, StepSize, Trainable
+from fairtrial.plugins import (
+    Cache,
+    CpuOptions,
+    Dataset,
+    Metric,
+    Role,
+    RunContext,
+    StepSize,
+    Trainable,
+    UserError,
+    cautions,
+    option,
+)
 from fairtrial.recipes._hugging import hash_files, model_folder_or
-from fairtrial.recipes.lm.games import require_game
+from fairtrial.recipes.lm.games import hash_game, require_game
 
 SUMMARY = "Teach a language model a game by GRPO: groups of samples from one position, compared with each other."
 REQUIRES = ("torch", "numpy", "transformers", "peft", "tokenizers", "safetensors", "threadpoolctl")
@@ -32,7 +39,7 @@ class PlayOptions(CpuOptions):
 
     steps: int = option(
         60, "Training steps; each is a rollout and the updates on it.", role=Role.TRAINING, unit="steps", ge=1,
-        le=MOST_STEPS,
+        le=CpuOptions.most_steps,
     )  # fmt: skip
     eval_every: int = option(
         20, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0
@@ -128,7 +135,7 @@ def data(options: PlayOptions, _cache: Cache) -> Dataset | None:
     """Weights of a directory and a game in a file are part of what a run is; what is built in follows from the seed."""
     hashes = {} if options.built_in else {options.model: hash_files(Path(options.model), tokenizer=True)}
     if options.game.endswith(".py"):
-        hashes[options.game] = file_hash(Path(options.game))
+        hashes[options.game] = hash_game(options.game)
     if not hashes:
         return None
     known = hashlib.sha256(" ".join(hashes.values()).encode()).hexdigest()
@@ -156,7 +163,7 @@ def cautions_of(options: PlayOptions) -> list[dict[str, str]]:
     why = {} if options.method == "lora" else {"rank": "method full does not use it"}
     if not options.buffer_depth:
         why |= dict.fromkeys(("policy_lag", "workers"), "without --buffer-depth playing and learning take turns")
-    cautions = [INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
+    filled = [cautions.INERT_OPTION.fill(option=name, why=reason) for name, reason in why.items() if name in chosen]
     if options.buffer_depth > options.policy_lag:
-        cautions.append(LAG_LIMITS_BUFFER.fill(depth=options.buffer_depth, lag=options.policy_lag))
-    return [*([NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *cautions]
+        filled.append(cautions.LAG_LIMITS_BUFFER.fill(depth=options.buffer_depth, lag=options.policy_lag))
+    return [*([cautions.NO_GROUP_BASELINE.fill()] if options.samples < 2 else []), *filled]

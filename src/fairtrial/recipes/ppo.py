@@ -8,10 +8,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from fairtrial.core.options import MOST_STEPS, CpuOptions, Role, option
-from fairtrial.core.scores import References
-from fairtrial.core.specs import Metric
-from fairtrial.core.training import RunContext, Stack, StepSize, Trainable
+from fairtrial.plugins import CpuOptions, Metric, References, Role, RunContext, Stack, StepSize, Trainable, option
 from fairtrial.recipes._references import references_for
 from fairtrial.recipes._stacks import RunStack, members_of
 from fairtrial.recipes.rl.names import CLASSIC, why_unknown
@@ -38,7 +35,7 @@ class Options(CpuOptions):
         role=Role.TRAINING,
         unit="steps",
         ge=1,
-        le=MOST_STEPS,
+        le=CpuOptions.most_steps,
     )
     eval_every: int = option(
         50, "Evaluate every N steps and at the end; 0: at the end only.", role=Role.EVALUATION, unit="steps", ge=0

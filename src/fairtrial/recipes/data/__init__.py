@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from fairtrial.core.training import Cache, Dataset
+from fairtrial.plugins import Cache, Dataset
 
 if TYPE_CHECKING:
     import numpy

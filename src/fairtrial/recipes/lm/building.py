@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fairtrial.core.paths import RunPaths
-from fairtrial.core.streams import Streams
-from fairtrial.core.training import Cache
+from fairtrial.plugins import Cache, Streams
 from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import load_game
 from fairtrial.recipes.lm.learner import GrpoConfig, Learner

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from fairtrial.core.errors import UserError
 from fairtrial.core.training import Clock
+from fairtrial.plugins import UserError
 from fairtrial.recipes.lm.llama_numpy import Ints, KVCache, LlamaReader
 from fairtrial.recipes.lm.types import Completion, Floats, SamplingRequest, Timing, Tokens, Values
 from fairtrial.recipes.lm.weights import Blueprint

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fairtrial.core.training import LoopEvents
+from fairtrial.plugins import LoopEvents
 from fairtrial.recipes import _adamw
 from fairtrial.recipes.lm.gradients import chosen_logprobs
 from fairtrial.recipes.lm.packing import Chunk, Pack, at_decisions, decisions, make_chunk, make_packs

@@ -22,7 +22,7 @@ from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 from fairtrial.core.errors import FairtrialError, Interrupted
-from fairtrial.core.training import LoopEvents
+from fairtrial.plugins import LoopEvents
 from fairtrial.recipes.lm.rollouts import GamePlayer, PhaseRecorder
 from fairtrial.recipes.lm.types import RolloutPart
 from fairtrial.recipes.lm.version_schedule import Buffer, Task

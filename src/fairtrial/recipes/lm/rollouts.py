@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from fairtrial.core.streams import Streams
-from fairtrial.core.training import LoopEvents, Observer, Split
+from fairtrial.plugins import LoopEvents, Observer, Split, Streams
 from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import Game, Position
 from fairtrial.recipes.lm.start_positions import StartPositions

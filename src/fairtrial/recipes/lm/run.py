@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from safetensors import SafetensorError
 
-from fairtrial.core.errors import StoreError, UserError
-from fairtrial.core.training import LoopEvents, RunContext, Split
+from fairtrial.core.errors import StoreError
+from fairtrial.plugins import LoopEvents, RunContext, Split, UserError
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
     find_vocabulary,

@@ -6,7 +6,7 @@ that keeping positions saves the playing of the moves before them and changes no
 
 from __future__ import annotations
 
-from fairtrial.core.streams import Streams
+from fairtrial.plugins import Streams
 from fairtrial.recipes.lm.games import Game, Position
 
 

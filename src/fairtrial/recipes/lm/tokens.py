@@ -13,9 +13,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fairtrial.core.errors import UserError
 from fairtrial.core.regular_files import read_regular
-from fairtrial.core.training import Cache
+from fairtrial.plugins import Cache, UserError
 from fairtrial.recipes.lm.types import Tokens
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from fairtrial.core.streams import Streams
+from fairtrial.plugins import Streams
 
 if TYPE_CHECKING:
     import torch

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from fairtrial.core.streams import Streams
-from fairtrial.core.training import RunContext
+from fairtrial.plugins import RunContext, Streams
 from fairtrial.recipes.rl.actions import Actions, actions_of
 from fairtrial.recipes.rl.gymnasium_envs import GymnasiumVectorEnv
 from fairtrial.recipes.rl.modules import NETS, NetAgentState, make_net

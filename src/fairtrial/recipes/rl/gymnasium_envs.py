@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairtrial.core.cautions import EPISODES_RESTARTED
-from fairtrial.core.training import RunContext
+from fairtrial.plugins import RunContext
 from fairtrial.recipes.rl.names import ATARI
 from fairtrial.recipes.rl.physics import Array
 from fairtrial.recipes.rl.spaces import FRAMES, SIDE, make_environment, read_space

@@ -16,7 +16,7 @@ import numpy
 import torch
 from torch import Tensor, nn
 
-from fairtrial.core.streams import Streams
+from fairtrial.plugins import Streams
 from fairtrial.recipes._adamw import update
 from fairtrial.recipes.models import initialize
 from fairtrial.recipes.models.transformer import Block, Positions

@@ -14,7 +14,7 @@ import numpy
 import torch
 from torch import Tensor
 
-from fairtrial.core.streams import Streams
+from fairtrial.plugins import Streams
 from fairtrial.recipes._adamw import update_rows
 from fairtrial.recipes.models.stacked import Affine, Layout, NarrowAffine, Tanh, aligned, share_rows
 from fairtrial.recipes.rl.actions import Actions, Weigh

@@ -38,8 +38,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
-from fairtrial.core.errors import UserError, unknown
+from fairtrial.core.canonical import file_hash
+from fairtrial.core.errors import unknown
 from fairtrial.core.registry import require_packages
+from fairtrial.plugins import UserError
 
 GAMES = ("orders", "diplomacy")
 
@@ -105,6 +107,11 @@ def require_game(name: str) -> None:
     """Refuse a game that is not known, or whose packages are missing."""
     packages, extra = requires(name)
     require_packages(f"game '{name}'", packages, extra)
+
+
+def hash_game(file: str) -> str:
+    """What a game in a file of someone's own is known by."""
+    return file_hash(Path(file))
 
 
 def requires(name: str) -> tuple[tuple[str, ...], str | None]:
