@@ -184,8 +184,12 @@ def find_reader(path: Path) -> tuple[str, Reader]:
     return next((name, reader) for name, reader in built_in.items() if reader.recognize(path) is not None)
 
 
-def open_runs(paths: Sequence[Path], columns: Columns) -> RunSource:
-    """What these paths hold, by the one reader that recognizes them."""
+def open_runs(paths: Sequence[Path], columns: Columns | None = None) -> RunSource:
+    """What these paths hold, by the one reader that recognizes them.
+
+    source = open_runs([Path("results.csv")])
+    traces = source.traces(source.metrics())
+    """
     readers = {path: find_reader(path) for path in paths}
     names = list(dict.fromkeys(name for name, _ in readers.values()))
     if len(names) > 1:
@@ -195,7 +199,7 @@ def open_runs(paths: Sequence[Path], columns: Columns) -> RunSource:
     name, reader = next(iter(readers.values()))
     try:
         with blame_plugin(READERS, name):
-            return reader.open(paths, columns)
+            return reader.open(paths, columns or Columns())
     except _Unfit as error:
         raise refuse_plugin(READERS, name, str(error)) from None
 

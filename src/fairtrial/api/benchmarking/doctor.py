@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.core.errors import FairtrialError
+from fairtrial.core.plugin_registry import KINDS, RECIPES, PluginKind, PluginOffer, load_plugin, plugin_offers
 from fairtrial.core.registry import install_command, load_recipe, missing_packages, recipe_names
 from fairtrial.probe.gpu import Gpus
 from fairtrial.record.damage import Damage, find_damage, mend
@@ -46,6 +47,8 @@ def doctor(store: str | os.PathLike[str] | None = None) -> tuple[list[Installati
         _git(),
         _store(Store.at(store)),
         *(_recipe(name) for name in recipe_names()),
+        *(_plugin(kind, offer) for kind in KINDS for offer in sorted(plugin_offers(kind)) if kind is not RECIPES),
+        *(_plugin(RECIPES, offer) for offer in plugin_offers(RECIPES) if offer.name in RECIPES.built_in),
     ]
     return checks, facts
 
@@ -119,6 +122,18 @@ def _recipe(name: str) -> InstallationCheck:
     if missing:
         return InstallationCheck(label, False, f"needs {', '.join(missing)}", install_command(missing, recipe.extra))
     return InstallationCheck(label, True, recipe.summary)
+
+
+def _plugin(kind: PluginKind, offer: PluginOffer) -> InstallationCheck:
+    """A plug-in of another package. One that cannot be used makes no command fail but those that need it."""
+    label = f"{kind.noun} {offer.name}"
+    if offer.name in kind.built_in:
+        return InstallationCheck(label, False, f"of {offer.origin} is ignored: Fairtrial has one of that name")
+    try:
+        load_plugin(kind, offer.name)
+    except FairtrialError as error:
+        return InstallationCheck(label, False, error.message, error.hint)
+    return InstallationCheck(label, True, f"from {offer.origin}")
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from fairtrial.report.charts.bootstrap import Resamples, bootstrap_distribution
 from fairtrial.report.charts.curves import Band, learning_curves
 from fairtrial.report.charts.differences import difference_distribution
 from fairtrial.report.charts.families import forest
-from fairtrial.report.charts.frame import with_note
+from fairtrial.report.charts.frame import Axis, Frame, finished, with_note
 from fairtrial.report.charts.frontier import frontier
 from fairtrial.report.charts.noise import variance_panels
 from fairtrial.report.charts.normality import Quantiles, normality
@@ -21,12 +21,15 @@ from fairtrial.report.charts.rendering import save
 from fairtrial.report.charts.sweeps import sweep_curve
 
 __all__ = [
+    "Axis",
     "Band",
+    "Frame",
     "Quantiles",
     "Resamples",
     "arms",
     "bootstrap_distribution",
     "difference_distribution",
+    "finished",
     "forest",
     "frontier",
     "learning_curves",
