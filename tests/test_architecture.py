@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fairtrial.core.plugin_registry import RECIPES
+from fairtrial.core.plugin_registry import LAUNCHERS, RECIPES
 from tests.path_lint import built_paths
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +54,7 @@ def test_rooms_keep_to_themselves() -> None:
         ("jobs/run_session.py", "import rich"),
         ("recipes/fake.py", "from fairtrial.core.errors import UserError"),
         ("recipes/command.py", "def f():\n    import fairtrial.core.paths"),
+        ("launch/slurm.py", "from fairtrial.jobs.mailbox import FolderMailbox"),
         ("core/paths.py", "from fairtrial.plugins import Metric"),
     ],
 )
@@ -67,14 +68,14 @@ def test_an_import_across_rooms_is_noticed(copy: Path, file: str, line: str) -> 
 
 def plugin_files() -> list[Path]:
     """The modules of the built-in recipes and launchers, by the registry."""
-    modules = [*RECIPES.built_in.values()]
+    modules = [*RECIPES.built_in.values(), *LAUNCHERS.built_in.values()]
     return [ROOT / "src" / f"{module.replace('.', '/')}.py" for module in modules]
 
 
 def test_the_contract_covers_every_built_in_recipe_and_launcher() -> None:
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     held = {source for each in contracts if "fairtrial.plugins" in each["name"] for source in each["source_modules"]}
-    assert held == {*RECIPES.built_in.values()}
+    assert held == {*RECIPES.built_in.values(), *LAUNCHERS.built_in.values()}
 
 
 @pytest.mark.parametrize("path", plugin_files(), ids=lambda path: path.stem)

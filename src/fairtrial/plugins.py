@@ -27,7 +27,6 @@ A recipe is a module with SUMMARY, REQUIRES, EXTRA, METRIC, Options, and `build`
     StepSize         what one step works through
     LoopEvents       phases of a step: `with events.phase("forward"): …`
     Observer         watches the loop and never changes it
-    Split            the data that `evaluate` is asked for: "eval" or "report"
     Dataset, Cache   data that are made once per store
 
 A launcher is a module with SUMMARY, REQUIRES, EXTRA, Options and `open_launcher(request)`:
@@ -37,6 +36,7 @@ A launcher is a module with SUMMARY, REQUIRES, EXTRA, Options and `open_launcher
     LaunchRequest    all that it is opened with
     Exit, Outcome    how a run came back, and what it says of itself
     Described        what a launch would do, for `--dry-run`
+    jobs             starts and ends the processes of jobs, and makes a launcher of any engine with a queue
 
 The other kinds are objects of one class each:
 
@@ -76,11 +76,11 @@ if TYPE_CHECKING:
         Observer,
         RunContext,
         RunLogger,
-        Split,
         Stack,
         StepSize,
         Trainable,
     )
+    from fairtrial.launch import jobs
     from fairtrial.launch.contract import Described, Exit, Launcher, LaunchRequest
     from fairtrial.launch.contract import EngineOptions as LauncherOptions
     from fairtrial.report import charts
@@ -116,7 +116,6 @@ _HOMES = {
     "Role": "fairtrial.core.options:Role",
     "RunContext": "fairtrial.core.training:RunContext",
     "RunLogger": "fairtrial.core.training:RunLogger",
-    "Split": "fairtrial.core.training:Split",
     "Stack": "fairtrial.core.training:Stack",
     "StepSize": "fairtrial.core.training:StepSize",
     "Streams": "fairtrial.core.streams:Streams",
@@ -127,6 +126,7 @@ _HOMES = {
     "cautions": "fairtrial.core.cautions",
     "charts": "fairtrial.report.charts",
     "errors": "fairtrial.core.errors",
+    "jobs": "fairtrial.launch.jobs",
     "open_runs": "fairtrial.core.readers:open_runs",
     "option": "fairtrial.core.options:option",
     "with_output": "fairtrial.cli._output:with_output",
@@ -160,7 +160,6 @@ __all__ = [
     "Role",
     "RunContext",
     "RunLogger",
-    "Split",
     "Stack",
     "StepSize",
     "Streams",
@@ -171,6 +170,7 @@ __all__ = [
     "cautions",
     "charts",
     "errors",
+    "jobs",
     "open_runs",
     "option",
     "with_output",

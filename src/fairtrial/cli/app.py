@@ -123,7 +123,8 @@ def run(arguments: Sequence[str]) -> int:
     with like_ctrl_c(), carrying_out(["fairtrial", *arguments]):
         code = _run(command)
     for sentence in take_ignored():
-        click.echo(visible(f"Warning: {sentence}."), err=True)
+        if "--quiet" not in arguments:
+            click.echo(visible(f"Warning: {sentence}."), err=True)
     if arguments and (arguments[0] in LISTED or list(arguments[:2]) == REMOVING):
         command.write(code)
     return code

@@ -197,11 +197,11 @@ def open_runs(paths: Sequence[Path], columns: Columns | None = None) -> RunSourc
             f"the files are of different kinds, for the readers {' and '.join(names)}", hint="Give files of one kind."
         )
     name, reader = next(iter(readers.values()))
-    try:
-        with blame_plugin(READERS, name):
+    with blame_plugin(READERS, name):
+        try:
             return reader.open(paths, columns or Columns())
-    except _Unfit as error:
-        raise refuse_plugin(READERS, name, str(error)) from None
+        except _Unfit as error:
+            raise refuse_plugin(READERS, name, str(error)) from None
 
 
 class _Unfit(ValueError):

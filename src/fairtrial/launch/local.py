@@ -14,18 +14,17 @@ from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from fairtrial.core.errors import FairtrialError, UserError
-from fairtrial.core.formatting import counted
-from fairtrial.core.runs import Outcome
-from fairtrial.jobs.processes import kill_session, one_thread
-from fairtrial.launch.contract import EngineOptions, Exit, LaunchRequest, ResourceRequest
+from fairtrial.launch.contract import ResourceRequest
+from fairtrial.launch.jobs import kill_session, one_thread
+from fairtrial.launch.surroundings import counted
+from fairtrial.plugins import Exit, LauncherOptions, LaunchRequest, Outcome, UserError, errors
 
 SUMMARY = "Processes on this machine."
 REQUIRES: tuple[str, ...] = ()
 EXTRA = None
 
 
-class Options(EngineOptions):
+class Options(LauncherOptions):
     """This machine needs no settings of its own."""
 
 
@@ -196,9 +195,9 @@ class LocalLauncher:
         *lines, self._pending = (self._pending + chunk).split(b"\n")
         return [json.loads(line) for line in lines]
 
-    def _server_is_gone(self) -> FairtrialError:
+    def _server_is_gone(self) -> errors.FairtrialError:
         code = self._server.wait()
-        return FairtrialError(
+        return errors.FairtrialError(
             f"the process that starts jobs ended (status {code})",
             hint="Finished runs are kept; launch again to fill in the rest.",
         )

@@ -23,16 +23,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairtrial.core.errors import FairtrialError, UserError
-from fairtrial.core.formatting import counted
-from fairtrial.core.paths import is_url
-from fairtrial.core.private_files import is_trusted_note
-from fairtrial.core.runs import Outcome
-from fairtrial.jobs.processes import kill_with_children
-from fairtrial.jobs.signals import ENDING
-from fairtrial.launch.contract import Described, EngineOptions, Exit, LaunchRequest, ResourceRequest
+from fairtrial.launch.contract import ResourceRequest
+from fairtrial.launch.jobs import kill_with_children
 from fairtrial.launch.local import LocalLauncher
-from fairtrial.version import __version__
+from fairtrial.launch.surroundings import ENDING, __version__, counted, is_trusted_note, is_url
+from fairtrial.plugins import Described, Exit, LauncherOptions, LaunchRequest, Outcome, UserError, errors
 
 SUMMARY = "A Ray cluster, or one that is started on this machine."
 REQUIRES = ("ray",)
@@ -54,7 +49,7 @@ _SETTINGS = 4
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
 
 
-class Options(EngineOptions):
+class Options(LauncherOptions):
     """`address`: HOST:PORT of the cluster's head, ray://HOST:PORT of its client server, or `auto` for one here."""
 
     address: str | None = None
@@ -431,7 +426,7 @@ class RayLauncher:
             seat.ready = {}  # its task comes back with the reason
             return
         if seat.ready["version"] != __version__:
-            raise FairtrialError(
+            raise errors.FairtrialError(
                 f"Fairtrial is {__version__} here and {seat.ready['version']} on a machine of the Ray cluster",
                 hint="Install the same version on all of them. Finished runs are kept.",
             )
@@ -522,14 +517,14 @@ def _kill_on(node: str, pid: int) -> None:
 def _cause(error: Any) -> str:
     """What went wrong there, in a line."""
     cause = getattr(error, "cause", None)
-    if isinstance(cause, FairtrialError):
+    if isinstance(cause, errors.FairtrialError):
         return cause.message
     return f"{type(cause).__name__}: {_first_line(cause)}" if isinstance(cause, Exception) else _first_line(error)
 
 
-def _slot_failed(error: BaseException) -> FairtrialError:
+def _slot_failed(error: BaseException) -> errors.FairtrialError:
     lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return FairtrialError(
+    return errors.FairtrialError(
         f"a machine of the Ray cluster cannot run jobs: {lines[-1] if lines else type(error).__name__}",
         hint="Fairtrial and what its recipe needs must be installed on every machine.",
     )

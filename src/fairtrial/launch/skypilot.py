@@ -12,9 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairtrial.core.errors import InvalidOptions, UserError
-from fairtrial.jobs.mailbox import open_mailbox
-from fairtrial.launch.contract import Described, LaunchRequest
 from fairtrial.launch.sky_program import OLDEST, Judgement, Sky
 from fairtrial.launch.sky_queue import SkyLauncher, SkyQueue
 from fairtrial.launch.sky_shipping import ShippedFolder
@@ -30,6 +27,8 @@ from fairtrial.launch.sky_tasks import (
     secrets_of,
     task_name,
 )
+from fairtrial.launch.surroundings import open_mailbox
+from fairtrial.plugins import Described, LaunchRequest, UserError, errors
 
 SUMMARY = "Machines of a cloud, through SkyPilot."
 REQUIRES: tuple[str, ...] = ()
@@ -75,7 +74,7 @@ def require_accepted(judged: Judgement) -> Judgement:
         )
     if judged.problems:
         head, *rest = [f"--on skypilot: {problem}" for problem in judged.problems]
-        raise InvalidOptions(head, problems=rest, hint="SkyPilot itself says so; nothing was started.")
+        raise errors.InvalidOptions(head, problems=rest, hint="SkyPilot itself says so; nothing was started.")
     return judged
 
 

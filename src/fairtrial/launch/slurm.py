@@ -21,12 +21,9 @@ from typing import Any, NoReturn
 
 from pydantic import Field
 
-from fairtrial.core.errors import FairtrialError, UserError, unknown
-from fairtrial.core.paths import SUBMITTED, is_url
-from fairtrial.jobs.mailbox import FolderMailbox
-from fairtrial.jobs.processes import one_thread
-from fairtrial.launch.contract import Described, EngineOptions, LaunchRequest
-from fairtrial.launch.remote_jobs import JobStage, JobState, RemoteJobLauncher
+from fairtrial.launch.jobs import JobStage, JobState, RemoteJobLauncher, job_program, launcher_of, one_thread
+from fairtrial.launch.surroundings import SUBMITTED, is_url
+from fairtrial.plugins import Described, LauncherOptions, LaunchRequest, UserError, errors
 
 SUMMARY = "Jobs of a Slurm cluster."
 REQUIRES = ("submitit",)
@@ -43,7 +40,7 @@ _ONE_WORD = r"^\S+$"
 _ONE_LINE = r"^[^\n]+$"
 
 
-class Options(EngineOptions):
+class Options(LauncherOptions):
     """Named as Slurm names them; what is left out is up to the cluster."""
 
     partition: str | None = Field(None, pattern=_ONE_WORD, description="Partition, or several with commas between.")
@@ -74,7 +71,7 @@ def check(request: LaunchRequest) -> None:
         raise UserError(f"--on slurm: Slurm does not answer: {_said(partitions)}", hint="Try: sinfo")
     for partition in (options.partition or "").split(","):
         if partition and partition not in (known := partitions.stdout.split()):
-            raise UserError("--on slurm: " + unknown("partition", partition, known), hint="See: sinfo")
+            raise UserError("--on slurm: " + errors.unknown("partition", partition, known), hint="See: sinfo")
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in _parameters(request).items()]
     would_take = _call("sbatch", "--test-only", *flags, "--wrap=:")
     if would_take.returncode:
@@ -110,7 +107,7 @@ def _sbatch_words(submission: Mapping[str, Any], count: int) -> list[str]:
 
 
 def open_launcher(request: LaunchRequest) -> RemoteJobLauncher:
-    return RemoteJobLauncher(SlurmQueue(request), FolderMailbox(Path(request.home)), slots=max(1, request.cells))
+    return launcher_of(SlurmQueue(request), request)
 
 
 def _options(request: LaunchRequest) -> Options:
@@ -157,7 +154,7 @@ class SlurmQueue:
         except (FailedJobError, FailedSubmissionError) as error:
             if not jobs and "Unable to contact" in str(error):
                 return None
-            raise FairtrialError(
+            raise errors.FairtrialError(
                 f"Slurm took no more jobs: {str(error).strip().splitlines()[-1]}",
                 hint="Finished runs are kept; launch again to fill in the rest.",
             ) from None
@@ -293,8 +290,7 @@ _WHY = {
 def become_errand(home: str, name: str) -> NoReturn:
     """What submitit calls on the node. A new program takes its place, so that submitit's signal handlers are gone."""
     job = os.environ.get("SLURM_JOB_ID", "")
-    argv = [sys.executable, "-m", "fairtrial.jobserver", "errand", home, name, job]
-    os.execve(sys.executable, argv, one_thread())  # noqa: S606
+    os.execve(sys.executable, job_program(home, name, job), one_thread())  # noqa: S606
 
 
 def _call(*command: str) -> subprocess.CompletedProcess[str]:

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax, one_hot
 
-from fairtrial.plugins import LoopEvents, RunContext, Split
+from fairtrial.core.training import Split
+from fairtrial.plugins import LoopEvents, RunContext
 from fairtrial.recipes._adamw import update_rows
 from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import (

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import model_validator
 
 from fairtrial.core.errors import InvalidOptions
+from fairtrial.core.training import Split
 from fairtrial.plugins import (
     Dataset,
     LoopEvents,
     Role,
     RunContext,
-    Split,
     Stack,
     StepSize,
     Streams,

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from time import sleep
 from typing import Any
 
-from fairtrial.plugins import LoopEvents, LoopOptions, Metric, Role, RunContext, Split, Streams, option
+from fairtrial.plugins import LoopEvents, LoopOptions, Metric, Role, RunContext, Streams, option
 
 SUMMARY = "Synthetic: made-up numbers with a known effect, noise and step time."
 REQUIRES = ()
@@ -102,7 +102,7 @@ class Fake:
     def examples_per_step(self) -> int:
         return self.options.batch_size * self.options.accumulate
 
-    def evaluate(self, split: Split) -> Mapping[str, float]:
+    def evaluate(self, split: str) -> Mapping[str, float]:
         share = 1 - math.exp(-5 * self.progress)
         step = round(self.progress * self.options.steps)
         level = self.options.plateau + self.options.effect + self.offset

@@ -31,7 +31,7 @@ class Writer(Protocol):
     def keep(self, rows: Ints) -> None: ...
 
 
-class Reader(Protocol):
+class PolicyReader(Protocol):
     """A version of a policy that can read texts of equal length, and write rows that go on from them."""
 
     def nothing(self) -> KVCache: ...
@@ -94,7 +94,7 @@ class SamplingEngine:
         self.counters = SamplingCounters()
         self._load, self._clock, self._share = load, clock, share_prompts
         self._most_adapters, self._most_prefixes = adapters, prefixes
-        self._readers: OrderedDict[int, Reader] = OrderedDict()
+        self._readers: OrderedDict[int, PolicyReader] = OrderedDict()
         self._prefixes: OrderedDict[tuple[int, Tokens], KVCache] = OrderedDict()
         self._queue: deque[_Queued] = deque()
         self._module: Any = None
@@ -173,7 +173,7 @@ class SamplingEngine:
             groups.setdefault(key, []).append(number)
         return [number for group in groups.values() for number in group], [len(group) for group in groups.values()]
 
-    def _reader(self, version: int) -> Reader:
+    def _reader(self, version: int) -> PolicyReader:
         self.counters.adapter_lookups += 1
         reader = self._readers.get(version)
         if reader is not None:
@@ -189,7 +189,7 @@ class SamplingEngine:
             self.forget(version)
         return reader
 
-    def _make_reader(self, weights: Values) -> Reader:
+    def _make_reader(self, weights: Values) -> PolicyReader:
         if self.blueprint.llama is not None:
             return LlamaReader(self.blueprint.llama, weights)
         from fairtrial.recipes.lm.hugging import TransformersReader
@@ -199,7 +199,7 @@ class SamplingEngine:
             self._module = make_transformer(self.blueprint.config)
         return TransformersReader(self._module, weights)
 
-    def _prefill(self, reader: Reader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:
+    def _prefill(self, reader: PolicyReader, version: int, firsts: Sequence[SamplingRequest]) -> list[KVCache]:
         """Read all prompts but for their last token. Those of equal prefix and length are read together."""
         together: dict[tuple[Tokens, int], list[int]] = {}
         for number, request in enumerate(firsts):
@@ -216,7 +216,7 @@ class SamplingEngine:
             self.counters.prefilled_tokens += rest.size
         return [pasts[number] for number in range(len(firsts))]
 
-    def _prefix(self, reader: Reader, version: int, prefix: Tokens) -> KVCache | None:
+    def _prefix(self, reader: PolicyReader, version: int, prefix: Tokens) -> KVCache | None:
         if not prefix:
             return None
         key = (version, prefix)

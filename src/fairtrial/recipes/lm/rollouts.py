@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from fairtrial.plugins import LoopEvents, Observer, Split, Streams
+from fairtrial.core.training import Split
+from fairtrial.plugins import LoopEvents, Observer, Streams
 from fairtrial.recipes.lm.engine import SamplingEngine
 from fairtrial.recipes.lm.games import Game, Position
 from fairtrial.recipes.lm.start_positions import StartPositions

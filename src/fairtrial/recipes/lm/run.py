@@ -17,7 +17,8 @@ import torch
 from safetensors import SafetensorError
 
 from fairtrial.core.errors import StoreError
-from fairtrial.plugins import LoopEvents, RunContext, Split, UserError
+from fairtrial.core.training import Split
+from fairtrial.plugins import LoopEvents, RunContext, UserError
 from fairtrial.recipes.lm.building import (
     RemotePlayer,
     find_vocabulary,

@@ -16,7 +16,8 @@ import numpy
 import torch
 from torch import Tensor
 
-from fairtrial.plugins import LoopEvents, RunContext, Split
+from fairtrial.core.training import Split
+from fairtrial.plugins import LoopEvents, RunContext
 from fairtrial.recipes._stacks import RunStack
 from fairtrial.recipes._supervised import waiting_for
 from fairtrial.recipes.models.stacked import aligned

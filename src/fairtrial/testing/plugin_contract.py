@@ -1,0 +1,108 @@
+"""What readers, summaries, methods, family adjustments, charts and formats must keep, checked by using them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fairtrial.api.comparing.analysis import Analysis
+from fairtrial.api.comparing.analysis_charts import AnalysisChart
+from fairtrial.core.readers import Columns, ImportedRun, Reader
+from fairtrial.report.charts.rendering import rendered
+from fairtrial.report.formats import OutputFormat
+from fairtrial.stats.adjustments import Adjustment
+from fairtrial.stats.inference import Method
+from fairtrial.stats.samples import canonical
+from fairtrial.stats.summaries import SummaryRule, SummaryType
+
+TAILS = (0.1, 0.025, 0.005)
+P_VALUES = (0.001, 0.004, 0.0126, 0.02, 0.03, 0.049, 0.2, 0.9)
+
+
+def check_reader(reader: Reader, own: Path, foreign: Path, columns: Columns | None = None) -> list[ImportedRun]:
+    """Reads a file of its own and leaves a foreign one alone. Returns the runs, for further checks."""
+    assert reader.recognize(own), f"the reader does not recognize {own.name}"
+    assert not reader.recognize(foreign), f"the reader takes {foreign.name}, which is not its own"
+    runs, again = list(reader.read(own)), list(reader.read(own))
+    assert runs, f"{own.name} has no runs"
+    assert [run.id for run in runs] == [run.id for run in again], "a run is called something else when read again"
+    assert len({run.id for run in runs}) == len(runs), "two runs have one id"
+    for run in runs:
+        assert run.series, f"run {run.id} has no metric"
+        for metric, (steps, values) in run.series.items():
+            assert len(steps) == len(values) > 0, f"run {run.id}: {metric} has not one value per step"
+            assert np.isfinite(np.asarray(steps, dtype=np.float64)).all(), f"run {run.id}: a step is not a number"
+    source = reader.open([own], columns or Columns())
+    traces = source.traces(source.metrics())
+    assert len(traces) == len(runs), "what is opened has other runs than what is read"
+    return runs
+
+
+def check_summary(kind: SummaryType) -> None:
+    """Depends on the curve alone, and says what it is."""
+    steps, values = np.arange(1.0, 21.0), np.sqrt(np.arange(1.0, 21.0))
+    before = values.copy()
+    first = kind.number(steps, values, SummaryRule(), "max")
+    assert isinstance(first, float), "the number must be a float"
+    assert first == kind.number(steps, values, SummaryRule(), "max"), "the same curve gave two numbers"
+    assert (values == before).all(), "the curve was changed"
+    assert "{metric}" in kind.label and kind.label.format(metric="loss"), "the label must have {metric} in it"
+    assert kind.text, "the text must say what is done with a curve"
+
+
+def check_method(method: Method) -> None:
+    """Limits that agree with the p-values, get wider with the level, and turn round with the arms."""
+    draw = np.random.default_rng(1)
+    for design in method.designs:
+        for shift in (0.0, 0.5, 3.0):
+            control, candidate = draw.normal(size=12), draw.normal(size=12) + shift
+            arms = canonical(control, candidate, paired=design == "paired")
+            found = method.infer(arms, 1000, np.random.default_rng(2))
+            again = method.infer(arms, 1000, np.random.default_rng(2))
+            assert found.lower(0.025) == again.lower(0.025), "the same numbers gave two intervals"
+            if shift == 3.0:
+                assert found.value * (arms.second.mean() - arms.first.mean()) > 0, "the value is of second − first"
+            lower, upper = [found.lower(tail) for tail in TAILS], [found.upper(tail) for tail in TAILS]
+            assert lower == sorted(lower, reverse=True) and upper == sorted(upper), "a surer interval is narrower"
+            for tail, low, high in zip(TAILS, lower, upper, strict=True):
+                assert not low > found.value and not high < found.value, "the interval does not hold the value"
+                assert (low > 0) <= (found.p_greater <= tail * (1 + 1e-9)), "limit and p-value disagree"
+                assert (high < 0) <= (found.p_less <= tail * (1 + 1e-9)), "limit and p-value disagree"
+            for p in (found.p_greater, found.p_less, found.p_two_sided):
+                assert 0 <= p <= 1 and not math.isnan(p), "a p-value lies between 0 and 1"
+
+
+def check_adjustment(rule: Adjustment, alpha: float = 0.05) -> None:
+    """Never less than the p-value itself; and each level says what the adjusted p says."""
+    for count in range(1, len(P_VALUES) + 1):
+        p_values = list(P_VALUES[-count:])
+        adjusted, levels = rule.adjust(p_values), rule.levels(p_values, alpha)
+        assert len(adjusted) == len(levels) == count, "one adjusted p and one level per comparison"
+        for own, after, level in zip(p_values, adjusted, levels, strict=True):
+            assert own * (1 - 1e-12) <= after <= 1, "an adjusted p is at least the p-value, and at most 1"
+            assert (own <= level * (1 + 1e-9)) == (after <= alpha * (1 + 1e-9)), "level and adjusted p disagree"
+        assert rule.adjust(p_values[::-1]) == adjusted[::-1], "the order of the comparisons changed a number"
+
+
+def check_chart(chart: AnalysisChart, analysis: Analysis) -> list[str]:
+    """Every picture can be drawn and has a name of its own. Returns the names."""
+    names = []
+    for name, draw in chart.pictures(analysis):
+        assert name and "/" not in name and "." not in name, f"{name!r} is not a file name without its suffix"
+        assert rendered(draw(), ".svg").startswith(b"<svg"), f"{name} is not a chart"
+        names.append(name)
+    assert len(set(names)) == len(names), "two pictures have one name"
+    return names
+
+
+def check_format(chosen: OutputFormat, document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """Text, the same every time, also for a table without rows. Returns it."""
+    text = chosen.render(document, rows)
+    assert isinstance(text, str) and text == chosen.render(document, rows), "the same result gave two texts"
+    assert isinstance(chosen.render({}, []), str), "a table without rows has a text, too"
+    assert chosen.suffix is None or chosen.suffix.startswith("."), "a suffix begins with a point"
+    return text
