@@ -5,8 +5,7 @@ import copy
 import torch
 from torch import nn
 
-from fairtrial.core.options import Role, TorchOptions, option
-from fairtrial.core.specs import Metric
+from fairtrial.plugins import Metric, Role, TorchOptions, option
 from fairtrial.recipes.data import load_data
 
 SUMMARY = "A small network on digits, with label smoothing."

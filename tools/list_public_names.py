@@ -18,7 +18,7 @@ import fairtrial
 
 TARGET = Path(__file__).resolve().parent.parent / "tests" / "public_names.json"
 
-MODULES = ("fairtrial", "fairtrial.testing")
+MODULES = ("fairtrial", "fairtrial.plugins", "fairtrial.testing")
 """Modules that say what is public in `__all__`."""
 
 FOR_AUTHORS = {
@@ -31,9 +31,10 @@ FOR_AUTHORS = {
 """Names of other modules that docs/ and examples/ tell authors of recipes, observers and launchers to import."""
 
 CONSTRUCTED = frozenset({
-    "BenchTerms", "BundleTerms", "Columns", "Constraints", "CostModel", "CostPerformanceAnalysis", "CostPoint",
-    "ExecutionPolicy", "GameCase", "Intent", "LabConfig", "LabTerms", "LaunchTerms", "Metric", "ProfileTerms",
-    "Question", "RecipeCase", "References", "Source", "Study", "SummaryOptions", "SummaryRule",
+    "Adjustment", "AnalysisChart", "BenchTerms", "BundleTerms", "Columns", "Constraints", "CostModel",
+    "CostPerformanceAnalysis", "CostPoint", "ExecutionPolicy", "Exit", "GameCase", "ImportedRun", "Inference", "Intent",
+    "LabConfig", "LabTerms", "LaunchTerms", "Method", "Metric", "Need", "OutputFormat", "ProfileTerms", "Question",
+    "RecipeCase", "References", "Source", "StepSize", "Study", "SummaryOptions", "SummaryRule", "SummaryType",
 })  # fmt: skip
 """Classes that programs make objects of; of all others, which are results, only attributes matter."""
 

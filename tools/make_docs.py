@@ -349,7 +349,11 @@ def met(figure: Mapping[str, Any]) -> str:
 
 
 def with_files(text: str, root: Path) -> str:
-    return FILES.sub(lambda block: f"{block[1]}\n```python\n{(root / block[2]).read_text()}```\n\n{block[4]}", text)
+    def shown(block: re.Match[str]) -> str:
+        language = "toml" if block[2].endswith(".toml") else "python"
+        return f"{block[1]}\n```{language}\n{(root / block[2]).read_text()}```\n\n{block[4]}"
+
+    return FILES.sub(shown, text)
 
 
 # Commands that a page shows with what they print.
