@@ -213,7 +213,8 @@ def _question(
     if known_sd is not None and target is None:
         raise UsageError("--known-sd needs --target")
     method = method or bootstrap
-    if resamples is not None and method not in (None, "bca", "percentile", "studentized"):
+    others = [name for name in plugin_names(METHODS) if name not in METHODS.built_in]  # they may resample
+    if resamples is not None and method not in (None, "bca", "percentile", "studentized", *others):
         raise UsageError(f"--bootstrap.n_resamples is for a bootstrap; --method {method} draws none")
     return Question(
         metrics=list(metrics), direction=direction,

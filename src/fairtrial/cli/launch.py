@@ -19,6 +19,7 @@ from fairtrial.cli._recipe_group import RecipeGroup
 from fairtrial.cli._recipe_options import NEVER_RECORDED, given_values, pairs
 from fairtrial.core.errors import EXIT_OK, EXIT_RUNS, UsageError
 from fairtrial.core.formatting import counted, shown_change, shown_time, shown_value
+from fairtrial.core.plugin_registry import LAUNCHERS, plugin_names
 from fairtrial.core.registry import LoadedRecipe
 from fairtrial.record.store_location import store_words
 
@@ -32,14 +33,13 @@ if TYPE_CHECKING:
     from fairtrial.launch.policy import ExecutionPolicy
     from fairtrial.plan.study import Study
 
-ENGINES = ("local", "ray", "slurm", "skypilot")
 NEEDED_ENGINE = {"address": "ray", "cloud": "skypilot", "spot": "skypilot"}
 """Which launcher a flag of its own is for; launchers of others may have settings of these names too."""
 PLAN_HELP = "Launch as registered, with its seeds.  [default: the project's registration of this study]"
 HOW_OPTIONS: tuple[click.Parameter, ...] = (
     click.Option(
         ["--on"],
-        metavar="|".join(ENGINES),
+        metavar="|".join(plugin_names(LAUNCHERS)),
         help="Where: this machine, or a cluster.  [default: local]",
     ),
     click.Option(["--skypilot"], is_flag=True, help="The same as --on skypilot."),
@@ -241,7 +241,7 @@ def _policy(flags: Mapping[str, Any]) -> ExecutionPolicy:
     on = SKYPILOT if flags["skypilot"] else flags["on"] or LOCAL
     named = {name: flags[name] for name in NEEDED_ENGINE if flags[name] is not None}
     for name in named:
-        if on in ENGINES and on != NEEDED_ENGINE[name]:
+        if on in LAUNCHERS.built_in and on != NEEDED_ENGINE[name]:
             raise UsageError(f"--{name} needs --on {NEEDED_ENGINE[name]}", hint=f"This launch is --on {on}.")
     return ExecutionPolicy(
         on=on, settings={**dict(pairs(flags["settings"])), **named}, jobs=flags["jobs"], cpus=flags["cpus"],
