@@ -10,6 +10,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,6 +22,7 @@ import fairtrial.plugins
 from fairtrial import testing
 from fairtrial.core.plugin_registry import ADJUSTMENTS, FORMATS, KINDS, METHODS, SUMMARIES, load_plugin
 from fairtrial.core.readers import ImportedRun, Reader
+from fairtrial.launch.contract import LaunchRequest
 from fairtrial.record.tables import TABLE_READER
 from fairtrial.stats.adjustments import Adjustment
 from fairtrial.stats.inference import Method
@@ -196,6 +198,23 @@ def example(name: str) -> ModuleType:
         return __import__(f"fairtrial_examples.{name}", fromlist=[name])
     finally:
         sys.path.remove(str(EXAMPLES))
+
+
+def test_the_recipe_of_the_package_keeps_the_contract() -> None:
+    case = testing.RecipeCase(str(EXAMPLES / "fairtrial_examples" / "recipe.py"), {"steps": 20, "eval_every": 5})
+    for check in testing.RECIPE_CHECKS:
+        check(case)
+
+
+@pytest.mark.parametrize(
+    "check", [testing.LAUNCHER_CHECKS[0], testing.PROCESS_CHECKS[-1]], ids=lambda each: each.__name__
+)
+def test_the_launcher_of_the_package_keeps_the_contract(check: Callable[..., None], tmp_path: Path) -> None:
+    """The first and the hardest rule; it keeps the others too, which take half a minute."""
+    launcher, home, store = example("launcher"), tmp_path / "home", tmp_path / "store"
+    home.mkdir()
+    request = LaunchRequest("s", str(store), str(home), launcher.Options(), cells=5)
+    check(lambda: launcher.open_launcher(request), store)
 
 
 @pytest.mark.parametrize("name", [*SUMMARIES.built_in, "second_half"])

@@ -3,7 +3,9 @@
 The engine is this machine, asked through a queue. A cluster differs in how the three methods ask it.
 """
 
-import subprocess
+import contextlib
+import os
+from pathlib import Path
 
 from fairtrial.plugins import LauncherOptions, jobs
 
@@ -21,24 +23,23 @@ class Processes:
     ask_s = 0.1
 
     def __init__(self, home):
-        self.home, self.processes = home, {}
+        self.home, self.codes = home, {}
 
     def hand_over(self, remote_jobs):
-        started = []
-        for name in remote_jobs:
-            command = jobs.job_program(self.home, name)
-            process = subprocess.Popen(command, env=jobs.one_thread(), start_new_session=True)
-            self.processes[str(process.pid)] = process
-            started.append(str(process.pid))
-        return started
+        programs = [jobs.job_program(self.home, name) for name in remote_jobs]
+        return [str(os.posix_spawn(program[0], program, jobs.one_thread(), setsid=True)) for program in programs]
 
     def states(self, pids):
-        known = {pid: self.processes[pid].poll() for pid in pids if pid in self.processes}
-        running = jobs.JobState(jobs.JobStage.RUNNING)
-        return {
-            pid: running if code is None else jobs.JobState(jobs.JobStage.GONE, code, "its process ended")
-            for pid, code in known.items()
-        }
+        return {pid: self.state(pid) for pid in pids}
+
+    def state(self, pid):
+        with contextlib.suppress(ChildProcessError):  # an earlier launch started it, or its end is known
+            ended, status = os.waitpid(int(pid), os.WNOHANG)
+            if ended:
+                self.codes[pid] = os.waitstatus_to_exitcode(status)
+        if pid not in self.codes and Path("/proc", pid).exists():
+            return jobs.JobState(jobs.JobStage.RUNNING)
+        return jobs.JobState(jobs.JobStage.GONE, self.codes.get(pid), "its process ended")
 
     def cancel(self, pids):
         for pid in pids:
