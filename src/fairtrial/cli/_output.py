@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from fairtrial.api.running.recording import LoggedCommand
+from fairtrial.api.running.logged_command import LoggedCommand
 from fairtrial.cli._streams import reader_may_leave
 from fairtrial.core.errors import UsageError, UserError, unknown
 from fairtrial.core.plugin_registry import FORMATS, plugin_names

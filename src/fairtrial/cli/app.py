@@ -14,7 +14,7 @@ from typing import NoReturn
 
 import click
 
-from fairtrial.api.running.recording import LoggedCommand
+from fairtrial.api.running.logged_command import LoggedCommand
 from fairtrial.cli._streams import discard_output
 from fairtrial.core.command_line import carrying_out
 from fairtrial.core.errors import (

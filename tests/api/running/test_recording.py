@@ -11,7 +11,8 @@ import pytest
 
 import fairtrial
 from fairtrial import Constraints, LabConfig, Question, Source, SummaryRule
-from fairtrial.api.running.recording import LoggedCommand, recorded, unrecorded
+from fairtrial.api.running.logged_command import LoggedCommand
+from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.api.running.runs import remove_runs
 from fairtrial.core.errors import UserError
 from fairtrial.record.store import Store

@@ -13,8 +13,7 @@ import inspect
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
-from pathlib import Path
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass
 from typing import Any, ParamSpec, TypeVar
 
 from fairtrial.core.errors import EXIT_OK, FairtrialError
@@ -26,42 +25,19 @@ Document = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class _Verb:
+class RecordedVerb:
     """What `@recorded` knows of a function."""
 
     compute: Callable[..., Any]
     document: Callable[[Any], Document]
 
 
-_verbs: dict[Callable[..., Any], _Verb] = {}
+_verbs: dict[Callable[..., Any], RecordedVerb] = {}
 """By the function that callers see; filled when their modules are imported."""
 
 
-@dataclass
-class LoggedCommand:
-    """A command line while it runs; `write` adds it to the log of the project around, if there is one."""
-
-    words: Sequence[str] = ()
-    begun: float = 0.0
-    _answer: Callable[[], Document] | None = field(default=None, init=False)
-    _further: dict[str, Any] = field(default_factory=dict, init=False)
-
-    def answer(self, verb: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a verb for this command and keep its result for the log."""
-        known = _verbs[verb]
-        result: R = known.compute(*args, **kwargs)
-        self._answer = functools.partial(known.document, result)
-        return result
-
-    def add(self, document: Document) -> None:
-        """Keep what this command says in addition to the result of its verb, or instead of one."""
-        self._further.update(document)
-
-    def write(self, code: int) -> None:
-        artifact = find_artifact()
-        if artifact is not None:
-            document = {**(self._answer() if self._answer else {}), **self._further}
-            _log(artifact, self.words, code, self.begun, document or None)
+def verb_of(function: Callable[..., Any]) -> RecordedVerb:
+    return _verbs[function]
 
 
 def recorded(
@@ -75,12 +51,14 @@ def recorded(
             artifact = find_artifact()
             if artifact is None:
                 return compute(*args, **kwargs)
+            from fairtrial.research.command_log import note_command
+
             begun = time.time()
 
             def log(code: int, result: Document | None) -> None:
                 # A log that cannot be written must not take away what was computed.
                 with contextlib.suppress(OSError, TypeError, ValueError):
-                    _log(artifact, [*words, *_spelled(compute, args, kwargs)], code, begun, result)
+                    note_command(artifact, [*words, *_spelled(compute, args, kwargs)], code, begun, result)
 
             try:
                 result = compute(*args, **kwargs)
@@ -90,7 +68,7 @@ def recorded(
             log(EXIT_OK, document(result))
             return result
 
-        _verbs[verb] = _Verb(compute, document)
+        _verbs[verb] = RecordedVerb(compute, document)
         return verb
 
     return decorate
@@ -99,12 +77,6 @@ def recorded(
 def unrecorded(verb: Callable[P, R]) -> Callable[P, R]:
     """A verb as part of something else: nothing is logged, because the whole is."""
     return _verbs[verb].compute
-
-
-def _log(artifact: Path, words: Sequence[str], code: int, begun: float, result: Document | None) -> None:
-    from fairtrial.research.command_log import note_command
-
-    note_command(artifact, words, code, begun, result)
 
 
 def _spelled(compute: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[str]:
