@@ -22,8 +22,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.registry import load_recipe
 from fairtrial.core.runs import Run, Status
 from fairtrial.jobs.mailbox import FolderMailbox, open_mailbox
-from fairtrial.launch import remote_jobs as errands
-from fairtrial.launch import sky_queue
+from fairtrial.launch import remote_jobs, sky_queue
 from fairtrial.launch.contract import Exit, Launcher, LaunchRequest, ResourceRequest
 from fairtrial.launch.engines import load_engine
 from fairtrial.launch.job_plan import JobPlan
@@ -94,7 +93,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Ite
     monkeypatch.setenv("SKY_STAND_IN", str(tmp_path / "cloud"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
     monkeypatch.setattr(sky_queue.SkyQueue, "ask_s", 0.2)
-    monkeypatch.setattr(errands, "SETTLE_S", 0.3)
+    monkeypatch.setattr(remote_jobs, "MESSAGE_DELAY_S", 0.3)
     monkeypatch.setattr(FolderMailbox, "look_s", 0.1)
     yield
     for job in sky_stand_in.all_jobs():
@@ -347,7 +346,7 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     url = f"s3://{moto.bucket()}/lab"
 
     def lose_once(runs: Sequence[ScheduledRun]) -> None:
-        if not gate.exists() and all(ticket.liveness.sign and ticket.liveness.sign.step >= 30 for ticket in runs):
+        if not gate.exists() and all((heartbeat := run.liveness.heartbeat) and heartbeat.step >= 30 for run in runs):
             for job in sky_stand_in.all_jobs():
                 sky_stand_in.lose(job)
             gate.touch()
