@@ -170,7 +170,7 @@ def test_a_damaged_plan_is_one_sentence_and_hides_no_run(damaged: RunPaths, stor
 
 def test_a_lost_look_is_noticed(damaged: RunPaths, store: Store, cli: Cli) -> None:
     assert cli("analyze", "s").code == 0
-    store.paths.looks("s").write_bytes(b"")
+    store.paths.interim_looks("s").write_bytes(b"")
     found = cli("analyze", "s", "--format", "json").json
     assert "looks damaged" in [caution["code"] for caution in found["comparisons"][0]["cautions"]]
 

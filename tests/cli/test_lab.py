@@ -26,7 +26,7 @@ from fairtrial.api.lab.sweep import plan_range_sweep
 from fairtrial.core.canonical import content_hash
 from fairtrial.core.runs import Run, Status
 from fairtrial.recipes.data import load_data
-from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.interim_looks import read_interim_looks
 from fairtrial.record.store import Store
 from tests.conftest import Answer, link_data, start
 from tests.harness import eventually, one_at_a_time, series_of
@@ -111,7 +111,7 @@ def test_the_differences_of_a_laboratory_command_are_looks_at_its_study(
     cli: Cli, launched: Cli, with_data: Store, line: Sequence[str], pairs: int
 ) -> None:
     study = launched(*line, "--format", "json").json["study"]
-    rows = read_looks(with_data, study)
+    rows = read_interim_looks(with_data, study)
     assert len(rows) == pairs
     assert {(row["metric"], row["method"], row["side"], row["summary"]) for row in rows} == {
         ("report_accuracy", "t", "two-sided", "last value")

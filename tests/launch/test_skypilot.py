@@ -94,7 +94,7 @@ def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, project: Path) -> Ite
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT / "src"), str(ROOT)]))
     monkeypatch.setattr(sky_queue.SkyQueue, "ask_s", 0.2)
     monkeypatch.setattr(remote_jobs, "MESSAGE_DELAY_S", 0.3)
-    monkeypatch.setattr(FolderMailbox, "look_s", 0.1)
+    monkeypatch.setattr(FolderMailbox, "poll_s", 0.1)
     yield
     for job in sky_stand_in.all_jobs():
         sky_stand_in.cancel(["--name", sky_stand_in.read(job)["job_name"]])

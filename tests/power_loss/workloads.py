@@ -26,17 +26,17 @@ from fairtrial.record.cache import StoreCache
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.claims import Claim, token_of
 from fairtrial.record.index import list_rows
-from fairtrial.record.interim_looks import read_looks, record_interim_look
+from fairtrial.record.interim_looks import read_interim_looks, record_interim_look
 from fairtrial.record.metadata import load_run, new_metadata
 from fairtrial.record.mirror import Stand, Strict, bring, everything
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.remote import ObjectEntry
-from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import RemoteState, read_remote_state, write_remote_state
 from fairtrial.record.series import read_lines, read_series
 from fairtrial.record.store import Store
 from fairtrial.record.studies import load_plan, save_plan
 from fairtrial.record.study_cache import read_study
-from fairtrial.record.top_checkpoints import kept_checkpoints
+from fairtrial.record.top_checkpoints import list_top_checkpoints
 from fairtrial.record.upload import RunManifest
 from tests.power_loss.recording import Recording
 from tests.power_loss.states import State, crash_states
@@ -206,7 +206,9 @@ def outcome_of(root: Path) -> tuple[Any, ...]:
     series = {name: [(int(s), float(v).hex()) for s, v in zip(*found, strict=True)]
               for name, found in read_series(paths).items()}  # fmt: skip
     best = read_checkpoint(paths.best, sha256=metadata["best_checkpoint_sha256"])
-    top = [(kept.step, read_checkpoint(kept.path, sha256=kept.sha256).state) for kept in kept_checkpoints(paths, "max")]
+    top = [
+        (kept.step, read_checkpoint(kept.path, sha256=kept.sha256).state) for kept in list_top_checkpoints(paths, "max")
+    ]
     last = read_checkpoint(paths.last)
     return series, metadata["final"], best.step, dict(best.state), metadata["best_metric_value"], top, last.step
 
@@ -406,11 +408,11 @@ def check_plans(root: Path, told: Told) -> None:
     planned = last_of(told, "planned") or 0
     assert plan["seeds"][:planned] == list(range(1, planned + 1)), "a plan is lost"
     assert len(plan["seeds"]) <= planned + 1, "a plan has seeds that nobody planned"
-    looks, looked = [row["n"] for row in read_looks(store, "s")], last_of(told, "looked") or 0
+    looks, looked = [row["n"] for row in read_interim_looks(store, "s")], last_of(told, "looked") or 0
     assert looks[:looked] == list(range(1, looked + 1)), "a look is lost"
     save_plan(store, {"study": "s", "seeds": [9], "variants": {}})
     assert record_interim_look(store, "s", metric="loss", seeds={"a": list(map(str, range(9)))})
-    assert [row["n"] for row in read_looks(store, "s")][-1] == 9, "a look was not written"
+    assert [row["n"] for row in read_interim_looks(store, "s")][-1] == 9, "a look was not written"
 
 
 # Registrations and their ledger, the journal of a project, the key.
@@ -433,7 +435,7 @@ def register_twice(root: Path, tell: Tell) -> None:
 
 
 def check_registrations(root: Path, told: Told) -> None:
-    from fairtrial.research.command_log import added_files, note_file, read_journal
+    from fairtrial.research.command_log import added_files, note_file, read_command_log
     from fairtrial.research.keys import load_signer
     from fairtrial.research.ledger import read_ledger
     from fairtrial.research.register import register
@@ -455,7 +457,7 @@ def check_registrations(root: Path, told: Told) -> None:
     anchored = [e for e in ledger.entries if not e.is_plan]
     assert all(project.registrations.anchor(e.registration).read_text().split()[-1] == e.registration for e in anchored)
     note_file(project, "later.txt", "1" * 64)
-    files = added_files(read_journal(project.journal))
+    files = added_files(read_command_log(project.command_log))
     expected = {"later.txt", *["first.txt", "second.txt"][: last_of(told, "noted") or 0]}
     assert files.keys() >= expected, "a line of the journal is lost"
 
@@ -538,9 +540,9 @@ GROWING = ("metrics.jsonl", "events.jsonl")
 
 def _bring(root: Path, objects: dict[str, bytes]) -> None:
     server, paths = Server(objects), run_paths(root)
-    before = read_tracking(paths)
+    before = read_remote_state(paths)
     source = str(TOKEN) if NAMES.manifest(TOKEN) in objects else "plain"
-    stand = Stand(NAMES, paths, server.list(), None, source, before or Tracking(), before)
+    stand = Stand(NAMES, paths, server.list(), None, source, before or RemoteState(), before)
     assert not bring(server, [stand], everything, refusals=Strict()).moved  # type: ignore[arg-type]
 
 
@@ -580,18 +582,18 @@ def make_shared_run(root: Path, tell: Tell) -> None:
     paths = run_paths(root)
     Store(root / "store").check_writable()
     claim = Claim(paths)
-    write_tracking(paths, Tracking(token=7, mine=True))
+    write_remote_state(paths, RemoteState(token=7, mine=True))
     metadata = new_metadata(SPEC, {}, synthetic=True)
     metadata.update(metric="accuracy", direction="max", best_metric_name="accuracy", best_metric_mode="max")
     recorder = Recorder.create(paths, metadata, claim)
     train(recorder, tell, until=4)
     recorder.close()
-    write_tracking(paths, Tracking(token=7, mine=True, source="7"))
+    write_remote_state(paths, RemoteState(token=7, mine=True, source="7"))
     tell("sent", True)
 
 
 def check_shared_run(root: Path, told: Told) -> None:
-    known = read_tracking(run_paths(root))
+    known = read_remote_state(run_paths(root))
     if last_of(told, "saved") is not None:
         assert known is not None and known.is_ahead and known.token == 7, "nobody knows that something waits here"
     check_run(root, [what for what in told if what[0] != "begun"])

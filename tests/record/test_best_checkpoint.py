@@ -14,7 +14,7 @@ from fairtrial.core.paths import RunPaths
 from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.recorder import Recorder
-from fairtrial.record.top_checkpoints import TopCheckpoints, kept_checkpoints
+from fairtrial.record.top_checkpoints import TopCheckpoints, list_top_checkpoints
 
 
 def begin(mode: Any = "max") -> Recorder:
@@ -156,7 +156,7 @@ def test_the_best_few_are_kept(tmp_path: Path, mode: str, values: list[float], e
     top = TopCheckpoints(paths, 3, mode, event)
     for step, value in enumerate(values, 1):
         top.consider(step, value, "eval_score", lambda step=step: {"weights": step})
-    found = kept_checkpoints(paths, mode)
+    found = list_top_checkpoints(paths, mode)
     assert [each.step for each in found] == expected
     assert [read_checkpoint(each.path, sha256=each.sha256).state for each in found] == [
         {"weights": s} for s in expected

@@ -280,7 +280,7 @@ def test_a_run_without_metadata_is_damage_where_something_was_recorded(run: RunP
 
 def test_plans_and_looks_are_looked_at(run: RunPaths, store: Store, cli: Cli) -> None:
     store.paths.study_plan("s").write_text("{}")
-    store.paths.looks("s").write_text("[]\n")
+    store.paths.interim_looks("s").write_text("[]\n")
     found = cli("doctor", "--damage", "--format", "json")
     assert [each["path"] for each in found.json["damage"]] == ["s/study.json", "s/looks.jsonl"]
 

@@ -432,10 +432,10 @@ def test_a_rewind_that_cannot_be_read_keeps_no_checkpoint(store: Store) -> None:
     "fields", ['"step":"5","value":1.0,"sha256":"x"', '"step":5,"value":"high","sha256":"x"', '"step":5,"value":1.0']
 )
 def test_an_event_of_a_kept_checkpoint_that_is_damaged_is_a_sentence(store: Store, fields: str) -> None:
-    from fairtrial.record.top_checkpoints import kept_checkpoints
+    from fairtrial.record.top_checkpoints import list_top_checkpoints
 
     paths = interrupted(store)
     with paths.events.open("a") as file:
         file.write(f'{{"schema":1,"event":"top_kept","at":1.0,{fields}}}\n')
     with pytest.raises(StoreError, match=r"events\.jsonl has the event top_kept"):
-        kept_checkpoints(paths, "max")
+        list_top_checkpoints(paths, "max")

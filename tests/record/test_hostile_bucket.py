@@ -307,7 +307,7 @@ def test_a_run_of_which_nothing_is_known_any_more_is_set_aside_and_not_overwritt
     paths = there.paths.run("s", "good.seed1")
     with paths.metrics.open("ab") as file:
         file.write(b'{"step": 99, "loss": 0.5}\n')
-    paths.tracking.write_bytes(b"")
+    paths.remote_state.write_bytes(b"")
     sharing.pull(there)
     kept = [path.read_bytes() for path in there.paths.archive("s").rglob("metrics.jsonl")]
     assert len(kept) == 1 and kept[0].endswith(b'{"step": 99, "loss": 0.5}\n')

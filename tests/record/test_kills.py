@@ -21,7 +21,7 @@ from fairtrial.record.checkpoints import read_checkpoint
 from fairtrial.record.metadata import load_run
 from fairtrial.record.series import read_lines
 from fairtrial.record.store import Store
-from fairtrial.record.top_checkpoints import kept_checkpoints
+from fairtrial.record.top_checkpoints import list_top_checkpoints
 from tests.conftest import link_data
 from tests.harness import CountCalls, KillAt, forked, in_small_process, kill_after, make, request_for, series_of, wait
 
@@ -78,7 +78,7 @@ def summary(store: Store) -> tuple[Any, ...]:
     last = read_checkpoint(run.paths.last).step
     best = read_checkpoint(run.paths.best, sha256=metadata["best_checkpoint_sha256"])
     top = [(kept.step, kept.value, read_checkpoint(kept.path, sha256=kept.sha256).step)
-           for kept in kept_checkpoints(run.paths, "max")]  # fmt: skip
+           for kept in list_top_checkpoints(run.paths, "max")]  # fmt: skip
     files = sorted(path.name for path in run.paths.checkpoints.glob("top-*.pt"))
     assert files == sorted(f"top-{step}.pt" for step, _, _ in top), "a file that nobody knows, or none that is known"
     return (

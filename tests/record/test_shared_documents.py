@@ -16,8 +16,8 @@ from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.leases import parse_link, top_token
 from fairtrial.record.recorder import saved_checkpoints
 from fairtrial.record.remote import ObjectEntry
-from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
-from fairtrial.record.top_checkpoints import KEPT, kept_checkpoints
+from fairtrial.record.remote_state import RemoteState, read_remote_state, write_remote_state
+from fairtrial.record.top_checkpoints import KEPT, list_top_checkpoints
 from fairtrial.record.upload import RunManifest
 from tests.record.hostile_bucket import SHA256
 
@@ -127,10 +127,12 @@ def test_names_of_our_own_are_numbers() -> None:
 )
 def test_what_is_known_of_a_run_is_nothing_where_it_was_damaged(tmp_path: Path, content: bytes) -> None:
     paths = RunPaths(tmp_path)
-    write_tracking(paths, Tracking(3, mine=True, source="plain", tags={"a": "b"}, absent={"c": {"size": 1}}))
-    assert read_tracking(paths) == Tracking(3, mine=True, source="plain", tags={"a": "b"}, absent={"c": {"size": 1}})
-    paths.tracking.write_bytes(content)
-    assert read_tracking(paths) is None
+    write_remote_state(paths, RemoteState(3, mine=True, source="plain", tags={"a": "b"}, absent={"c": {"size": 1}}))
+    assert read_remote_state(paths) == RemoteState(
+        3, mine=True, source="plain", tags={"a": "b"}, absent={"c": {"size": 1}}
+    )
+    paths.remote_state.write_bytes(content)
+    assert read_remote_state(paths) is None
 
 
 @pytest.mark.parametrize("change", [{"pid": "x"}, {"step": None}, {"at": "now"}, {"host": 5}])
@@ -148,7 +150,7 @@ def test_a_study_is_one_folder(tmp_path: Path, name: str) -> None:
     from fairtrial.core.errors import UserError
 
     paths = StorePaths(tmp_path)
-    for make in (paths.study, paths.study_plan, paths.looks, paths.archive, paths.launcher, paths.series_cache):
+    for make in (paths.study, paths.study_plan, paths.interim_looks, paths.archive, paths.launcher, paths.series_cache):
         with pytest.raises(UserError, match="cannot be the name"):
             make(name)
     with pytest.raises(UserError, match="cannot be the name"):
@@ -166,7 +168,7 @@ def test_a_step_in_an_event_does_not_become_a_path(tmp_path: Path) -> None:
     rows = [{**row, "step": step} for row in (told, saved) for step in (3, "/../../../victim")]
     paths.events.write_text("".join(json.dumps({"schema": 1, "at": 1.0, **row}) + "\n" for row in rows))
     with pytest.raises(StoreError, match="with the step"):
-        kept_checkpoints(paths, "max")
+        list_top_checkpoints(paths, "max")
     assert saved_checkpoints(paths) == {3: "x"}
     with pytest.raises(ValueError, match="format code 'd'"):
         paths.step("/../../../victim")  # type: ignore[arg-type]

@@ -199,7 +199,7 @@ def test_a_frozen_machine_is_overtaken_and_can_change_nothing_when_it_wakes(
     assert list(here.paths.archive("s").iterdir()), "what the frozen machine had recorded is kept aside"
 
 
-@pytest.mark.parametrize("moment", ["publish_run", "write_tracking"])
+@pytest.mark.parametrize("moment", ["publish_run", "write_remote_state"])
 def test_a_kill_after_the_end_leaves_a_run_that_others_complete(
     url: str, store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
 ) -> None:

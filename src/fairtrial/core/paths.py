@@ -44,7 +44,7 @@ class ProjectPaths:
         return self.root / "CITATION.cff"
 
     @property
-    def journal(self) -> Path:
+    def command_log(self) -> Path:
         """What was run below the artifact and which files were added to it, line by line. Append-only."""
         return self.root / "artifact.journal.jsonl"
 
@@ -124,7 +124,7 @@ class RunPaths:
         return self.root / ".pulse"
 
     @property
-    def tracking(self) -> Path:
+    def remote_state(self) -> Path:
         """What this machine knows of the run in the shared store; only in a mirror."""
         return self.root / ".shared.json"
 
@@ -167,53 +167,53 @@ class RunPaths:
 
 
 SUBMITTED = "submitit"
-"""The folder beside a study's errands where submitit keeps what it hands to Slurm."""
+"""The folder next to a study's remote jobs where submitit keeps what it hands to Slurm."""
 
 
 @dataclass(frozen=True)
 class RemoteJobFiles:
-    """The notes of one errand; they lie side by side with those of others, so that one look shows them all.
+    """The files of one remote job in a mailbox. All jobs share one folder, so that one listing shows every file.
 
-    What a job says has the mark of its start in its name: no start can write where another one has written.
+    The name of a file that a job writes has the `attempt_id` of its start: two starts never write the same file.
     """
 
-    errand: str
+    name: str
 
     @property
     def task(self) -> str:
-        return f"{self.errand}.errand.json"
+        return f"{self.name}.errand.json"
 
     @property
     def started(self) -> str:
-        return f"{self.errand}.started.json"
+        return f"{self.name}.started.json"
 
     def done(self, start: str) -> str:
-        return f"{self.errand}.done.{start}.json"
+        return f"{self.name}.done.{start}.json"
 
     @property
     def stop(self) -> str:
-        return f"{self.errand}.stop.json"
+        return f"{self.name}.stop.json"
 
     def claim(self, cell: int, start: str) -> str:
         """Under which token the job holds a cell."""
-        return f"{self.errand}.claim-{cell}.{start}.json"
+        return f"{self.name}.claim-{cell}.{start}.json"
 
     def is_claim(self, name: str, cell: int) -> bool:
-        return name.startswith(f"{self.errand}.claim-{cell}.")
+        return name.startswith(f"{self.name}.claim-{cell}.")
 
     def answer(self, cell: int, start: str) -> str:
-        return f"{self.errand}.answer-{cell}.{start}.json"
+        return f"{self.name}.answer-{cell}.{start}.json"
 
     @staticmethod
-    def is_word(name: str) -> bool:
-        """Whether a note says how something ended."""
+    def is_outcome(name: str) -> bool:
+        """Whether a file says how a run or a job ended."""
         return name.partition(".")[2].startswith(("answer-", "done."))
 
     @staticmethod
-    def errand_of(name: str) -> str | None:
-        """The errand that a note belongs to."""
-        remote_job, dot, rest = name.partition(".")
-        return remote_job if dot and remote_job and rest.endswith("json") else None
+    def job_of(name: str) -> str | None:
+        """The remote job that a file belongs to."""
+        job, dot, rest = name.partition(".")
+        return job if dot and job and rest.endswith("json") else None
 
 
 @dataclass(frozen=True)
@@ -266,10 +266,10 @@ class StorePaths:
         """What launchers that were left to themselves have said."""
         return self.root / _part(study) / "launch.log"
 
-    def looks(self, study: str) -> Path:
+    def interim_looks(self, study: str) -> Path:
         return self.root / _part(study) / "looks.jsonl"
 
-    def looks_seal(self, study: str) -> Path:
+    def interim_looks_seal(self, study: str) -> Path:
         """Length and checksum of the looks, so that a lost one is noticed."""
         return self.root / _part(study) / ".looks.seal.json"
 
@@ -334,7 +334,7 @@ class SharedPaths:
     def live(self) -> str:
         return f"{self.root}/.live"
 
-    def pulse(self, token: int) -> str:
+    def heartbeat(self, token: int) -> str:
         return f"{self.live}/{token:08d}/pulse.json"
 
     def manifest(self, token: int) -> str:
@@ -384,7 +384,7 @@ class BundlePaths(Generic[AnyPath]):
         return self.root / "environment.json"
 
     @property
-    def headlines(self) -> AnyPath:
+    def claims(self) -> AnyPath:
         return self.root / "report" / "headlines.json"
 
     @property

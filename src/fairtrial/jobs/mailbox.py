@@ -32,13 +32,13 @@ from fairtrial.version import __version__
 
 
 class Mailbox(Protocol):
-    """Small files at one place. `look_s` is how often it is fine to look there.
+    """Small files at one place. `poll_s` is how often it is fine to look there.
 
     `write` puts the whole content there or nothing; `read` gives None for a note that is not there.
     """
 
     @property
-    def look_s(self) -> float: ...
+    def poll_s(self) -> float: ...
 
     def write(self, name: str, content: bytes) -> None: ...
 
@@ -52,7 +52,7 @@ class Mailbox(Protocol):
 class FolderMailbox:
     """Notes in a folder that launcher and jobs share."""
 
-    look_s = 0.5
+    poll_s = 0.5
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -115,7 +115,7 @@ class RemoteJob:
     def remove(self) -> None:
         """A job that has not started yet finds nothing to do."""
         for name in sorted(self.mailbox.names()):
-            if RemoteJobFiles.errand_of(name) == self.name:
+            if RemoteJobFiles.job_of(name) == self.name:
                 self.mailbox.remove(name)
 
     # What both read.

@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 class ObjectStoreMailbox:
     """Small objects below a URL. An object is replaced as a whole, or not at all."""
 
-    look_s = 2.0
+    poll_s = 2.0
 
     def __init__(self, url: str) -> None:
         scheme = url.partition("://")[0]

@@ -120,7 +120,7 @@ class _StopWatcher(StopFlag):
         self._thread.join()
 
     def _poll(self) -> None:
-        while not self._done.wait(self._remote_job.mailbox.look_s):
+        while not self._done.wait(self._remote_job.mailbox.poll_s):
             with contextlib.suppress(Exception):  # a mailbox that cannot be reached now is polled again
                 if asked := self._remote_job.stop:
                     self.raised = True

@@ -148,7 +148,7 @@ class RemoteJobLauncher:
 
     def _earlier_jobs(self) -> list[tuple[RemoteJob, str | None, Mapping[str, Any]]]:
         earlier: list[tuple[RemoteJob, str | None, Mapping[str, Any]]] = []
-        for name in sorted({owner for note in self._names if (owner := RemoteJobFiles.errand_of(note))}):
+        for name in sorted({owner for note in self._names if (owner := RemoteJobFiles.job_of(note))}):
             remote_job = RemoteJob(self._mailbox, name)
             task = remote_job.task or {"engine": self._queue.word, "job": None, "at": 0.0, "requests": {}}
             is_submitting = task["job"] is None and time.time() - task["at"] < SUBMITTING_S
@@ -204,12 +204,12 @@ class RemoteJobLauncher:
     def _check(self) -> list[Exit]:
         """The engine is asked first: what a job that is gone has written can then be seen."""
         now = time.monotonic()
-        if now - self._checked_at < self._mailbox.look_s:
+        if now - self._checked_at < self._mailbox.poll_s:
             return []
         self._update_states(now)
         self._checked_at = now
         self._names = self._mailbox.names()
-        self._reported = {RemoteJobFiles.errand_of(name) for name in self._names if RemoteJobFiles.is_word(name)}
+        self._reported = {RemoteJobFiles.job_of(name) for name in self._names if RemoteJobFiles.is_outcome(name)}
         return [end for task in list(self._tasks.values()) for end in self._exits(task, now)]
 
     def _update_states(self, now: float) -> None:

@@ -16,7 +16,7 @@ from fairtrial.launch.contract import LaunchRequest
 from fairtrial.launch.remote_jobs import JobStage, JobState, RemoteJobLauncher
 from fairtrial.launch.sky_program import QUEUE, Call, Sky, last_line, read_queue
 from fairtrial.launch.sky_shipping import ShippedFolder, translated
-from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, make_task, notes_place, task_name
+from fairtrial.launch.sky_tasks import as_yaml, divide, launch_words, mailbox_location, make_task, task_name
 
 LAUNCHES = 4
 """Commands of SkyPilot at once; each is a Python of its own."""
@@ -77,7 +77,7 @@ class SkyQueue:
             for remote_job in remote_jobs
         }
         job = _Job(task_name(self._order.study, uuid.uuid4().hex[:8]), set())
-        task = make_task(self._order, self._project, job.name, runs, notes_place(self._order))
+        task = make_task(self._order, self._project, job.name, runs, mailbox_location(self._order))
         self._file(job).write_text(as_yaml(task))
         self._jobs[job.name] = job
         self._to_launch.append(job)

@@ -241,7 +241,7 @@ def _quoted(word: str) -> str:
 # What is done here.
 
 
-def notes_place(request: LaunchRequest) -> str:
+def mailbox_location(request: LaunchRequest) -> str:
     """Where launcher and errands leave notes for each other: beside the study's runs, wherever those are."""
     if "://" not in request.store:
         return request.home

@@ -21,8 +21,8 @@ from fairtrial.launch.sky_tasks import (
     as_yaml,
     divide,
     launch_words,
+    mailbox_location,
     make_task,
-    notes_place,
     options_of,
     secrets_of,
     task_name,
@@ -98,7 +98,7 @@ def tasks_for(request: LaunchRequest, runs: Sequence[Sequence[str]]) -> list[dic
     for number, group in enumerate(divide(len(runs), request), start=1):
         remote_jobs = {f"errand-{member + 1}": runs[member] for member in group}
         tasks.append(
-            make_task(request, project, task_name(request.study, str(number)), remote_jobs, notes_place(request))
+            make_task(request, project, task_name(request.study, str(number)), remote_jobs, mailbox_location(request))
         )
     return tasks
 
@@ -134,6 +134,6 @@ def _counted(tasks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def open_launcher(request: LaunchRequest) -> SkyLauncher:
-    notes = open_mailbox(notes_place(request))
+    notes = open_mailbox(mailbox_location(request))
     project = _project(request)
     return SkyLauncher(SkyQueue(Sky.require(), request, project, notes), notes, request, project)

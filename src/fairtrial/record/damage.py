@@ -29,7 +29,7 @@ from fairtrial.record.atomic import replace_bytes, replace_file, store_errors
 from fairtrial.record.cache import damaged_entries
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
 from fairtrial.record.index import is_whole_index
-from fairtrial.record.interim_looks import why_looks_damaged
+from fairtrial.record.interim_looks import why_interim_looks_damaged
 from fairtrial.record.lines import drop_torn_line, is_torn, iter_rows
 from fairtrial.record.metadata import (
     DamagedRun,
@@ -314,9 +314,9 @@ def _step_of(path: Path) -> int:
 
 def _is_elsewhere(paths: RunPaths, path: Path) -> bool:
     """Whether a checkpoint was left in the shared store, from where nobody has needed it yet."""
-    from fairtrial.record.remote_state import read_tracking
+    from fairtrial.record.remote_state import read_remote_state
 
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     return known is not None and str(path.relative_to(paths.root)) in known.absent
 
 
@@ -394,8 +394,8 @@ def _of_study(store: Store, study: str) -> Iterator[Damage]:
             store.paths.study_plan(study), error.message,
             repair="bring it back from a backup, or move it away: the next launch writes what it is given then",
         )  # fmt: skip
-    if why := why_looks_damaged(store, study):
-        yield Damage(store.paths.looks(study), why, repair="bring it back from a backup")
+    if why := why_interim_looks_damaged(store, study):
+        yield Damage(store.paths.interim_looks(study), why, repair="bring it back from a backup")
     folder = store.paths.study(study)
     for path in sorted(folder.glob(".*.tmp")):
         if _is_old(path):

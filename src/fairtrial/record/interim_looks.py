@@ -64,10 +64,10 @@ class InterimLook:
         }
 
 
-def read_looks(store: Store, study: str) -> list[dict[str, Any]]:
+def read_interim_looks(store: Store, study: str) -> list[dict[str, Any]]:
     """The notes that can be read: a damaged one must not keep anyone from looking (`why_looks_damaged` tells)."""
     try:
-        lines = read_regular(store.paths.looks(study)).split(b"\n")
+        lines = read_regular(store.paths.interim_looks(study)).split(b"\n")
     except OSError:
         return []
     return [row for line in lines if line and _is_look(row := _parsed(line))]
@@ -96,12 +96,12 @@ def _are_seeds(value: Any) -> bool:
     )
 
 
-def why_looks_damaged(store: Store, study: str) -> str | None:
+def why_interim_looks_damaged(store: Store, study: str) -> str | None:
     """Why it is not known how often this study was looked at; None where all is well.
 
     An unfinished last line is no damage: a kill left it, and the next look cuts it off.
     """
-    path, seal = store.paths.looks(study), _seal(store, study)
+    path, seal = store.paths.interim_looks(study), _seal(store, study)
     try:
         content = read_regular(path)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ def why_looks_damaged(store: Store, study: str) -> str | None:
 
 def _seal(store: Store, study: str) -> tuple[int, int] | None:
     try:
-        seal = orjson.loads(read_regular(store.paths.looks_seal(study)))
+        seal = orjson.loads(read_regular(store.paths.interim_looks_seal(study)))
     except (OSError, orjson.JSONDecodeError):
         return None
     if not isinstance(seal, dict) or type(seal.get("bytes")) is not int or type(seal.get("crc32")) is not int:
@@ -128,19 +128,19 @@ def _seal(store: Store, study: str) -> tuple[int, int] | None:
     return seal["bytes"], seal["crc32"]
 
 
-def _seal_looks(store: Store, study: str) -> None:
-    content = read_regular(store.paths.looks(study))
+def _write_seal(store: Store, study: str) -> None:
+    content = read_regular(store.paths.interim_looks(study))
     seal = {"bytes": len(content), "crc32": zlib.crc32(content)}
-    replace_bytes(store.paths.looks_seal(study), orjson.dumps(seal), sync=SyncLevel.NOTHING)
+    replace_bytes(store.paths.interim_looks_seal(study), orjson.dumps(seal), sync=SyncLevel.NOTHING)
 
 
-def came_later(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool:
+def came_later(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool:
     """Whether some seeds were not there when these variants were first compared, whoever was called the control.
 
     A seed that was on view before, or that was planned when `launch` showed its table, was not added after looking.
     """
     seen: dict[str, set[str]] = {name: set() for name in seeds}
-    for row in (row for row in looks if row["seeds"].keys() == seeds.keys()):
+    for row in (row for row in interim_looks if row["seeds"].keys() == seeds.keys()):
         planned = row.get("planned", {})
         for name, each in seeds.items():
             seen[name].update(row["seeds"][name])
@@ -149,14 +149,14 @@ def came_later(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> bool:
     return False
 
 
-def first_asked(looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Asked | None:
+def first_asked(interim_looks: Iterable[Mapping[str, Any]], seeds: Seeds) -> Asked | None:
     """What was asked first of these variants on some of these runs; None where nobody has looked at them.
 
     `launch` shows no test: the first test of the same metric and summary completes its question.
     """
     views = [
         Asked(row.get("metric"), row.get("method"), row.get("side"), row.get("summary"))
-        for row in looks
+        for row in interim_looks
         if row["seeds"].keys() == seeds.keys() and any(set(each) & set(row["seeds"][n]) for n, each in seeds.items())
     ]
     if not views:
@@ -172,13 +172,13 @@ def record_interim_look(store: Store, study: str, *, metric: str, seeds: Seeds) 
     return record_interim_looks(store, study, [InterimLook(Asked(metric), seeds)])
 
 
-def record_interim_looks(store: Store, study: str, looks: Sequence[InterimLook]) -> bool:
+def record_interim_looks(store: Store, study: str, interim_looks: Sequence[InterimLook]) -> bool:
     """Record views of differences, all in one write; False where the store cannot be written.
 
     A look that asks the same of the same runs as an earlier one adds nothing, and is not noted again.
     """
-    known, new = [_without_time(row) for row in read_looks(store, study)], []
-    for row in (look.to_row() for look in looks):
+    known, new = [_without_time(row) for row in read_interim_looks(store, study)], []
+    for row in (look.to_row() for look in interim_looks):
         if row not in known and row not in new:
             new.append(row)
     if not new:
@@ -186,8 +186,8 @@ def record_interim_looks(store: Store, study: str, looks: Sequence[InterimLook])
     now = time.time()
     lines = b"".join(orjson.dumps({"time": now, **row}, option=orjson.OPT_APPEND_NEWLINE) for row in new)
     try:
-        path = store.paths.looks(study)
-        damaged = why_looks_damaged(store, study)
+        path = store.paths.interim_looks(study)
+        damaged = why_interim_looks_damaged(store, study)
         target = open_to_append(path)
         try:
             drop_torn_line(path)
@@ -198,7 +198,7 @@ def record_interim_looks(store: Store, study: str, looks: Sequence[InterimLook])
             os.close(target)
         sync_path(path.parent)
         if not damaged:  # a seal of what is left would hide what was lost
-            _seal_looks(store, study)
+            _write_seal(store, study)
     except (OSError, StoreError):
         return False
     return True

@@ -25,14 +25,14 @@ from fairtrial.core.paths import SharedPaths, number_of
 from fairtrial.core.untrusted import DAMAGED, UntrustedDocument, checked, parse_json
 from fairtrial.record.claims import ClaimLost
 from fairtrial.record.remote import ObjectEntry, Remote
-from fairtrial.record.remote_state import Tracking
+from fairtrial.record.remote_state import RemoteState
 
 LEASE_VARIABLE = "FAIRTRIAL_LEASE"
 LEASE_S = 120.0
 """A claim without a sign of life for so long may be taken over."""
 LONGEST_LEASE_S = 30 * 86400.0
 """A claim that names a longer time is refused: nobody could ever take it over."""
-BEATS = 8
+RENEWALS_PER_LEASE = 8
 """Signs of life within that time."""
 SOON_S, LONGEST_WAIT_S = 0.2, 2.0
 LARGEST_CLAIM = 1 << 16
@@ -127,10 +127,10 @@ def where_it_stands(remote: Remote, names: SharedPaths, objects: Objects, top: L
 
 
 def note_heartbeat(
-    names: SharedPaths, objects: Objects, top: Link, known: Tracking, server_clock: Callable[[], float | None]
-) -> Tracking:
+    names: SharedPaths, objects: Objects, top: Link, known: RemoteState, server_clock: Callable[[], float | None]
+) -> RemoteState:
     """What this machine now knows about the life of a claim."""
-    heartbeat = objects.get(names.pulse(top.token)) or objects[names.claim(top.token)]
+    heartbeat = objects.get(names.heartbeat(top.token)) or objects[names.claim(top.token)]
     tag = f"{top.token} {heartbeat.tag} {heartbeat.modified}"
     if tag == known.pulse:
         return known
@@ -146,7 +146,7 @@ class Lease:
     def __init__(self, remote: Remote, names: SharedPaths, token: int, mirror: str, lease_s: float) -> None:
         self.remote, self.names, self.token = remote, names, token
         self._mirror, self._lease_s = mirror, lease_s
-        self._beaten = 0.0
+        self._renewed_at = 0.0
         self._renewals = 0
         self.lost = False
 
@@ -162,7 +162,7 @@ class Lease:
         if not remote.create(names.claim(link.token), asdict(link)):
             return None
         lease = cls(remote, names, link.token, mirror, lease_s)
-        heart().add(lease)
+        lease_renewer().add(lease)
         return lease
 
     def check(self) -> None:
@@ -174,14 +174,14 @@ class Lease:
 
     @property
     def renewal_due(self) -> float:
-        return self._beaten + self._lease_s / BEATS
+        return self._renewed_at + self._lease_s / RENEWALS_PER_LEASE
 
     def renew(self) -> None:
         """Give a sign of life, and see whether somebody has taken over."""
         now = time.monotonic()
         self._renewals += 1
-        self.remote.write({self.names.pulse(self.token): orjson.dumps({"beat": self._renewals, "at": time.time()})})
-        self._beaten = now
+        self.remote.write({self.names.heartbeat(self.token): orjson.dumps({"beat": self._renewals, "at": time.time()})})
+        self._renewed_at = now
         self.lost = self.remote.exists(self.names.claim(self.token + 1))
 
     def end(self, kind: str, *, status: str | None = None, publish: bool = False) -> bool:
@@ -192,7 +192,7 @@ class Lease:
         )  # fmt: skip
         if not self.lost and not self.remote.create(self.names.claim(link.token), asdict(link)):
             self.lost = True
-        heart().remove(self)
+        lease_renewer().remove(self)
         return not self.lost
 
 
@@ -239,12 +239,12 @@ class LeaseRenewer:
 _hearts: dict[int, LeaseRenewer] = {}
 
 
-def heart() -> LeaseRenewer:
+def lease_renewer() -> LeaseRenewer:
     """One per process: threads do not survive a fork."""
     return _hearts.setdefault(os.getpid(), LeaseRenewer())
 
 
-def may_take_over(top: Link, mirror: str, known: Tracking) -> bool:
+def may_take_over(top: Link, mirror: str, known: RemoteState) -> bool:
     """Whether a claim is no longer held. The caller holds the lock of the run in its mirror, so that a claim of this
     very mirror and machine is one whose process is gone."""
-    return (top.mirror == mirror and top.host == socket.gethostname()) or not known.beats
+    return (top.mirror == mirror and top.host == socket.gethostname()) or not known.is_alive

@@ -26,7 +26,7 @@ from fairtrial.core.schema import METADATA_SCHEMA, upgrade
 from fairtrial.core.untrusted import parse_json_fast, read_file, shape_problems
 from fairtrial.record.atomic import SyncLevel, replace_bytes
 from fairtrial.record.claims import is_claimed
-from fairtrial.record.remote_state import is_made_elsewhere, read_tracking
+from fairtrial.record.remote_state import is_made_elsewhere, read_remote_state
 from fairtrial.record.seals import seals_of
 
 if TYPE_CHECKING:
@@ -332,7 +332,7 @@ def settle_best(paths: RunPaths, metadata: RunMetadata) -> RunMetadata:
 
 def _left_there(paths: RunPaths) -> bool:
     """Whether the best checkpoint is in the shared store, from where nobody has needed it yet."""
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     return known is not None and str(paths.best.relative_to(paths.root)) in known.absent
 
 

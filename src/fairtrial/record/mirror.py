@@ -46,7 +46,7 @@ from fairtrial.record.leases import (
     where_it_stands,
 )
 from fairtrial.record.remote import ObjectEntry, Remote, Unreachable
-from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import RemoteState, read_remote_state, write_remote_state
 from fairtrial.record.upload import RunManifest, whole_files
 
 STEP = "step-"
@@ -115,15 +115,17 @@ class Stand:
     objects: Objects
     top: Link | None
     source: str | None
-    tracking: Tracking
-    before: Tracking | None
+    remote_state: RemoteState
+    before: RemoteState | None
     manifest: RunManifest | None = None
 
     @property
     def is_overtaken(self) -> bool:
         """Whether what this machine wrote is no longer what counts."""
         newest = 0 if self.top is None else self.top.token if self.top.is_claim else self.top.of
-        return self.tracking.is_ahead and (newest > self.tracking.token or (self.top is not None and self._is_gone))
+        return self.remote_state.is_ahead and (
+            newest > self.remote_state.token or (self.top is not None and self._is_gone)
+        )
 
     @property
     def _is_gone(self) -> bool:
@@ -159,8 +161,8 @@ def inspect(
             mine = own[names.root]
             content = links.get(names.claim(claims[names])) if names in claims else None
             top = parse_link(content, claims[names]) if content is not None else None
-            before = read_tracking(paths)
-            known = before or Tracking()
+            before = read_remote_state(paths)
+            known = before or RemoteState()
             if top and top.is_claim and not (known.is_ahead and top.token <= known.token):
                 known = note_heartbeat(names, mine, top, known, clock)
             else:
@@ -175,7 +177,7 @@ def _is_plain(names: SharedPaths, objects: Objects) -> bool:
 
 
 def _is_ahead(paths: RunPaths) -> bool:
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     return known is not None and known.is_ahead
 
 
@@ -249,7 +251,7 @@ def _untouched(stand: Stand) -> Iterator[bool]:
         yield False
         return
     try:
-        yield read_tracking(stand.paths) == stand.before
+        yield read_remote_state(stand.paths) == stand.before
     finally:
         claim.release()
 
@@ -282,7 +284,7 @@ class Pull:
     def __init__(self, stand: Stand, checkpoints: Chosen) -> None:
         self.stand, self.names, self.paths = stand, stand.names, stand.paths
         self._chosen = checkpoints
-        known = stand.tracking
+        known = stand.remote_state
         self._same = known.source == stand.source and not known.is_ahead
         self._tags = dict(known.tags) if self._same else {}
         self.files = self._files()
@@ -384,7 +386,7 @@ class Pull:
             self._append(name, growth, grown[name])
         self._remove_others()
         self._write_metadata(contents)
-        known = self.stand.tracking
+        known = self.stand.remote_state
         token = self.stand.manifest.token if self.stand.manifest else known.token
         facts = self.stand.manifest.files if self.stand.manifest else {}
         absent = {name: facts.get(name, {}) for name in self.files if not self._places[name].is_file()}
@@ -392,7 +394,7 @@ class Pull:
         for folder in {self.paths.root, *(path.parent for path in self._places.values())}:
             if folder.is_dir():
                 sync_path(folder)  # what the note below says is here is not brought again
-        write_tracking(self.paths, replace(
+        write_remote_state(self.paths, replace(
             known, token=token, mine=False, closed=False, source=source, tags=self._tags, absent=absent
         ))  # fmt: skip
         return size

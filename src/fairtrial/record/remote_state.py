@@ -14,11 +14,11 @@ from fairtrial.core.regular_files import read_regular
 from fairtrial.core.untrusted import UntrustedDocument, checked, parse_json_fast
 from fairtrial.record.atomic import SyncLevel, replace_bytes, store_errors
 
-TRACKING = "what is known of the run"
+DESCRIPTION = "what is known of the run"
 
 
 @dataclass(frozen=True)
-class Tracking:
+class RemoteState:
     """How the files of a run in a mirror stand to the shared store.
 
     `mine`: this machine wrote them under `token`; `closed`: all of it has arrived. `tags` are those of the objects that
@@ -42,36 +42,36 @@ class Tracking:
         return self.mine and not self.closed
 
     @property
-    def beats(self) -> bool:
+    def is_alive(self) -> bool:
         """Whether somebody elsewhere gave a sign of life not long ago."""
         return self.lease_s > 0 and time.time() - self.seen < self.lease_s
 
 
-def read_tracking(paths: RunPaths) -> Tracking | None:
+def read_remote_state(paths: RunPaths) -> RemoteState | None:
     """What is known of a run; None where nothing is, or where the file was damaged."""
     try:
-        content = read_regular(paths.tracking)
+        content = read_regular(paths.remote_state)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    from fairtrial.record.shared_schema import TrackingModel  # brings pydantic, which most who list runs do without
+    from fairtrial.record.shared_schema import RemoteStateModel  # brings pydantic, which most who list runs do without
 
     try:
-        tracking = checked(TrackingModel, parse_json_fast(content, where=TRACKING), where=TRACKING)
+        state = checked(RemoteStateModel, parse_json_fast(content, where=DESCRIPTION), where=DESCRIPTION)
     except UntrustedDocument:
         return None
-    return Tracking(**tracking.model_dump())
+    return RemoteState(**state.model_dump())
 
 
-def write_tracking(paths: RunPaths, tracking: Tracking) -> None:
-    if read_tracking(paths) != tracking:
+def write_remote_state(paths: RunPaths, state: RemoteState) -> None:
+    if read_remote_state(paths) != state:
         with store_errors(paths.root):
             paths.root.mkdir(parents=True, exist_ok=True)
         # Of a run of others it is found out again. That something of this machine is not there yet, nobody else knows.
-        sync = SyncLevel.FILE if tracking.mine else SyncLevel.NOTHING
-        replace_bytes(paths.tracking, orjson.dumps(asdict(tracking)), sync=sync)
+        sync = SyncLevel.FILE if state.mine else SyncLevel.NOTHING
+        replace_bytes(paths.remote_state, orjson.dumps(asdict(state)), sync=sync)
 
 
 def is_made_elsewhere(paths: RunPaths) -> bool:
     """Whether another machine is making this run, as far as this one has heard."""
-    tracking = read_tracking(paths)
-    return tracking is not None and tracking.beats
+    state = read_remote_state(paths)
+    return state is not None and state.is_alive

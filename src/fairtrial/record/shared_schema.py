@@ -125,7 +125,7 @@ class MirrorModel(_Document):
     store: Annotated[str, Field(min_length=1, max_length=256)] | None
 
 
-class TrackingModel(_Document):
+class RemoteStateModel(_Document):
     """`.shared.json`: what a machine knows of a run."""
 
     token: Annotated[int, Field(ge=0, le=999_999_999)] = 0

@@ -41,7 +41,7 @@ from fairtrial.core.untrusted import (
 )
 from fairtrial.record.atomic import SyncLevel, replace_bytes, store_errors
 from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed
-from fairtrial.record.leases import PLAIN, Lease, Objects, heart, lease_seconds, may_take_over
+from fairtrial.record.leases import PLAIN, Lease, Objects, lease_renewer, lease_seconds, may_take_over
 from fairtrial.record.metadata import load_metadata
 from fairtrial.record.mirror import (
     Chosen,
@@ -56,7 +56,7 @@ from fairtrial.record.mirror import (
     set_aside,
 )
 from fairtrial.record.remote import Remote, Unreachable, open_remote
-from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import RemoteState, read_remote_state, write_remote_state
 from fairtrial.record.upload import RunManifest, RunUpload, publish_run, resumed_upload, start_upload, uploader
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ def _run_paths(store: Store, names: SharedPaths) -> RunPaths:
     """Where a run of the store goes in the mirror; the names of its study and of itself come from outside."""
     study = path_inside(store.root, names.study, what="study")
     paths = RunPaths(path_inside(study, names.run, what="run", reserved=RESERVED_IN_STUDY))
-    for own in (paths.lock, paths.taking_over, paths.tracking):  # opened before any other file of the run
+    for own in (paths.lock, paths.taking_over, paths.remote_state):  # opened before any other file of the run
         path_inside(paths.root, own.name, what="run")
     return paths
 
@@ -238,7 +238,7 @@ def _refuse_alike(store: Store, wanted: dict[SharedPaths, RunPaths], refusals: R
     upper = store.paths.mirror.with_name(store.paths.mirror.name.upper())
     if not upper.exists():
         return
-    ordered = sorted(wanted, key=lambda names: (not wanted[names].tracking.exists(), names.root))
+    ordered = sorted(wanted, key=lambda names: (not wanted[names].remote_state.exists(), names.root))
     clashing = set(collisions(names.root for names in ordered))
     for names in [names for names in wanted if names.root in clashing]:
         refusals.note(names.root, "another run has the same name but for capitals, which this file system ignores")
@@ -283,11 +283,13 @@ def _is_to_be_brought(store: Store, stand: Stand, checkpoints: Chosen) -> bool:
     """Whether a run has changed there. What was overtaken or removed there is set aside here."""
     if is_claimed(stand.paths):
         return False
-    if stand.tracking.is_ahead and not stand.is_overtaken:
+    if stand.remote_state.is_ahead and not stand.is_overtaken:
         return False
     known = stand.before
     vanished = stand.source is None and known is not None and stand.paths.metadata.exists()
-    unknown = known is None and stand.paths.tracking.exists() and stand.paths.metadata.exists()  # what is known is lost
+    unknown = (
+        known is None and stand.paths.remote_state.exists() and stand.paths.metadata.exists()
+    )  # what is known is lost
     if stand.is_overtaken or vanished or unknown:
         _set_aside(store, stand)
     if stand.source is None:
@@ -308,7 +310,9 @@ def _set_aside(store: Store, stand: Stand) -> None:
         return
     set_aside(stand.paths, store.paths.archive(stand.names.study))
     claim.release()
-    stand.tracking = Tracking(pulse=stand.tracking.pulse, seen=stand.tracking.seen, lease_s=stand.tracking.lease_s)
+    stand.remote_state = RemoteState(
+        pulse=stand.remote_state.pulse, seen=stand.remote_state.seen, lease_s=stand.remote_state.lease_s
+    )
     stand.before = None
 
 
@@ -316,7 +320,7 @@ def fetch(store: Store, study: str, run: str, checkpoints: Chosen = everything) 
     """Bring a run with its checkpoints, unless they are here."""
     names = SharedPaths(study, run)
     paths = _run_paths(store, names)
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     is_here = known and not any(map(checkpoints, known.absent)) and (known.mine or known.source == PLAIN)
     if is_here or (known and known.is_ahead):
         return
@@ -360,14 +364,14 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
     remote, mirror = reach(store, writing=read_mirror(store.paths) is None)
     names = SharedPaths(paths.root.parent.name, paths.root.name)
     [stand] = _inspect(remote, names, paths)
-    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):
-        write_tracking(paths, stand.tracking)
+    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.remote_state):
+        write_remote_state(paths, stand.remote_state)
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     if stand.is_overtaken:
         set_aside(paths, store.paths.archive(names.study))
-        stand.tracking, stand.before = Tracking(), None
+        stand.remote_state, stand.before = RemoteState(), None
     has_ended = stand.top is None or not stand.top.is_claim
-    if stand.tracking.is_ahead:
+    if stand.remote_state.is_ahead:
         if _is_result(paths) or has_ended:
             _push_run(remote, mirror, stand)
             return None if _is_result(paths) else _join(store, paths)
@@ -375,7 +379,7 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
         if bring(remote, [stand], held=True, refusals=Strict()).moved:
             raise FileNotFoundError(names.root)  # it changed its place while it was read: look again
         if stand.top and stand.top.publish and stand.source != PLAIN:  # nobody may go on before all files are in place
-            _push_run(remote, mirror, replace(stand, tracking=read_tracking(paths) or Tracking()))
+            _push_run(remote, mirror, replace(stand, remote_state=read_remote_state(paths) or RemoteState()))
             return _join(store, paths)
         if _is_result(paths):
             return None
@@ -384,11 +388,11 @@ def _join(store: Store, paths: RunPaths) -> RunUpload | None:
     )  # fmt: skip
     if lease is None:
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
-    if stand.source and not stand.tracking.is_ahead:
+    if stand.source and not stand.remote_state.is_ahead:
         try:
             _bring_to_resume(remote, stand)
         except BaseException:
-            heart().remove(lease)  # nobody works under it: it may be taken over
+            lease_renewer().remove(lease)  # nobody works under it: it may be taken over
             raise
     return start_upload(lease, paths, stand.manifest)
 
@@ -397,7 +401,7 @@ def _bring_to_resume(remote: Remote, stand: Stand) -> None:
     """What the last one had written before it was overtaken; it may live on, and write while this is read."""
     for _ in range(MOST_READS):
         [now] = _inspect(remote, stand.names, stand.paths)
-        stand.objects, stand.tracking = now.objects, read_tracking(stand.paths) or Tracking()
+        stand.objects, stand.remote_state = now.objects, read_remote_state(stand.paths) or RemoteState()
         chosen: Chosen = everything  # plain files have no other home, and are to be replaced
         if stand.source != PLAIN:
             manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
@@ -418,7 +422,7 @@ def leave(store: Store, upload: RunUpload) -> str | None:
         if uploader().finish(upload):
             return _left_behind(upload)
     finally:
-        heart().remove(upload.lease)
+        lease_renewer().remove(upload.lease)
     if upload.lease.lost:
         return f"{upload.names.root} was taken over by another machine; what was recorded here is kept aside."
     why = f" ({upload.trouble.message})" if upload.trouble else ""
@@ -449,7 +453,7 @@ def push(store: Store, studies: Sequence[str] = (), tell: Tell = lambda _: None)
     for study in studies or store.studies():
         for entry in [entry for _, entry in store.directories(study)]:
             paths = store.paths.run(study, entry.name)
-            known = read_tracking(paths)
+            known = read_remote_state(paths)
             if known is None or (not known.is_ahead and known.source in (PLAIN, "")):
                 continue
             try:
@@ -473,7 +477,7 @@ def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
     for name in studies or store.studies():
         for study, entry in store.directories(name):
             paths = store.paths.run(study, entry.name)
-            known = read_tracking(paths)
+            known = read_remote_state(paths)
             if known and known.is_ahead and paths.metadata.exists() and not is_claimed(paths):
                 left.append(f"{study}/{entry.name}")
     return left
@@ -481,25 +485,27 @@ def left_here(store: Store, studies: Sequence[str] = ()) -> list[str]:
 
 def _push_run(remote: Remote, mirror: Mirror, stand: Stand) -> Synced:
     """Finish what the process that made a run could not. The caller holds its directory."""
-    known, top = stand.tracking, stand.top
+    known, top = stand.remote_state, stand.top
     if top and not top.is_claim and top.publish and stand.source not in (PLAIN, None):
         manifest = RunManifest.read(remote, stand.names, stand.objects, int(stand.source or 0))
         tags = publish_run(remote, stand.names, manifest, stand.paths)
-        write_tracking(stand.paths, replace(known, source=PLAIN, tags=tags, closed=known.mine, pulse="", lease_s=0.0))
+        write_remote_state(
+            stand.paths, replace(known, source=PLAIN, tags=tags, closed=known.mine, pulse="", lease_s=0.0)
+        )
         return Synced(pushed=1)
     if not known.is_ahead or stand.is_overtaken:
         return Synced()
     if top and not top.is_claim and top.of == known.token:  # it ended, and was killed before it could note that
         source = PLAIN if top.publish else str(known.token)
-        write_tracking(stand.paths, replace(known, source=source, closed=True))
+        write_remote_state(stand.paths, replace(known, source=source, closed=True))
         return Synced()
     lease = Lease(remote, stand.names, known.token, mirror.id, lease_seconds())
     upload = resumed_upload(lease, stand.paths, known.absent, _sent_before(remote, stand, known.token))
-    heart().add(lease)
+    lease_renewer().add(lease)
     try:
         upload.close()
     finally:
-        heart().remove(lease)
+        lease_renewer().remove(lease)
     return Synced(pushed=int(upload.arrived))
 
 
@@ -515,12 +521,12 @@ def push_file(store: Store, study: str, run: str, name: str) -> None:
     remote, _ = reach(store)
     names = SharedPaths(study, run)
     paths = _run_paths(store, names)
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     if known is None or known.source != PLAIN:
         return
     remote.upload(path_inside(paths.root, name, what=names.root), names.plain(name))
     entry = remote.list(names.root).get(names.plain(name))
-    write_tracking(paths, replace(known, tags={**known.tags, name: entry.tag if entry else ""}))
+    write_remote_state(paths, replace(known, tags={**known.tags, name: entry.tag if entry else ""}))
 
 
 # Plans, and runs that go.
@@ -591,7 +597,7 @@ def remove(store: Store, paths: RunPaths, archive: str | None = None) -> None:
     [stand] = _inspect(remote, names, paths)
     if stand.top is None and not stand.objects:
         return
-    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.tracking):
+    if stand.top and stand.top.is_claim and not may_take_over(stand.top, mirror.id, stand.remote_state):
         raise ClaimedElsewhere(f"{store.url}/{names.root}")
     lease = Lease.take(
         remote, names, mirror.id, after=stand.top.token if stand.top else 0, prior=stand.source

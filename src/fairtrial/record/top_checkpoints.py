@@ -27,7 +27,7 @@ class TopCheckpoint:
     path: Path
 
 
-def kept_checkpoints(paths: RunPaths, mode: str) -> list[TopCheckpoint]:
+def list_top_checkpoints(paths: RunPaths, mode: str) -> list[TopCheckpoint]:
     """Those that are there, the best first; of equals the earlier."""
     by_step: dict[int, TopCheckpoint] = {}
     for row in events_named(paths.events, KEPT, DROPPED, REWOUND):
@@ -58,12 +58,12 @@ class TopCheckpoints:
     def consider(self, step: int, value: float, metric: str, state: Callable[[], Mapping[str, Any]]) -> None:
         if self._most < 2 or not isfinite(value):
             return
-        top = kept_checkpoints(self._paths, self._mode)
+        top = list_top_checkpoints(self._paths, self._mode)
         if len(top) >= self._most and not self._beats(value, top[-1].value):
             return
         sha256 = write_checkpoint(self._paths.top(step), step, state(), metric=metric, value=value)
         self._event(KEPT, step=step, metric=metric, value=value, sha256=sha256)
-        for old in kept_checkpoints(self._paths, self._mode)[self._most :]:
+        for old in list_top_checkpoints(self._paths, self._mode)[self._most :]:
             self._event(DROPPED, step=old.step)
             old.path.unlink(missing_ok=True)
 
@@ -72,7 +72,7 @@ class TopCheckpoints:
 
     def sweep(self) -> None:
         """Remove files that no event stands for: a kill came between the two, or a resume went back past them."""
-        known = {checkpoint.path for checkpoint in kept_checkpoints(self._paths, self._mode)}
+        known = {checkpoint.path for checkpoint in list_top_checkpoints(self._paths, self._mode)}
         for path in self._paths.checkpoints.glob("top-*.pt"):
             if path not in known:
                 path.unlink(missing_ok=True)

@@ -38,7 +38,7 @@ from fairtrial.core.untrusted import (
 from fairtrial.record.atomic import link_or_copy
 from fairtrial.record.leases import Lease, refuse_large
 from fairtrial.record.remote import ObjectEntry, Remote, Unreachable
-from fairtrial.record.remote_state import Tracking, read_tracking, write_tracking
+from fairtrial.record.remote_state import RemoteState, read_remote_state, write_remote_state
 
 POLL_S, LONGEST_POLL_S = 2.0, 60.0
 POLLS = 20
@@ -177,8 +177,8 @@ class RunUpload:
         if publish and manifest:
             tags = publish_run(self.remote, self.names, manifest, self.paths)
         source = "plain" if publish else str(self.lease.token)
-        tracking = Tracking(self.lease.token, mine=True, closed=True, source=source, tags=tags, absent=self.absent)
-        write_tracking(self.paths, tracking)
+        state = RemoteState(self.lease.token, mine=True, closed=True, source=source, tags=tags, absent=self.absent)
+        write_remote_state(self.paths, state)
         self.arrived = True
 
     def _moment(self) -> RunManifest | None:
@@ -385,9 +385,9 @@ def uploader() -> Uploader:
 
 def start_upload(lease: Lease, paths: RunPaths, there: RunManifest | None) -> RunUpload:
     """`there`: what the last claim has left, of which nothing has to be brought again."""
-    known = read_tracking(paths)
+    known = read_remote_state(paths)
     absent = known.absent if known else {}
-    write_tracking(paths, Tracking(lease.token, mine=True, absent=absent))
+    write_remote_state(paths, RemoteState(lease.token, mine=True, absent=absent))
     upload = RunUpload(lease, paths, absent=absent, blobs=_blobs(there))
     uploader().add(upload)
     return upload

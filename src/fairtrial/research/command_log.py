@@ -73,7 +73,7 @@ def note_file(project: ProjectPaths, name: str, sha256: str | None) -> None:
 def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
     """One write per line, so that two commands at the same moment do not mix theirs."""
     line = orjson.dumps({"schema": SCHEMA, **entry}, option=orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS)
-    target = open_to_append(project.journal)
+    target = open_to_append(project.command_log)
     try:
         size = os.fstat(target).st_size
         torn = size > 0 and os.pread(target, 1, size - 1) != b"\n"  # by a power cut: it must not take this line along
@@ -82,19 +82,19 @@ def append(project: ProjectPaths, entry: Mapping[str, Any]) -> None:
     finally:
         os.close(target)
     if not size:
-        sync_path(project.journal.parent)
+        sync_path(project.command_log.parent)
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
+def read_command_log(path: Path) -> list[dict[str, Any]]:
     """Every line that can be read: a torn one, or one that a person has changed, takes nothing else with it."""
-    journal: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     with contextlib.suppress(FileNotFoundError):
         for line in read_file(path, most=LARGEST).split(b"\n"):
             with contextlib.suppress(UntrustedDocument):
                 entry: Any = parse_json_fast(line, where=path.name) if line else None
                 if _is_whole(entry):
-                    journal.append(entry)
-    return journal
+                    entries.append(entry)
+    return entries
 
 
 def _is_whole(entry: Any) -> bool:

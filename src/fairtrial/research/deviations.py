@@ -54,7 +54,7 @@ class StudyRecord:
     """
 
     runs: Sequence[RecordedRun]
-    looks: Sequence[Mapping[str, Any]] = ()
+    interim_looks: Sequence[Mapping[str, Any]] = ()
     repeated: Sequence[str] = ()
     amended_by: str | None = None
 
@@ -92,11 +92,11 @@ def find_deviations(registration: Registration, study_record: StudyRecord) -> li
         *_early(registration, planned),
     ]
     if registration.plan["stopping_rule"] == FIXED:
-        deviations += _stopped_to_look(registration, planned, study_record.looks)
+        deviations += _stopped_to_look(registration, planned, study_record.interim_looks)
     return deviations
 
 
-def find_beside(
+def find_local_deviations(
     registration: Registration, runs: Sequence[RecordedRun], local_evidence: LocalEvidence
 ) -> list[Deviation]:
     """Deviations that the runs alone do not show."""
@@ -259,12 +259,12 @@ def _early(registration: Registration, runs: Sequence[RecordedRun]) -> Iterator[
 
 
 def _stopped_to_look(
-    registration: Registration, runs: Sequence[RecordedRun], looks: Iterable[Mapping[str, Any]]
+    registration: Registration, runs: Sequence[RecordedRun], interim_looks: Iterable[Mapping[str, Any]]
 ) -> Iterator[Deviation]:
     """A comparison before all registered runs were there. One that had ended without a number was there."""
     wanted = {str(seed) for seed in registration.seeds}
     arms = registration.plan["study"]["arms"]
-    for look in looks:
+    for look in interim_looks:
         at = float(look["time"])
         ended = {(run.variant, str(run.seed)) for run in runs if run.ended is not None and run.ended <= at}
         there = {

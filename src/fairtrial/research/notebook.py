@@ -51,9 +51,9 @@ for run in fairtrial.list_runs(study={study!r}, store=STORE):
 QUOTED = ("verdict", "difference", "low", "high", "p_value")
 
 
-def notebook(artifact: ArtifactFile, headlines: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
+def notebook(artifact: ArtifactFile, claims: Mapping[str, Any], *, runs: str, tolerance: float) -> bytes:
     """Version 4.5 of the format. Cells are numbered by their content, so that the same state gives the same bytes."""
-    cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, headlines, runs, tolerance))]
+    cells = [_cell(kind, text, at) for at, (kind, text) in enumerate(_cells(artifact, claims, runs, tolerance))]
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     document = {
         "cells": cells, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4,
@@ -62,17 +62,15 @@ def notebook(artifact: ArtifactFile, headlines: Mapping[str, Any], *, runs: str,
     return (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode()
 
 
-def _cells(
-    artifact: ArtifactFile, headlines: Mapping[str, Any], runs: str, tolerance: float
-) -> Iterator[tuple[str, str]]:
+def _cells(artifact: ArtifactFile, claims: Mapping[str, Any], runs: str, tolerance: float) -> Iterator[tuple[str, str]]:
     yield "markdown", f"# {artifact.title}\n\nEvery comparison again, from the recorded series."
     yield "code", SET_UP.format(runs=runs, tolerance=tolerance)
-    for study, claims in headlines["studies"].items():
+    for study, study_claims in claims["studies"].items():
         yield "markdown", f"## Study {study}"
-        if not claims.get("comparisons"):
+        if not study_claims.get("comparisons"):
             yield "code", LIST.format(study=study)
             continue
-        claimed = {each["candidate"]: {name: each[name] for name in QUOTED} for each in claims["comparisons"]}
+        claimed = {each["candidate"]: {name: each[name] for name in QUOTED} for each in study_claims["comparisons"]}
         yield "code", ANALYSE.format(study=study)
         yield "code", CHECK.format(claimed=_literal(claimed))
 

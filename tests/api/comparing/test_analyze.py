@@ -531,7 +531,7 @@ def test_seeds_added_to_one_arm_alone_are_noticed(store: Store) -> None:
 
 def test_a_damaged_note_of_a_look_keeps_nobody_from_looking(two: Store) -> None:
     analyze("s", store=two.root)
-    path = two.paths.looks("s")
+    path = two.paths.interim_looks("s")
     path.write_bytes(b'[1]\n{"torn\n' + path.read_bytes() + b'{"time": 1')
     fill(two, seeds=[6], base={}, new={"effect": 0.2})
     assert analyze("s", store=two.root).comparisons[0].label is not None

@@ -17,7 +17,7 @@ from fairtrial.core.errors import UserError
 from fairtrial.core.findings import Comparison, Verdict
 from fairtrial.core.paths import ProjectPaths
 from fairtrial.plan.study import Study
-from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.interim_looks import read_interim_looks
 from fairtrial.record.store import Store
 from fairtrial.record.studies import save_plan
 from tests.api.comparing.test_analyze import fill, write
@@ -67,7 +67,7 @@ def test_one_variant_of_a_study_against_a_target(store: Store, cli: Cli) -> None
     assert answer.out.startswith("new is better than target 0.7: report_accuracy +0.1")
     assert "one-sample t over 5 runs" in answer.out.splitlines()[0]
     assert "Lost runs of new: none of 5; a failure rate of up to 45 % is still possible." in answer.out
-    assert [set(look["seeds"]) for look in read_looks(store, "s")] == [{"new"}]
+    assert [set(look["seeds"]) for look in read_interim_looks(store, "s")] == [{"new"}]
 
 
 def test_every_variant_of_a_study_is_a_family_by_holm(store: Store, cli: Cli) -> None:

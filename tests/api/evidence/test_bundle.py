@@ -31,7 +31,7 @@ from fairtrial.core.paths import ProjectPaths
 from fairtrial.core.runs import Status
 from fairtrial.plan.study import read_study
 from fairtrial.record.environment import machine
-from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.interim_looks import read_interim_looks
 from fairtrial.record.store import Store
 from fairtrial.research.archive import EPOCH, refuse_unsafe, write_zip
 from fairtrial.research.keys import Signer, load_signer
@@ -143,7 +143,7 @@ def test_other_analyses_of_a_bundle_come_after_its_registered_one(own: Path) -> 
     bundle(own / "artifact.yaml", output=own / "b.zip", terms=BundleTerms(studies=["cold"], charts=False))
     analysis = json.loads(content_of(own / "b.zip")["report/cold/analysis.json"])
     assert "first asked for report_accuracy, wilcoxon" in analysis["comparisons"][0]["label"]
-    assert not read_looks(Store(own / "runs"), "cold")
+    assert not read_interim_looks(Store(own / "runs"), "cold")
 
 
 def test_a_folder_has_the_same_content_and_verifies(in_project: Made, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from fairtrial.core.paths import BundlePaths, ProjectPaths, RegistrationPaths
 from fairtrial.core.untrusted import UntrustedName
 from fairtrial.record.store import Store
 from fairtrial.research.archive import refuse_unsafe
-from fairtrial.research.command_log import note_file, read_journal, removed_runs
+from fairtrial.research.command_log import note_file, read_command_log, removed_runs
 from fairtrial.research.ledger import KEYS, parse_ledger, read_ledger
 from fairtrial.research.manifest import BundleManifest, read_manifest
 from tests.api.evidence.conftest import Made
@@ -72,8 +72,8 @@ def test_lines_of_a_journal_that_no_command_wrote_are_left_out(project: ProjectP
     fine = {"kind": "command", "command": ["runs", "rm", "x"], "at": 1.0, "result": {"removed": ["s/x"]}}
     wrong = [{"at": 1e300}, {"at": True}, {"at": -1}, {"folder": 5}, {"command": "x"}, {"command": [5]}]
     lines = [fine, *({**fine, **change} for change in wrong), {**fine, "result": {"removed": 5}}]
-    project.journal.write_text("".join(json.dumps(line) + "\n" for line in lines) + "[" * 2000 + "\n{")
-    found = read_journal(project.journal)
+    project.command_log.write_text("".join(json.dumps(line) + "\n" for line in lines) + "[" * 2000 + "\n{")
+    found = read_command_log(project.command_log)
     assert found == [fine, lines[-1]] and removed_runs(found, "s") == ["s/x"]
 
 

@@ -20,8 +20,8 @@ from fairtrial.research.deviations import (
     LocalEvidence,
     RecordedRun,
     StudyRecord,
-    find_beside,
     find_deviations,
+    find_local_deviations,
     unchecked,
 )
 from fairtrial.research.registration import Registration
@@ -187,7 +187,7 @@ def test_each_deviation_is_named(plan: Registration, done: StudyRecord) -> None:
     [found] = find_deviations(plan, replace(done, runs=[run for run in done.runs if run.variant == "base"]))
     assert (found.kind, found.text) == ("missing arms", "registered, and without a run: new")
     for said in ({"replaced": ["s/.archive/base.seed1"]}, {"removed": ["s/base.seed1"]}):
-        [found] = find_beside(plan, done.runs, LocalEvidence(**said))
+        [found] = find_local_deviations(plan, done.runs, LocalEvidence(**said))
         assert found.kind == f"{next(iter(said))} runs"
     [found] = find_deviations(plan, replace(done, repeated=["s/base.seed1.again2"]))
     assert found.kind == "repeated runs"
@@ -238,10 +238,10 @@ def test_code_has_changed_where_its_files_have(plan: Registration, done: StudyRe
     code = {**plan.plan["code"], "git_commit": "a" * 40, "git_dirty_hash": None}
     plan = replace(plan, plan={**plan.plan, "code": code})
     moved = replace(done, runs=[replace(run, commit="b" * 40) for run in done.runs])
-    assert find_beside(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: [])) == []
-    [found] = find_beside(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: ["train.py"]))
+    assert find_local_deviations(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: [])) == []
+    [found] = find_local_deviations(plan, moved.runs, LocalEvidence(changed_files=lambda _a, _b: ["train.py"]))
     assert found.text == "commit aaaaaaaa → bbbbbbbb; 1 file changed: train.py (6 of 6 runs)"
-    [found] = find_beside(plan, moved.runs, LocalEvidence())
+    [found] = find_local_deviations(plan, moved.runs, LocalEvidence())
     assert found.text.endswith("what changed between them is not known here (6 of 6 runs)")
     dirty = replace(done, runs=[replace(run, commit="a" * 40, changes="c" * 64) for run in done.runs])
     [found] = find_deviations(plan, dirty)

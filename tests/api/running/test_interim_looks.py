@@ -12,10 +12,17 @@ from fairtrial.api.comparing.analysis import Question
 from fairtrial.api.comparing.analyze import analyze, analyze_run_set
 from fairtrial.api.comparing.gather import from_study
 from fairtrial.api.comparing.shown_comparisons import label_analysis, record_analysis
-from fairtrial.api.running.interim_looks import EXPLORATORY, record_looks
+from fairtrial.api.running.interim_looks import EXPLORATORY, label_and_record_looks
 from fairtrial.api.running.launch import launch, run_study
 from fairtrial.plan.study import Study
-from fairtrial.record.interim_looks import Asked, InterimLook, came_later, first_asked, read_looks, record_interim_look
+from fairtrial.record.interim_looks import (
+    Asked,
+    InterimLook,
+    came_later,
+    first_asked,
+    read_interim_looks,
+    record_interim_look,
+)
 from fairtrial.record.store import Store
 from fairtrial.stats.summaries import SummaryRule
 from tests.conftest import Answer
@@ -56,7 +63,7 @@ def label_of(store: Store, **asked: Any) -> str | None:
 
 def test_a_look_records_when_and_what_was_asked_of_which_runs(two: Store) -> None:
     analyze("s", store=two.root, question=Question(side="greater", method="wilcoxon"))
-    [row] = read_looks(two, "s")
+    [row] = read_interim_looks(two, "s")
     assert row.pop("time") > 1e9
     assert row == {
         "metric": "report_accuracy", "method": "wilcoxon", "side": "greater", "summary": "last value", "n": 5,
@@ -67,10 +74,10 @@ def test_a_look_records_when_and_what_was_asked_of_which_runs(two: Store) -> Non
 def test_an_analysis_records_nothing_and_says_what_is_to_be_recorded(two: Store) -> None:
     asked = Question(metrics=["report_accuracy", "train_loss"])
     analysis = analyze_run_set(from_study(two, "s", asked.metric_query), None, [], asked, two)
-    assert not read_looks(two, "s"), "nobody has seen it"
+    assert not read_interim_looks(two, "s"), "nobody has seen it"
     looks = [look.to_row() for view in analysis.on_view for look in view.looks_at("s")]
     shown = record_analysis(analysis, two)
-    assert [{**row, "time": None} for row in read_looks(two, "s")] == [{"time": None, **row} for row in looks]
+    assert [{**row, "time": None} for row in read_interim_looks(two, "s")] == [{"time": None, **row} for row in looks]
     assert [row["metric"] for row in looks] == ["report_accuracy", "train_loss"]
     assert shown.comparisons[0].label is None and shown.secondary == analysis.secondary
 
@@ -79,9 +86,9 @@ def test_earlier_looks_label_an_analysis_that_nobody_sees(two: Store) -> None:
     asked = Question(method="wilcoxon")
     analysis = analyze_run_set(from_study(two, "s", asked.metric_query), None, [], asked, two)
     analyze("s", store=two.root)
-    before = read_looks(two, "s")
+    before = read_interim_looks(two, "s")
     labelled = label_analysis(analysis, two).comparisons[0]
-    assert read_looks(two, "s") == before
+    assert read_interim_looks(two, "s") == before
     assert labelled == record_analysis(analysis, two).comparisons[0]
     assert labelled.label == f"{ANOTHER}report_accuracy, t, two-sided"
 
@@ -90,10 +97,10 @@ def test_the_table_of_a_launch_is_a_look(store: Store) -> None:
     """D9: `launch` showed differences and recorded nothing."""
     shown = launch(study_of(store, [1, 2, 3]), store=store.root)
     assert shown.differences
-    [row] = read_looks(store, "s")
+    [row] = read_interim_looks(store, "s")
     assert (row["metric"], row["method"], row["side"], row["n"]) == ("report_accuracy", None, None, 3)
     launch(study_of(store, [1, 2, 3]), store=store.root)
-    assert len(read_looks(store, "s")) == 1, "the same view of the same runs adds nothing"
+    assert len(read_interim_looks(store, "s")) == 1, "the same view of the same runs adds nothing"
 
 
 def test_a_launch_on_the_command_line_is_a_look_too(store: Store, cli: Callable[..., Answer]) -> None:
@@ -101,14 +108,14 @@ def test_a_launch_on_the_command_line_is_a_look_too(store: Store, cli: Callable[
     words = ("--variant", "base:label=base", "--variant", "new:effect=0.2,label=new", "--steps", "20")
     words += ("--eval-every", "5", "--base-run-name", "s")
     assert cli("launch", "fake", *words, "--seeds", "1,2,3").code == 0
-    assert [row["n"] for row in read_looks(store, "s")] == [3]
+    assert [row["n"] for row in read_interim_looks(store, "s")] == [3]
     told = cli("launch", "fake", *words, "--seeds", "1,2,3,4", "--format", "json").json
     assert "seeds added after looking" in [caution["code"] for caution in told["cautions"]]
 
 
 def test_filling_a_study_without_showing_it_is_no_look(store: Store) -> None:
     run_study(study_of(store, [1, 2, 3]), store=store.root)
-    assert read_looks(store, "s") == []
+    assert read_interim_looks(store, "s") == []
 
 
 def test_one_variant_has_no_difference_to_look_at(store: Store) -> None:
@@ -117,12 +124,12 @@ def test_one_variant_has_no_difference_to_look_at(store: Store) -> None:
         study="s", recipe="fake", options={"steps": 20, "eval_every": 5}, variants={"only": {"label": "only"}}
     )
     launch(alone.model_copy(update={"seeds": [1, 2]}), store=store.root)
-    assert read_looks(store, "s") == []
+    assert read_interim_looks(store, "s") == []
 
 
 def test_further_metrics_are_on_view_as_well(two: Store) -> None:
     found = analyze("s", store=two.root, question=Question(metrics=["report_accuracy", "train_loss"]))
-    assert [row["metric"] for row in read_looks(two, "s")] == ["report_accuracy", "train_loss"]
+    assert [row["metric"] for row in read_interim_looks(two, "s")] == ["report_accuracy", "train_loss"]
     assert [each.label for each in (*found.comparisons, *found.secondary)] == [None, "secondary metric"]
 
 
@@ -183,7 +190,7 @@ def test_both_labels_stand_where_seeds_were_added_and_something_else_is_asked(tw
 def test_looks_of_older_versions_are_read(two: Store) -> None:
     """They know the metric and the seeds; what they do not know is not held against anyone."""
     record_interim_look(two, "s", metric="report_accuracy", seeds={"base": list("12345"), "new": list("12345")})
-    path = two.paths.looks("s")
+    path = two.paths.interim_looks("s")
     old = {k: v for k, v in json.loads(path.read_text()).items() if k in ("time", "metric", "n", "seeds")}
     path.write_text(json.dumps(old) + "\n")
     assert label_of(two, method="wilcoxon") is None
@@ -205,7 +212,7 @@ def test_runs_that_were_lost_while_a_launch_ran_may_be_filled_in(store: Store) -
     asked = Asked("report_accuracy", summary="last value")
     few, all_of_them = [["1", "2"], ["1", "2", "3"]]
     pair = ("base", "new")
-    record_looks(store, "s", [InterimLook(asked, dict.fromkeys(pair, few), dict.fromkeys(pair, all_of_them))])
+    label_and_record_looks(store, "s", [InterimLook(asked, dict.fromkeys(pair, few), dict.fromkeys(pair, all_of_them))])
     fill(store, seeds=[1, 2, 3], base={}, new={"effect": 0.2})
     assert label_of(store) is None
     fill(store, seeds=[4], base={}, new={"effect": 0.2})
@@ -241,7 +248,7 @@ def test_what_was_asked_first_is_completed_by_the_first_test_of_it() -> None:
 @pytest.mark.parametrize("wrong", [{"method": 1}, {"side": []}, {"summary": {}}, {"planned": {"a": [1]}}])
 def test_a_look_with_a_wrong_part_is_damaged_and_stops_nobody(two: Store, wrong: dict[str, Any]) -> None:
     row = {"time": 1.0, "metric": "report_accuracy", "n": 1, "seeds": {"base": ["1"], "new": ["1"]}, **wrong}
-    two.paths.looks("s").write_text(json.dumps(row) + "\n")
+    two.paths.interim_looks("s").write_text(json.dumps(row) + "\n")
     [found] = analyze("s", store=two.root).comparisons
     assert found.label is None and "looks damaged" in [caution["code"] for caution in found.cautions]
 
@@ -260,7 +267,7 @@ def test_a_full_disk_notes_nothing_and_says_so(two: Store, monkeypatch: pytest.M
     monkeypatch.undo()
     monkeypatch.setattr("os.fsync", lambda _: None)
     analyze("s", store=two.root)
-    assert len(two.paths.looks("s").read_text().splitlines()) == 1
+    assert len(two.paths.interim_looks("s").read_text().splitlines()) == 1
 
 
 def _refuse(_: Any) -> int:

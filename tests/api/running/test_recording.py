@@ -16,7 +16,7 @@ from fairtrial.api.running.recording import recorded, unrecorded
 from fairtrial.api.running.runs import remove_runs
 from fairtrial.core.errors import UserError
 from fairtrial.record.store import Store
-from fairtrial.research.command_log import read_journal, removed_runs
+from fairtrial.research.command_log import read_command_log, removed_runs
 from tests.conftest import Answer
 
 Cli = Callable[..., Answer]
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def log_of(project: Path) -> list[dict[str, Any]]:
-    return read_journal(project / "artifact.journal.jsonl")
+    return read_command_log(project / "artifact.journal.jsonl")
 
 
 def swept(study: str = "cups", **how: Any) -> fairtrial.Sweep:

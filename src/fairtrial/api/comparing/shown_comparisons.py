@@ -9,7 +9,7 @@ from functools import partial
 from fairtrial.api.comparing.analysis import Analysis, ComparisonsOnView
 from fairtrial.api.comparing.gather import RunSet, is_scored
 from fairtrial.api.comparing.numbers import label
-from fairtrial.api.running.interim_looks import LookLabels, judge_looks, record_looks
+from fairtrial.api.running.interim_looks import LookLabels, label_and_record_looks, label_looks
 from fairtrial.core.findings import Comparison
 from fairtrial.record.interim_looks import Asked, InterimLook
 from fairtrial.record.store import Store
@@ -28,12 +28,12 @@ def comparisons_on_view(
 
 def record_analysis(analysis: Analysis, store: Store, *, registered: bool = False) -> Analysis:
     """Record that somebody sees an analysis, in each study that its runs come from, and label its verdicts."""
-    return _labelled_analysis(analysis, partial(record_looks, store, registered=registered))
+    return _labelled_analysis(analysis, partial(label_and_record_looks, store, registered=registered))
 
 
 def label_analysis(analysis: Analysis, store: Store, also: Sequence[InterimLook] = ()) -> Analysis:
     """Label the verdicts of an analysis by what was looked at before, and record nothing."""
-    return _labelled_analysis(analysis, partial(judge_looks, store, also=also))
+    return _labelled_analysis(analysis, partial(label_looks, store, also=also))
 
 
 def _labelled_analysis(analysis: Analysis, judge: Judge) -> Analysis:
@@ -44,9 +44,13 @@ def _labelled_analysis(analysis: Analysis, judge: Judge) -> Analysis:
     return replace(analysis, comparisons=comparisons)
 
 
-def with_looks(comparisons: Sequence[Comparison], run_set: RunSet, asked: Asked, store: Store) -> list[Comparison]:
+def with_look_labels(
+    comparisons: Sequence[Comparison], run_set: RunSet, asked: Asked, store: Store
+) -> list[Comparison]:
     """Record that these comparisons are on view, in each study that their runs come from, and label them."""
-    return _labelled_view(comparisons, comparisons_on_view(comparisons, run_set, asked), partial(record_looks, store))
+    return _labelled_view(
+        comparisons, comparisons_on_view(comparisons, run_set, asked), partial(label_and_record_looks, store)
+    )
 
 
 def _labelled_view(comparisons: Sequence[Comparison], view: ComparisonsOnView, judge: Judge) -> list[Comparison]:

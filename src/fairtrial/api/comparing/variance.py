@@ -33,7 +33,7 @@ from fairtrial.core.readers import Columns
 from fairtrial.core.runs import Status
 from fairtrial.core.specs import confirmation_seeds
 from fairtrial.core.traces import Trace
-from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.interim_looks import read_interim_looks
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.studies import load_plan
 from fairtrial.stats.components import Repeats, same_seed_noise
@@ -218,7 +218,7 @@ def _without_answer(spread: Spread) -> Spread:
 
 def _is_looked_at(store: Store, studies: Sequence[str], variant: str) -> bool:
     """Whether a difference between this variant of a study and another one was on view."""
-    return len(studies) == 1 and any(variant in row["seeds"] for row in read_looks(store, studies[0]))
+    return len(studies) == 1 and any(variant in row["seeds"] for row in read_interim_looks(store, studies[0]))
 
 
 def _fresh_command(plan: Mapping[str, Any], seeds: int) -> str | None:

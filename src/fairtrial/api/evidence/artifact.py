@@ -19,7 +19,7 @@ from fairtrial.record.store_location import STORE_VARIABLE, project_store
 from fairtrial.research.artifact import UNKNOWN, ArtifactFile, artifact_text, name_parts, parse_artifact
 from fairtrial.research.citation import STYLES, cff
 from fairtrial.research.citation import cite as cited
-from fairtrial.research.command_log import added_files, note_file, read_journal
+from fairtrial.research.command_log import added_files, note_file, read_command_log
 
 HINT = "Describe it with: fairtrial research init"
 
@@ -108,7 +108,7 @@ def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] |
     """Let a file that was added no longer belong to the project; the file itself stays. Returns its name there."""
     project = load_project(artifact)
     name = Path(os.path.relpath(Path(file).absolute(), project.paths.root)).as_posix()
-    known = added_files(read_journal(project.paths.journal))
+    known = added_files(read_command_log(project.paths.command_log))
     if name not in known:
         message = unknown("added file", name, known) if known else f"{name} was not added: no file was"
         raise UserError(message)
@@ -119,7 +119,7 @@ def remove_file(file: str | os.PathLike[str], artifact: str | os.PathLike[str] |
 def _own_files(project: Project) -> set[str]:
     """What a bundle holds of every project."""
     paths = project.paths
-    own = [paths.artifact, paths.citation, paths.journal]
+    own = [paths.artifact, paths.citation, paths.command_log]
     own += paths.registrations.root.iterdir() if paths.registrations.root.is_dir() else []
     return {path.relative_to(paths.root).as_posix() for path in own}
 

@@ -26,11 +26,11 @@ from fairtrial.api.evidence.bundle_report import report_text
 from fairtrial.api.evidence.claims import (
     BY_THE_AUTHOR,
     TOLERANCE,
-    plan_headlines_and_looks,
-    recorded_headlines,
-    study_headlines,
+    plan_claims_and_looks,
+    recorded_claims,
+    study_claims,
 )
-from fairtrial.api.evidence.preregistered_analysis import deviations_beside
+from fairtrial.api.evidence.preregistered_analysis import local_deviations
 from fairtrial.core.canonical import file_hash
 from fairtrial.core.errors import CheckFailed, FairtrialError, UserError, unknown
 from fairtrial.core.formatting import counted
@@ -49,7 +49,7 @@ from fairtrial.report.documents import as_json
 from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
 from fairtrial.research.artifact import not_stated
 from fairtrial.research.citation import cff, with_gaps
-from fairtrial.research.command_log import COMMAND, added_files, read_journal
+from fairtrial.research.command_log import COMMAND, added_files, read_command_log
 from fairtrial.research.crate import CratedRun, crate_document
 from fairtrial.research.credentials import refuse_credentials
 from fairtrial.research.keys import load_signer
@@ -251,21 +251,21 @@ def _fill(stage: BundleStaging, project: Project, store: Store, runs: Sequence[R
         _stage_run(stage, store, run, scrubber, terms)
     for study in studies:
         _stage_study(stage, store, study, scrubber)
-    journal = _stage_project(stage, project, runs, scrubber)
+    command_log = _stage_project(stage, project, runs, scrubber)
     stage.put(INSIDE.environment, _environments(runs))
     copy = Store(stage.folder / INSIDE.store)
-    by_study = {study: study_headlines(copy, study) for study in studies}
-    recorded, stale = recorded_headlines(copy, journal, studies)
-    planned, looks = _planned(project, store, copy, studies)
-    analyses = {study: _analysis(copy, study, project, looks.get(study, ())) for study in studies}
-    headlines = {"studies": by_study, "registered": planned, "results": recorded}
-    stage.put(INSIDE.headlines, as_json(headlines).encode())
+    by_study = {study: study_claims(copy, study) for study in studies}
+    recorded, stale = recorded_claims(copy, command_log, studies)
+    planned, interim_looks = _planned(project, store, copy, studies)
+    analyses = {study: _analysis(copy, study, project, interim_looks.get(study, ())) for study in studies}
+    claims = {"studies": by_study, "registered": planned, "results": recorded}
+    stage.put(INSIDE.claims, as_json(claims).encode())
     for study, analysis in analyses.items():
         if analysis is not None:
             stage.put(INSIDE.analysis(study), scrubber.text(as_json(analysis.to_dict()).encode()))
             _stage_charts(stage, study, analysis, terms)
-    stage.put(INSIDE.notebook, notebook(project.artifact, headlines, runs=str(INSIDE.store), tolerance=TOLERANCE))
-    text = report_text(project.artifact, headlines, analyses)
+    stage.put(INSIDE.notebook, notebook(project.artifact, claims, runs=str(INSIDE.store), tolerance=TOLERANCE))
+    text = report_text(project.artifact, claims, analyses)
     stage.put(INSIDE.report, scrubber.text(text.encode()))
     return stale
 
@@ -279,17 +279,17 @@ def _planned(
     what a reader of these numbers looks at: any other analysis in the bundle comes after them.
     """
     by_registration: dict[str, Any] = {}
-    looks: dict[str, list[InterimLook]] = {}
+    interim_looks: dict[str, list[InterimLook]] = {}
     for path in sorted(project.paths.registrations.root.glob("*.json")):
         with contextlib.suppress(FairtrialError):
             registration = read_registration(path)
             if registration.study in studies:
                 staged = RegistrationPaths(copy.root.parent / INSIDE.registrations).registration(registration.sha256)
-                by_author = [each.to_dict() for each in deviations_beside(registration, store)]
-                headlines, shown = plan_headlines_and_looks(copy, staged)
-                looks.setdefault(str(registration.study), []).extend(shown)
-                by_registration[registration.sha256] = {**headlines, BY_THE_AUTHOR: by_author}
-    return by_registration, looks
+                by_author = [each.to_dict() for each in local_deviations(registration, store)]
+                claims, shown = plan_claims_and_looks(copy, staged)
+                interim_looks.setdefault(str(registration.study), []).extend(shown)
+                by_registration[registration.sha256] = {**claims, BY_THE_AUTHOR: by_author}
+    return by_registration, interim_looks
 
 
 def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber, terms: BundleTerms) -> None:
@@ -326,7 +326,7 @@ def _kind(paths: RunPaths, path: Path) -> str:
 
 
 def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrubber) -> None:
-    for path in (store.paths.study_plan(study), store.paths.looks(study)):
+    for path in (store.paths.study_plan(study), store.paths.interim_looks(study)):
         if path.is_file():
             content = read_regular(path) if path.suffix == ".jsonl" else without_checksum(read_regular(path))
             stage.tell(INSIDE.store / study / path.name, scrubber.text(content))
@@ -339,7 +339,7 @@ def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrub
 
 def _others_of_study(store: Store, study: str) -> list[Path]:
     """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
-    own = {store.paths.study_plan(study), store.paths.looks(study)}
+    own = {store.paths.study_plan(study), store.paths.interim_looks(study)}
     beside = (path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith("."))
     return sorted(path for path in beside if path not in own)
 
@@ -358,26 +358,26 @@ def _stage_project(
     if written.decode(errors="replace") in ("", *with_gaps(project.artifact)):
         written = cff(project.artifact).encode()
     stage.put(paths.citation.name, written)
-    journal = read_journal(paths.journal)
-    if journal:
-        lines = b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in journal)
-        stage.tell(paths.journal.name, scrubber.text(lines))
+    command_log = read_command_log(paths.command_log)
+    if command_log:
+        lines = b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in command_log)
+        stage.tell(paths.command_log.name, scrubber.text(lines))
     folder = paths.registrations.root
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_file() and not path.name.startswith("."):
             stage.tell(INSIDE.registrations / path.name, read_regular(path))
-    _stage_added(stage, project, journal)
-    for path in _named(project, journal, runs):
+    _stage_added(stage, project, command_log)
+    for path in _named(project, command_log, runs):
         name = INSIDE.files / file_in(project, path)
         if str(name) not in stage.files:
             stage.tell(name, read_regular(path))
-    return journal
+    return command_log
 
 
-def _stage_added(stage: BundleStaging, project: Project, journal: Sequence[Mapping[str, Any]]) -> None:
+def _stage_added(stage: BundleStaging, project: Project, command_log: Sequence[Mapping[str, Any]]) -> None:
     problems = []
-    for name, sha256 in sorted(added_files(journal).items()):
-        path = path_inside(project.paths.root, name, what=project.paths.journal.name)
+    for name, sha256 in sorted(added_files(command_log).items()):
+        path = path_inside(project.paths.root, name, what=project.paths.command_log.name)
         if not path.is_file():
             problems.append(f"{name} was added to the artifact and is gone")
         elif file_hash(path) != sha256:
@@ -392,10 +392,13 @@ def _stage_added(stage: BundleStaging, project: Project, journal: Sequence[Mappi
         )
 
 
-def _named(project: Project, journal: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> list[Path]:
+def _named(project: Project, command_log: Sequence[Mapping[str, Any]], runs: Sequence[Run]) -> list[Path]:
     """Study files and recipes that lie in the project: what commands named, and what runs were made of."""
     words = {
-        (entry.get("folder", "."), word) for entry in journal if entry["kind"] == COMMAND for word in entry["command"]
+        (entry.get("folder", "."), word)
+        for entry in command_log
+        if entry["kind"] == COMMAND
+        for word in entry["command"]
     }
     given = [project.paths.root / folder / word for folder, word in words if word.endswith((".yaml", ".yml"))]
     given += [Path(file) for file in {run.metadata.recipe_file for run in runs} if file]
@@ -418,10 +421,10 @@ def _environments(runs: Sequence[Run]) -> bytes:
     return as_json({"machines": len(machines), "environments": places}).encode()
 
 
-def _analysis(store: Store, study: str, project: Project, looks: Sequence[InterimLook]) -> Analysis | None:
+def _analysis(store: Store, study: str, project: Project, interim_looks: Sequence[InterimLook]) -> Analysis | None:
     """The whole analysis, where the study has something to compare."""
     try:
-        return analyze_unseen(study, store, project.paths.root.resolve(), looks)
+        return analyze_unseen(study, store, project.paths.root.resolve(), interim_looks)
     except UserError:
         return None
 

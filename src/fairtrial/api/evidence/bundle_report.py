@@ -16,53 +16,61 @@ from fairtrial.research.citation import license_words
 MOST_ROWS = 40
 
 
-def report_text(artifact: ArtifactFile, headlines: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
+def report_text(artifact: ArtifactFile, claims: Mapping[str, Any], analyses: Mapping[str, Analysis | None]) -> str:
     """Every number in it is computed from the runs of the bundle, and checked again by `fairtrial research verify`."""
     people = ", ".join(author.name for author in artifact.known_authors) or "Author unknown"
     parts = [f"# {artifact.title}\n", f"{people}. Version {artifact.version}, {license_words(artifact)}.\n"]
     if artifact.description:
         parts.append(f"{artifact.description}\n")
-    if not headlines["registered"]:
+    if not claims["registered"]:
         parts.append("No analysis was registered before the runs: what follows is exploratory.\n")
-    for sha256, found in headlines["registered"].items():
-        parts += _registered(sha256, found)
-    for study, found in headlines["studies"].items():
-        parts += _study(study, found, analyses.get(study))
-    for result in headlines["results"]:
+    for sha256, study_claims in claims["registered"].items():
+        parts += _registered(sha256, study_claims)
+    for study, study_claims in claims["studies"].items():
+        parts += _study(study, study_claims, analyses.get(study))
+    for result in claims["results"]:
         parts += _result(result)
     return "\n".join(parts)
 
 
-def _registered(sha256: str, found: Mapping[str, Any]) -> list[str]:
+def _registered(sha256: str, plan_claims: Mapping[str, Any]) -> list[str]:
     parts = [f"## Registered analysis {sha256[:12]}\n", f"The plan is `registrations/{sha256}.json`.\n"]
-    if found.get("reason"):
-        return [*parts, f"It could not be followed: {found['reason']}.\n"]
-    rows = [_comparison(each) for each in found["comparisons"][:MOST_ROWS]]
-    return [*parts, f"Study {found['study']}, by `{found['metric']}`.\n", as_markdown(rows), "", *_followed(found)]
+    if plan_claims.get("reason"):
+        return [*parts, f"It could not be followed: {plan_claims['reason']}.\n"]
+    rows = [_comparison(each) for each in plan_claims["comparisons"][:MOST_ROWS]]
+    return [
+        *parts,
+        f"Study {plan_claims['study']}, by `{plan_claims['metric']}`.\n",
+        as_markdown(rows),
+        "",
+        *_followed(plan_claims),
+    ]
 
 
-def _followed(found: Mapping[str, Any]) -> list[str]:
+def _followed(plan_claims: Mapping[str, Any]) -> list[str]:
     """How far the plan was followed: what the runs show, and what only the author's machine knew."""
-    late = ["It was registered late, when runs were there already: this is exploratory.\n"] if found["late"] else []
-    shown = [f"- {each['kind']}: {each['text']}" for each in found["deviations"]]
-    messages = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in found[BY_THE_AUTHOR]]
+    late = (
+        ["It was registered late, when runs were there already: this is exploratory.\n"] if plan_claims["late"] else []
+    )
+    shown = [f"- {each['kind']}: {each['text']}" for each in plan_claims["deviations"]]
+    messages = [f"- {each['kind']}: {each['text']} (by the author's word)" for each in plan_claims[BY_THE_AUTHOR]]
     if not shown and not messages:
         return [*late, "No deviation from the plan was found.\n"]
     return [*late, "Deviations from the plan:\n", *shown, *messages, ""]
 
 
-def _study(study: str, found: Mapping[str, Any], analysis: Analysis | None) -> list[str]:
-    if found.get("reason"):
-        return [f"## Study {study}\n", f"No headline: {found['reason']}.\n"]
+def _study(study: str, claims: Mapping[str, Any], analysis: Analysis | None) -> list[str]:
+    if claims.get("reason"):
+        return [f"## Study {study}\n", f"No headline: {claims['reason']}.\n"]
     parts = [f"## Study {study}\n"]
     if analysis is not None:
         parts.append(f"{analysis.headline}\n")
     parts.append(
-        f"By `{found['metric']}` ({better_words(found['direction'])}), summary `{found['summary']['type']}`.\n"
+        f"By `{claims['metric']}` ({better_words(claims['direction'])}), summary `{claims['summary']['type']}`.\n"
     )
-    parts.append(as_markdown([_arm(arm) for arm in found["arms"][:MOST_ROWS]]))
-    if found["comparisons"]:
-        parts.append(as_markdown([_comparison(each) for each in found["comparisons"][:MOST_ROWS]]))
+    parts.append(as_markdown([_arm(arm) for arm in claims["arms"][:MOST_ROWS]]))
+    if claims["comparisons"]:
+        parts.append(as_markdown([_comparison(each) for each in claims["comparisons"][:MOST_ROWS]]))
     cautions = [] if analysis is None else [*(c for f in analysis.comparisons for c in f.cautions), *analysis.cautions]
     values = {caution["text"]: caution for caution in cautions}.values()
     return [*parts, *(f"- Caution: {caution['text']} {caution['remedy']}" for caution in values), ""]
@@ -73,12 +81,15 @@ def _arm(arm: Mapping[str, Any]) -> dict[str, Any]:
     return {**{name: arm[name] for name in names}, "mean": shown_value(arm["mean"]), "sd": shown_value(arm["sd"])}
 
 
-def _comparison(found: Mapping[str, Any]) -> dict[str, Any]:
+def _comparison(comparison: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        f"minus {found['control']}": found["candidate"], "difference": shown_value(found["difference"]),
-        f"{100 * found['level']:g} % interval": shown_interval(found["low"], found["high"]),
-        "p": shown_p(found["p_value"]), "adjusted p": shown_p(found["adjusted_p"]), "verdict": found["verdict"],
-    }  # fmt: skip
+        f"minus {comparison['control']}": comparison["candidate"],
+        "difference": shown_value(comparison["difference"]),
+        f"{100 * comparison['level']:g} % interval": shown_interval(comparison["low"], comparison["high"]),
+        "p": shown_p(comparison["p_value"]),
+        "adjusted p": shown_p(comparison["adjusted_p"]),
+        "verdict": comparison["verdict"],
+    }
 
 
 def _result(result: Mapping[str, Any]) -> list[str]:

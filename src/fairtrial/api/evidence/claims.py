@@ -47,7 +47,7 @@ and `ablation` say of a study is claimed with the study itself, whoever asked fo
 ENOUGH_ARMS = 2
 
 
-def study_headlines(store: Store, study: str, direction: str | None = None) -> Document:
+def study_claims(store: Store, study: str, direction: str | None = None) -> Document:
     """The arms of a study and, where it has several, each of them against the first. By the study's own plan.
 
     `direction` is what a bundle claims; it counts where neither the runs nor the metric's name say which way is good.
@@ -112,12 +112,12 @@ def comparison_numbers(comparison: Comparison) -> Document:
     }
 
 
-def plan_headlines(store: Store, registration: Path) -> Document:
+def plan_claims(store: Store, registration: Path) -> Document:
     """What the registered analysis gives: the numbers that the registration promised to report."""
-    return plan_headlines_and_looks(store, registration)[0]
+    return plan_claims_and_looks(store, registration)[0]
 
 
-def plan_headlines_and_looks(store: Store, registration: Path) -> tuple[Document, list[InterimLook]]:
+def plan_claims_and_looks(store: Store, registration: Path) -> tuple[Document, list[InterimLook]]:
     """The same, and what a reader of these numbers looks at."""
     try:
         computed = analyze_registered_runs(registration, store)
@@ -133,8 +133,8 @@ def plan_headlines_and_looks(store: Store, registration: Path) -> tuple[Document
     return _plain(document), [look for view in analysis.on_view for look in view.looks_at(analysis.source)]
 
 
-def recorded_headlines(
-    store: Store, journal: Sequence[Mapping[str, Any]], studies: Iterable[str]
+def recorded_claims(
+    store: Store, command_log: Sequence[Mapping[str, Any]], studies: Iterable[str]
 ) -> tuple[list[Document], list[str]]:
     """Results of sweeps, prices and recommendations that were recorded and still hold; and those that do not.
 
@@ -142,15 +142,15 @@ def recorded_headlines(
     headline.
     """
     newest: dict[bytes, tuple[list[Document], Mapping[str, Any]]] = {}
-    for entry in journal:
+    for entry in command_log:
         questions = questions_of(entry)
         if questions and questions[0]["study"] in studies:
             known = [{key: value for key, value in asked.items() if key != "day"} for asked in questions]
             newest[orjson.dumps(known)] = questions, entry["result"]
     kept, stale = [], []
     for questions, result in newest.values():
-        said = RECOMPUTABLE[questions[0]["command"]].headlines(result)
-        again = ({"asked": asked, "numbers": result_headlines(store, asked)} for asked in questions)
+        said = RECOMPUTABLE[questions[0]["command"]].claims(result)
+        again = ({"asked": asked, "numbers": result_claims(store, asked)} for asked in questions)
         claim = next((each for each in again if not differences(said, each["numbers"])), None)
         if claim:
             kept.append(claim)
@@ -178,7 +178,7 @@ def questions_of(entry: Mapping[str, Any]) -> list[Document]:
         return []
 
 
-def result_headlines(store: Store, asked: Mapping[str, Any]) -> Document:
+def result_claims(store: Store, asked: Mapping[str, Any]) -> Document:
     """The numbers of a recorded result, computed again from the runs."""
     verb = RECOMPUTABLE.get(asked["command"])
     if verb is None:
@@ -208,20 +208,27 @@ def count_numbers(document: Any) -> int:
     return int(isinstance(document, int | float) and not isinstance(document, bool))
 
 
-def differences(said: Any, found: Any, where: str = "", tolerance: float = TOLERANCE) -> list[str]:
+def differences(said: Any, computed: Any, where: str = "", tolerance: float = TOLERANCE) -> list[str]:
     """Every place where two documents do not say the same. Numbers may differ by the tolerance, all else may not."""
-    if isinstance(said, Mapping) and isinstance(found, Mapping):
-        keys = sorted({*said, *found})
+    if isinstance(said, Mapping) and isinstance(computed, Mapping):
+        keys = sorted({*said, *computed})
         return [
-            each for key in keys
-            for each in differences(said.get(key), found.get(key), f"{where}.{key}" if where else str(key), tolerance)
-        ]  # fmt: skip
-    if isinstance(said, list) and isinstance(found, list) and len(said) == len(found):
+            each
+            for key in keys
+            for each in differences(
+                said.get(key), computed.get(key), f"{where}.{key}" if where else str(key), tolerance
+            )
+        ]
+    if isinstance(said, list) and isinstance(computed, list) and len(said) == len(computed):
         return [
-            each for at, (a, b) in enumerate(zip(said, found, strict=True))
+            each for at, (a, b) in enumerate(zip(said, computed, strict=True))
             for each in differences(a, b, f"{where}[{_label(a, at)}]", tolerance)
         ]  # fmt: skip
-    return [] if _same(said, found, tolerance) else [f"{where}: {_short(said)} is said, the runs give {_short(found)}"]
+    return (
+        []
+        if _same(said, computed, tolerance)
+        else [f"{where}: {_short(said)} is said, the runs give {_short(computed)}"]
+    )
 
 
 def _label(row: Any, at: int) -> str:
@@ -231,11 +238,13 @@ def _label(row: Any, at: int) -> str:
     return str(at)
 
 
-def _same(said: Any, found: Any, tolerance: float) -> bool:
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (said, found))
-    if not numbers or (isinstance(said, int) and isinstance(found, int)):
-        return bool(said == found)
-    return isfinite(said) and isfinite(found) and isclose(said, found, rel_tol=tolerance, abs_tol=tolerance * 1e-6)
+def _same(said: Any, computed: Any, tolerance: float) -> bool:
+    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (said, computed))
+    if not numbers or (isinstance(said, int) and isinstance(computed, int)):
+        return bool(said == computed)
+    return (
+        isfinite(said) and isfinite(computed) and isclose(said, computed, rel_tol=tolerance, abs_tol=tolerance * 1e-6)
+    )
 
 
 def _short(value: Any) -> str:

@@ -46,8 +46,8 @@ def export(
         else:
             place = store_address(terms.store or project.store)
             runs = place if is_url(place) else os.path.relpath(place, target.parent)
-            headlines = orjson.loads(made.headlines.read_bytes())
-            content = notebook(project.artifact, headlines, runs=runs, tolerance=TOLERANCE)
+            claims = orjson.loads(made.claims.read_bytes())
+            content = notebook(project.artifact, claims, runs=runs, tolerance=TOLERANCE)
     try:
         target.write_bytes(content)
     except OSError as error:

@@ -22,19 +22,19 @@ from fairtrial.core.paths import ProjectPaths, RegistrationPaths
 from fairtrial.core.runs import Run, Status
 from fairtrial.core.traces import Trace
 from fairtrial.record.environment import changed_files
-from fairtrial.record.interim_looks import read_looks
+from fairtrial.record.interim_looks import read_interim_looks
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.study_cache import read_study
 from fairtrial.research.archive import is_bundle
-from fairtrial.research.command_log import read_journal, removed_runs
+from fairtrial.research.command_log import read_command_log, removed_runs
 from fairtrial.research.deviations import (
     Deviation,
     LocalEvidence,
     RecordedRun,
     StudyRecord,
-    find_beside,
     find_deviations,
+    find_local_deviations,
     unchecked,
 )
 from fairtrial.research.ledger import read_ledger
@@ -93,7 +93,7 @@ def compute_by_plan(
 ) -> RegisteredResult:
     """Analyse what was registered and what is asked beyond it. Records nothing."""
     study = str(registration.study)
-    looks = read_looks(place, study)
+    interim_looks = read_interim_looks(place, study)
     wanted = registration.plan["analysis"]
     beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
     question = replace(registered_question(wanted), **beside)
@@ -103,9 +103,9 @@ def compute_by_plan(
     used, excluded = _registered_runs(registration, everything, runs)
     analysis = analyze_run_set(used, wanted["control"], wanted["candidates"], question, place)
     other = _other(wanted, asked or {})
-    deviations = find_deviations(registration, _done(registration, analysis, every, looks))
+    deviations = find_deviations(registration, _done(registration, analysis, every, interim_looks))
     deviations += _damaged(every)
-    deviations += [] if by_runs_alone else deviations_beside(registration, place)
+    deviations += [] if by_runs_alone else local_deviations(registration, place)
     deviations += _asked(wanted, other)
     followed = Followed(
         registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
@@ -195,21 +195,21 @@ def _facts(run: Run) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def deviations_beside(registration: Registration, store: Store) -> list[Deviation]:
+def local_deviations(registration: Registration, store: Store) -> list[Deviation]:
     """What the archive, the journal of the project and git show beyond the runs. Looks at no result."""
     study, root = str(registration.study), registration.path.absolute().parent.parent
     local_evidence = LocalEvidence(
         replaced=[name for name, _ in archived_runs(store, study)],
-        removed=removed_runs(read_journal(ProjectPaths(root).journal), study),
+        removed=removed_runs(read_command_log(ProjectPaths(root).command_log), study),
         changed_files=lambda before, after: changed_files(root, before, after),
     )
     recorded = [each.run for each in read_study(store, study)]
     runs = [_seen(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
-    return find_beside(registration, runs, local_evidence)
+    return find_local_deviations(registration, runs, local_evidence)
 
 
 def _done(
-    registration: Registration, analysis: Analysis, runs: Sequence[Run], looks: Sequence[Mapping[str, Any]]
+    registration: Registration, analysis: Analysis, runs: Sequence[Run], interim_looks: Sequence[Mapping[str, Any]]
 ) -> StudyRecord:
     left_out = {str(each["run"]): str(each["reason"]) for arm in analysis.arms for each in arm.left_out}
     amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
@@ -217,7 +217,7 @@ def _done(
         runs=[
             _seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1 and run.status is not Status.DAMAGED
         ],
-        looks=looks,
+        interim_looks=interim_looks,
         repeated=[run.name for run in runs if run.attempt > 1],
         amended_by=amendment.registration if amendment else None,
     )

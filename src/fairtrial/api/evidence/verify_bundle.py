@@ -20,9 +20,9 @@ from fairtrial.api.evidence.claims import (
     basis_of,
     count_numbers,
     differences,
-    plan_headlines,
-    result_headlines,
-    study_headlines,
+    plan_claims,
+    result_claims,
+    study_claims,
 )
 from fairtrial.api.running.recomputing import FROM_SERIES
 from fairtrial.core.canonical import file_hash
@@ -152,8 +152,8 @@ def _check(
         VerificationCheck(f"registration {each.path.stem[:12]}: {check.name}", check.ok, check.detail)
         for each in registered for check in each.checks
     ]  # fmt: skip
-    headlines, numbers = _headlines(paths, sorted({run.study for run in runs}))
-    checks += headlines
+    claim_checks, numbers = _check_claims(paths, sorted({run.study for run in runs}))
+    checks += claim_checks
     return CheckedBundle(
         path, checks, registered, signer, keys is not None and signer in keys, numbers, manifest.about,
         _notes(registered, signer),
@@ -238,15 +238,13 @@ def _published(registered: Sequence[Checked], published: Path | None) -> list[Ve
     return [VerificationCheck("anchor", False, f"{published.name} has the hash of no registration in the bundle")]
 
 
-def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[VerificationCheck], int]:
+def _check_claims(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[VerificationCheck], int]:
     """The claimed numbers, each computed again from the raw series."""
     try:
-        said = parse_json(read_file(paths.headlines, most=LARGEST), where=str(INSIDE.headlines))
+        said = parse_json(read_file(paths.claims, most=LARGEST), where=str(INSIDE.claims))
         claimed, results, plans = dict(said["studies"]), list(said["results"]), dict(said["registered"])
     except (OSError, UserError, KeyError, TypeError, ValueError):
-        return [
-            VerificationCheck("headline numbers", False, f"{INSIDE.headlines} is missing or no list of headlines")
-        ], 0
+        return [VerificationCheck("headline numbers", False, f"{INSIDE.claims} is missing or no list of headlines")], 0
     store, checks, numbers = Store(paths.store), [], 0
     for study in sorted({*claimed, *studies}):
         label = f"headline numbers of {study}"
@@ -255,7 +253,7 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[V
             checks.append(VerificationCheck(label, False, f"study {study} is in the {where} alone"))
             continue
         said_way = claimed[study].get("direction") if isinstance(claimed[study], dict) else None
-        again = partial(study_headlines, direction=said_way)
+        again = partial(study_claims, direction=said_way)
         checks.append(_same(label, claimed[study], _computed(again, store, study)))
         numbers += count_numbers(claimed[study])
     checks += _registered(paths, plans, studies)
@@ -269,7 +267,7 @@ def _headlines(paths: BundlePaths[Path], studies: Sequence[str]) -> tuple[list[V
         if asked.get("study") not in studies:
             checks.append(VerificationCheck(label, False, "its study is not in the bundle"))
             continue
-        computed = _computed(result_headlines, store, asked)
+        computed = _computed(result_claims, store, asked)
         checks.append(_same(label, result.get("numbers"), computed, basis_of(asked["command"])))
         numbers += count_numbers(result.get("numbers"))
     return checks, numbers
@@ -289,7 +287,7 @@ def _registered(paths: BundlePaths[Path], plans: Mapping[str, Any], studies: Seq
         plan = RegistrationPaths(paths.registrations).registration(sha256)
         said = dict(plans[sha256]) if isinstance(plans[sha256], dict) else {}
         by_author = said.pop(BY_THE_AUTHOR, None)
-        check = _same(label, said, _computed(plan_headlines, store, plan))
+        check = _same(label, said, _computed(plan_claims, store, plan))
         checks.append(replace(check, detail=f"{check.detail}; {_deviations_shown(said.get('deviations'), by_author)}"))
     return checks
 

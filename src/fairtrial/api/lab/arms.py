@@ -14,7 +14,7 @@ import numpy as np
 
 from fairtrial.api.comparing.gather import MetricQuery, RunSet, from_study
 from fairtrial.api.comparing.numbers import RunScores, SeedLayout, align, lay_out_seeds, number_runs
-from fairtrial.api.comparing.shown_comparisons import with_looks
+from fairtrial.api.comparing.shown_comparisons import with_look_labels
 from fairtrial.api.running.launch import Launched, named_recipe, run_study
 from fairtrial.api.running.registered import as_registered
 from fairtrial.core.canonical import content_hash
@@ -171,7 +171,7 @@ def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
 def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabConfig) -> list[Comparison]:
     """Record that these differences of a study are shown, as `analyze` does, and label them."""
     asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
-    return with_looks(comparisons, ran.gathered, asked, Store.at(terms.store))
+    return with_look_labels(comparisons, ran.gathered, asked, Store.at(terms.store))
 
 
 def check_metric(study: Study, terms: LabConfig, metric: str | None) -> None:

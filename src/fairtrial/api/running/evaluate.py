@@ -27,7 +27,7 @@ from fairtrial.record.checkpoints import Checkpoint, read_checkpoint
 from fairtrial.record.metadata import HINT
 from fairtrial.record.recorder import Recorder, saved_checkpoints
 from fairtrial.record.store import Store, open_store
-from fairtrial.record.top_checkpoints import kept_checkpoints
+from fairtrial.record.top_checkpoints import list_top_checkpoints
 from fairtrial.stats.sweeps import mean_of
 
 BEST, LAST = "best", "last"
@@ -193,7 +193,7 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
     step = re.fullmatch(r"step-(\d+)", which)
     if step and int(step.group(1)) in saved:
         return read_checkpoint(paths.step(int(step.group(1))), sha256=saved[int(step.group(1))])
-    kept = kept_checkpoints(paths, run.metadata.best_metric_mode or "max")
+    kept = list_top_checkpoints(paths, run.metadata.best_metric_mode or "max")
     rank = re.fullmatch(r"best-(\d+)", which)
     if rank and 1 <= int(rank.group(1)) <= len(kept):
         chosen = kept[int(rank.group(1)) - 1]

@@ -12,9 +12,9 @@ from fairtrial.record.interim_looks import (
     InterimLook,
     came_later,
     first_asked,
-    read_looks,
+    read_interim_looks,
     record_interim_looks,
-    why_looks_damaged,
+    why_interim_looks_damaged,
 )
 from fairtrial.record.store import Store
 
@@ -29,7 +29,7 @@ class LookLabels:
     cautions: tuple[FilledCaution, ...] = ()
 
 
-def record_looks(
+def label_and_record_looks(
     store: Store, study: str, views: Sequence[InterimLook], *, registered: bool = False
 ) -> list[LookLabels]:
     """Record views of differences of one study; says of each what was looked at before.
@@ -37,23 +37,23 @@ def record_looks(
     A question that was `registered` before the runs is never another one, whoever asked something else meanwhile.
     """
     damaged = _damage_cautions(store, study)
-    before = read_looks(store, study)
+    before = read_interim_looks(store, study)
     look_labels = [_judged_by(before, view, registered=registered) for view in views]
     unrecorded = () if record_interim_looks(store, study, views) else (LOOK_NOT_NOTED.fill(),)
     return [replace(each, cautions=(*damaged, *unrecorded, *each.cautions)) for each in look_labels]
 
 
-def judge_looks(
+def label_looks(
     store: Store, study: str, views: Sequence[InterimLook], *, also: Sequence[InterimLook] = ()
 ) -> list[LookLabels]:
     """What was looked at before each of these views; records nothing. `also` are looks that are recorded nowhere."""
-    before = [*read_looks(store, study), *(each.to_row() for each in also)]
+    before = [*read_interim_looks(store, study), *(each.to_row() for each in also)]
     damaged, look_labels = _damage_cautions(store, study), [_judged_by(before, view) for view in views]
     return [replace(each, cautions=(*damaged, *each.cautions)) for each in look_labels]
 
 
 def _damage_cautions(store: Store, study: str) -> tuple[FilledCaution, ...]:
-    damage = why_looks_damaged(store, study)
+    damage = why_interim_looks_damaged(store, study)
     return (LOOKS_DAMAGED.fill(reason=damage),) if damage else ()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairtrial.api.running.execution import complete
-from fairtrial.api.running.interim_looks import record_looks
+from fairtrial.api.running.interim_looks import label_and_record_looks
 from fairtrial.api.running.planning import (
     check_variants,
     clear_conflicts,
@@ -62,7 +62,7 @@ from fairtrial.probe.gpu import Gpus
 from fairtrial.record.environment import machine, surroundings
 from fairtrial.record.heartbeat import heartbeat_seconds
 from fairtrial.record.interim_looks import Asked, InterimLook
-from fairtrial.record.leases import BEATS, lease_seconds
+from fairtrial.record.leases import RENEWALS_PER_LEASE, lease_seconds
 from fairtrial.record.series import unspell
 from fairtrial.record.store import Store, open_store
 from fairtrial.record.store_location import store_words
@@ -176,7 +176,7 @@ def launch(
     A registered study is run with the seeds and options that were registered. The differences that are returned are
     on view: that is recorded in the study like a look by `analyze`.
     """
-    return _with_looks(*_fill(study, store, terms or ExecutionPolicy()))
+    return _with_look_labels(*_fill(study, store, terms or ExecutionPolicy()))
 
 
 def run_study(
@@ -215,7 +215,7 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     return (launched if registration is None else _by_plan(launched, registration)), study, place
 
 
-def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
+def _with_look_labels(launched: Launched, study: Study, store: Store) -> Launched:
     """Record the differences of the table. They are shown without a test, so no method and no side are asked for.
 
     The metric and the summary are those of the study: what `analyze` takes next is not another question.
@@ -230,7 +230,7 @@ def _with_looks(launched: Launched, study: Study, store: Store) -> Launched:
         shown = {name: [str(run.seed) for run in launched.runs if run.variant == name and is_outcome(run.status)]
                  for name in pair}  # fmt: skip
         views.append(InterimLook(asked, shown, dict.fromkeys(pair, planned)))
-    messages = [caution for each in record_looks(store, launched.study, views) for caution in each.cautions]
+    messages = [caution for each in label_and_record_looks(store, launched.study, views) for caution in each.cautions]
     new = {caution["text"]: caution for caution in messages}
     return replace(launched, cautions=[*launched.cautions, *new.values()])
 
@@ -297,7 +297,7 @@ def _check_time_limits(store: Store, policy: ExecutionPolicy) -> None:
     """A limit of less than a few heartbeats would take healthy runs for lost."""
     every = heartbeat_seconds()
     if store.url:
-        every = max(every, lease_seconds() / BEATS)
+        every = max(every, lease_seconds() / RENEWALS_PER_LEASE)
     for flag, seconds in (("--lost-after", policy.lost_after), ("--hung-after", policy.hung_after)):
         if seconds is not None and seconds < MISSED_HEARTBEATS * every:
             raise UserError(

@@ -24,7 +24,7 @@ class RecomputableVerb:
     questions: Callable[[Mapping[str, Any]], Sequence[Document]]
     """The verb's own part of the question that a result answers. Several where the result leaves something open: the
     one that gives this result again was asked. None where the runs alone do not give the result."""
-    headlines: Callable[[Mapping[str, Any]], Document]
+    claims: Callable[[Mapping[str, Any]], Document]
     """The numbers of a result that a bundle claims."""
     recompute: Callable[[Store, Mapping[str, Any]], Mapping[str, Any]]
     """The same numbers for a question, from the runs of a store. No code that came with the runs is loaded."""

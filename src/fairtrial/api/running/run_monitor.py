@@ -14,7 +14,7 @@ from fairtrial.record.claims import Claim, ClaimedElsewhere, is_claimed, token_o
 from fairtrial.record.heartbeat import read_heartbeat
 from fairtrial.record.metadata import DamagedRun, load_metadata, write_metadata
 from fairtrial.record.recorder import saved_checkpoints
-from fairtrial.record.remote_state import read_tracking
+from fairtrial.record.remote_state import read_remote_state
 from fairtrial.record.series import last_step
 from fairtrial.record.store import Store
 
@@ -63,11 +63,11 @@ class StoreRunMonitor:
         except StoreError:
             # While nothing can be read, no run counts as lost: every attempt to read is a heartbeat of its own.
             return Heartbeat(f"out of reach at {time.monotonic()}", 0, 0)
-        tracking = read_tracking(paths)
-        if tracking is None or not tracking.pulse:
+        state = read_remote_state(paths)
+        if state is None or not state.pulse:
             return None
         saved = max(saved_checkpoints(paths), default=0)
-        return Heartbeat(tracking.pulse, last_step(paths.metrics) or 0, saved)
+        return Heartbeat(state.pulse, last_step(paths.metrics) or 0, saved)
 
     def claim_token(self, job: Job) -> int | None:
         return token_of(self._paths(job))

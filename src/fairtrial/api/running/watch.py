@@ -155,7 +155,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
     now, beat = time.time(), read_heartbeat(paths)
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
-    heard = min(silent, max(0.0, now - _last_change(paths.heartbeat, paths.tracking)))
+    heard = min(silent, max(0.0, now - _last_change(paths.heartbeat, paths.remote_state)))
     try:
         seconds, reason = _training_s(read_events(paths), now) or now - row["created"], None
     except StoreError as error:
