@@ -185,7 +185,7 @@ def test_the_writer_refuses_an_undeclared_event_in_tests(store: Store) -> None:
 
 
 def written_names() -> Iterator[tuple[str, str]]:
-    """The names that the source gives to `event(…)` and `tell(…)` of a setting or journal."""
+    """The names that the source gives to `event(…)` and `tell(…)` of a run context or logger."""
     for path in sorted((ROOT / "src").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and node.args and _speaks(node.func):
@@ -197,7 +197,7 @@ def _speaks(function: ast.expr) -> bool:
         return False
     owner = ast.unparse(function.value)
     return function.attr in ("event", "_event", "write_event") or (
-        function.attr == "tell" and owner.endswith(("setting", "_setting"))
+        function.attr == "tell" and owner.endswith("context")
     )
 
 

@@ -21,7 +21,7 @@ def errand(tmp_path: Path) -> RemoteJob:
     found.post("slurm", {"cell": {"spec": {}}}, "job-1")
     found.start("job-1")
     found.record_claim(0, 3)
-    found.tell(0, 0, Outcome(Status.COMPLETED))
+    found.record_answer(0, 0, Outcome(Status.COMPLETED))
     return found
 
 

@@ -42,5 +42,5 @@ from fairtrial.jobs.mailbox import RemoteJob, open_mailbox
 there = RemoteJob(open_mailbox(sys.argv[1]), "one")
 assert there.task["requests"] == {"cell": {"seed": 1}}
 there.start("job")
-there.tell(0, 0, None)
+there.record_answer(0, 0, None)
 """

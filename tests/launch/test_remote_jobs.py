@@ -142,7 +142,7 @@ def test_a_start_that_was_frozen_before_its_answer_does_not_speak_for_its_succes
     [name] = {note.name.partition(".")[0] for note in claims(home)}
     frozen = RemoteJob(FolderMailbox(home), name)
     monkeypatch.setattr(RemoteJob, "is_ours", True)
-    frozen.tell(0, 1, Outcome(Status.FAILED, "what the earlier start thought"))
+    frozen.record_answer(0, 1, Outcome(Status.FAILED, "what the earlier start thought"))
     frozen.record_claim(0, 0)
     frozen.finish()
     assert ours.poll(0.6) == [], "the cell is still being made"
@@ -159,7 +159,7 @@ def test_a_start_repeats_what_the_one_before_has_answered(queue: Processes, home
     remote_job = RemoteJob(FolderMailbox(home), "twice")
     remote_job.post(queue.word, {f"cell {seed}": request for seed, request in requests.items()})
     remote_job.start(None)
-    remote_job.tell(0, 7, None)
+    remote_job.record_answer(0, 7, None)
     assert queue.ours[queue.start("twice")].wait(60) == 0
     assert remote_job.latest_start != remote_job.attempt_id
     assert remote_job.answer(0) == (7, None), "it was not made again"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fairtrial.api.evidence.bundle import Bundled
     from fairtrial.api.evidence.deposit import Deposit
     from fairtrial.api.evidence.verify_bundle import CheckedBundle
-    from fairtrial.research.archive import Watch
+    from fairtrial.research.archive import ProgressCallback
 
 _BUNDLE_OPTIONS = (
     click.option("--study", "studies", multiple=True, metavar="NAME", help="Only this study; repeat it for more."),
@@ -63,10 +63,10 @@ def bundle_command(
     """
     from fairtrial.api.evidence.bundle import BundleTerms, bundle
 
-    with _progress(out, "packing") as watch:
+    with _progress(out, "packing") as on_progress:
         terms = BundleTerms(
             studies=studies, checkpoints=checkpoints, charts=charts, store=out.store, force=force, allow=allow,
-            tell=out.say, watch=watch,
+            tell=out.say, watch=on_progress,
         )  # fmt: skip
         bundled = bundle(artifact, zipped=zipped, output=output, dry_run=dry_run, terms=terms)
     rows = [
@@ -89,8 +89,8 @@ def verify_one_bundle(out: Output, path: Path, trust: Sequence[str], published: 
     """Exit code 3 where anything does not fit."""
     from fairtrial.api.evidence.verify_bundle import verify_bundle
 
-    with _progress(out, "verifying") as watch:
-        checked_bundle = verify_bundle(path, trust=trust, published=published, watch=watch)
+    with _progress(out, "verifying") as on_progress:
+        checked_bundle = verify_bundle(path, trust=trust, published=published, watch=on_progress)
     out.give(
         checked_bundle.to_dict(),
         [check.to_dict() for check in checked_bundle.checks],
@@ -169,7 +169,7 @@ def _show_deposit(console: Console, deposit: Deposit) -> None:
 
 
 @contextlib.contextmanager
-def _progress(out: Output, what: str) -> Iterator[Watch]:
+def _progress(out: Output, what: str) -> Iterator[ProgressCallback]:
     """A bar for whoever watches; nothing for anybody else."""
     from fairtrial.research.archive import quiet
 

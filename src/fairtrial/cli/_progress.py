@@ -92,7 +92,7 @@ class LaunchProgress:
         self._retry_failed = retry_failed
         self._progress = progress
         self._bars: dict[str, TaskID] = {}
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self._total: TaskID | None = None
         self._batch: Sequence[ScheduledRun] | None = None
         self._read = 0.0
@@ -107,13 +107,13 @@ class LaunchProgress:
 
     def __call__(self, runs: Sequence[ScheduledRun]) -> None:
         for run in runs:
-            if run.state is RunState.ENDED and run.key not in self._told:
-                self._tell_end(run)
+            if run.state is RunState.ENDED and run.key not in self._reported:
+                self._report_end(run)
         if self._progress is not None:
             self._draw(self._progress, runs)
 
-    def _tell_end(self, run: ScheduledRun) -> None:
-        self._told.add(run.key)
+    def _report_end(self, run: ScheduledRun) -> None:
+        self._reported.add(run.key)
         outcome = run.outcome
         if outcome is None or (outcome.status is Status.COMPLETED and not self._each):
             return

@@ -148,7 +148,9 @@ def command(
     question = _question(**asked)
     out.name_store() if source is None else None
     if plan is not None:
-        analysis = _by_plan(out, plan, {**vars(question), "control": control, "candidates": list(candidate)})
+        analysis = _analyze_preregistered(
+            out, plan, {**vars(question), "control": control, "candidates": list(candidate)}
+        )
     else:
         analysis = out.command.answer(
             analyze, studies, control=control, candidate=list(candidate), pairs=_pairs(pairs),
@@ -178,7 +180,7 @@ def _exit_code(missed: str | None) -> int:
     return EXIT_CHECK
 
 
-def _by_plan(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
+def _analyze_preregistered(out: Output, plan: str, question: Mapping[str, Any]) -> Analysis:
     """Only what a person gave by hand is held against the plan."""
     from fairtrial.api.evidence.preregistered_analysis import analyze_by_plan
 

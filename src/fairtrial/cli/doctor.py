@@ -94,7 +94,9 @@ def _damage(out: Output, *, repair: bool) -> int:
         with make_progress(out) as progress:
             bar = progress.add_task("runs", total=None, unit="")
             damage_report = damage_of(
-                out.store, repair=repair, watch=lambda done, every: progress.update(bar, completed=done, total=every)
+                out.store,
+                repair=repair,
+                on_progress=lambda done, every: progress.update(bar, completed=done, total=every),
             )
     else:
         damage_report = damage_of(out.store, repair=repair)

@@ -156,7 +156,7 @@ def _show(console: Console, variance: Variance) -> None:
     console.print(_verdict(variance), style="bold", markup=False)
     console.print()
     for name, spread in variance.spreads.items():
-        console.print(f"{NAMES[name]}: {_told(spread)}", markup=False)
+        console.print(f"{NAMES[name]}: {_spread_text(spread)}", markup=False)
     if variance.same_seed:
         console.print()
         for line in _repeat_lines(variance):
@@ -221,7 +221,7 @@ def _sentence(text: str) -> str:
     return text if text.endswith("?") else f"{text}."
 
 
-def _told(spread: Spread) -> str:
+def _spread_text(spread: Spread) -> str:
     if spread.mean is None or spread.sd is None:
         return f"{counted(spread.n, 'usable run')}; {spread.reason}."
     basis = f"mean {shown_value(spread.mean)}, sd {shown_value(spread.sd)} over {spread.n} runs"

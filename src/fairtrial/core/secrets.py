@@ -156,7 +156,7 @@ def find_secrets(content: bytes) -> list[CredentialMatch]:
         for hint in kind.hints:
             for at in _places(content, hint):
                 if match := kind.pattern.match(content, at):
-                    credential_matches.append(_as_found(kind.name, match))
+                    credential_matches.append(_credential_match(kind.name, match))
     if b"\0" not in content:  # names mean nothing in the content of a checkpoint or a picture
         credential_matches += _find_named(content, content.lower())
     credential_matches.sort(key=lambda each: (each.start, -each.end))
@@ -174,7 +174,7 @@ def _places(content: bytes, hint: bytes) -> Iterator[int]:
         at = content.find(hint, at + len(hint))
 
 
-def _as_found(kind: str, match: re.Match[bytes]) -> CredentialMatch:
+def _credential_match(kind: str, match: re.Match[bytes]) -> CredentialMatch:
     group = match.lastindex or 0
     return CredentialMatch(kind, match.start(group), match.end(group))
 
@@ -184,7 +184,7 @@ def _find_named(content: bytes, lower: bytes) -> Iterator[CredentialMatch]:
     for hint, pattern in _HEADERS:
         for at in _places(lower, hint):
             if match := pattern.match(content, at):
-                yield _as_found(HEADER, match)
+                yield _credential_match(HEADER, match)
     for stem, rest, before in _STEMS:
         for at in _places(lower, stem):
             name = rest.match(lower, at)
@@ -199,7 +199,7 @@ def _find_named(content: bytes, lower: bytes) -> Iterator[CredentialMatch]:
             if match is None and _FLAG.search(content, max(0, begin - _LONGEST_FLAG), begin):
                 match = _AFTER_FLAG[strong].match(content, name.end())
             if match:
-                yield _as_found(NAMED, match)
+                yield _credential_match(NAMED, match)
 
 
 BLOCK = 1 << 20

@@ -148,8 +148,8 @@ class RemoteJob:
 
     def claim(self, cell: int) -> int | None:
         """The highest token that any start has held a cell under; a later claim always has a higher one."""
-        notes = [self._read(name, "ClaimNote") for name in self.mailbox.names() if self.files.is_claim(name, cell)]
-        return max((int(note["token"]) for note in notes if note), default=None)
+        claims = [self._read(name, "ClaimNote") for name in self.mailbox.names() if self.files.is_claim(name, cell)]
+        return max((int(note["token"]) for note in claims if note), default=None)
 
     # What a job says. It speaks only as long as it was not started again.
 
@@ -170,7 +170,7 @@ class RemoteJob:
     def record_claim(self, cell: int, token: int) -> None:
         self._say(self.files.claim(cell, self.attempt_id), {"token": token})
 
-    def tell(self, cell: int, code: int, outcome: Outcome | None) -> None:
+    def record_answer(self, cell: int, code: int, outcome: Outcome | None) -> None:
         self._say(
             self.files.answer(cell, self.attempt_id), {"exit": code, "outcome": outcome.to_dict() if outcome else None}
         )
@@ -193,7 +193,7 @@ class RemoteJob:
         from fairtrial.jobs import mailbox_schema as note_schema  # brings pydantic
 
         with contextlib.suppress(UntrustedDocument):
-            told = parse_json(content, where=name)
-            checked(getattr(note_schema, model), told, where=name)
-            return dict(told)
+            document = parse_json(content, where=name)
+            checked(getattr(note_schema, model), document, where=name)
+            return dict(document)
         return None

@@ -61,13 +61,13 @@ class ObjectStoreMailbox:
     def names(self) -> set[str]:
         """While the server is away, what was there when it last answered."""
         try:
-            found = self._files.ls(self._root, detail=False)
-            self._seen = {str(path).rpartition("/")[2] for path in found} - {""}
+            paths = self._files.ls(self._root, detail=False)
+            self._seen = {str(path).rpartition("/")[2] for path in paths} - {""}
         except FileNotFoundError:
             self._seen = set()
         except Exception as error:
             if not _is_away(error):
-                raise self._told(error) from error
+                raise self._as_store_error(error) from error
         return set(self._seen)
 
     def remove(self, name: str) -> None:
@@ -86,11 +86,11 @@ class ObjectStoreMailbox:
                 return function()
             except Exception as error:
                 if not _is_away(error) or time.monotonic() > deadline:
-                    raise self._told(error) from error
+                    raise self._as_store_error(error) from error
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE_S)
 
-    def _told(self, error: Exception) -> StoreError:
+    def _as_store_error(self, error: Exception) -> StoreError:
         return StoreError(f"notes cannot be kept at {self.url}: {type(error).__name__}: {error}")
 
 

@@ -54,14 +54,14 @@ def _start(remote_job: RemoteJob, job: str | None, cells: int) -> set[int]:
     answers = {cell: answer for cell in range(cells) if earlier and (answer := remote_job.answer(cell, earlier))}
     remote_job.start(job)
     for cell, answer in answers.items():
-        remote_job.tell(cell, *answer)
+        remote_job.record_answer(cell, *answer)
     return set(answers)
 
 
 def _refuse_version(remote_job: RemoteJob, task: Mapping[str, Any]) -> int:
     reason = f"{socket.gethostname()} has Fairtrial {__version__}, and its launcher {task['version']}"
     for cell in range(len(task["requests"])):
-        remote_job.tell(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
+        remote_job.record_answer(cell, 1, Outcome(Status.FAILED, reason, "Install the same version on every machine."))
     remote_job.finish()
     return 1
 
@@ -88,7 +88,7 @@ def _run_cells(
         if code == EXIT_CLAIMED and is_url(str(jobs[key].store)) and time.monotonic() < deadline and not stop():
             held[key] = jobs[key]
             return
-        remote_job.tell(cells[key], code, outcome)
+        remote_job.record_answer(cells[key], code, outcome)
 
     if jobs:
         run_task(jobs, ended, stop, lambda spec, token: remote_job.record_claim(by_name[spec.name], token))

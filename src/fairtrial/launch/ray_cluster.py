@@ -43,7 +43,7 @@ REACHES_STORES = (
 """Variables that say where a store at a URL is, and who may use it."""
 _AUTHENTICATION = "RAY_AUTH_MODE"
 _NAMESPACE = "fairtrial"
-_leaving = ExitStack()
+_on_disconnect = ExitStack()
 """What ends our connection, if it is ours, and leaves things as they were."""
 _SETTINGS = 4
 _GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, _SETTINGS, 0, 0, 0, 0, 0))
@@ -108,7 +108,7 @@ def _connect(address: str | None) -> None:
             _bring_token(ray, address)
         _join(ray, address)
         undone.callback(ray.shutdown)
-        _leaving.push(undone.pop_all())
+        _on_disconnect.push(undone.pop_all())
     _hush(ray)
 
 
@@ -341,7 +341,7 @@ class RayLauncher:
     """Keeps an actor per slot, and makes a new one where Ray has lost one."""
 
     def __init__(self, request: LaunchRequest) -> None:
-        self._order = request
+        self._request = request
         self._seats: list[_Seat] = []
         self._waiting: deque[Requests] = deque()
         self._stops: dict[str, bool] = {}
@@ -351,13 +351,13 @@ class RayLauncher:
     @property
     def slots(self) -> int:
         """As many as were asked for, or as the cluster has room for now: machines come and go."""
-        if self._order.jobs:
-            return self._order.jobs
+        if self._request.jobs:
+            return self._request.jobs
         if time.monotonic() - self._counted > COUNT_S:
             self._counted = time.monotonic()
-            wanted = _wanted(self._order.resources)
+            wanted = _wanted(self._request.resources)
             self._capacity = sum(_fit(machine, wanted) for machine in _machines())
-        return max(1, min(self._capacity, self._order.cells))
+        return max(1, min(self._capacity, self._request.cells))
 
     def adopt(self, keys: Collection[str]) -> list[list[str]]:  # noqa: ARG002 — actors end with their launcher
         return []
@@ -388,13 +388,13 @@ class RayLauncher:
 
     def _new_seat(self) -> _Seat:
         ray = _ray()
-        wanted = _wanted(self._order.resources)
+        wanted = _wanted(self._request.resources)
         actor_class = ray.remote(Slot).options(
             num_cpus=wanted["CPU"], num_gpus=wanted.get("GPU", 0), memory=wanted.get("memory"), max_concurrency=2,
             max_restarts=0,
         )  # fmt: skip
-        environment = _environment(self._order)
-        actor = actor_class.remote(list(self._order.preload), self._order.fresh, environment)
+        environment = _environment(self._request)
+        actor = actor_class.remote(list(self._request.preload), self._request.fresh, environment)
         seat = _Seat(actor, actor.about.remote())
         self._seats.append(seat)
         return seat
@@ -492,12 +492,12 @@ class RayLauncher:
 
     def close(self) -> None:
         ray = _ray()
-        leaving = [seat.actor.close.remote() for seat in self._seats if seat.ready]
-        ray.wait(leaving, num_returns=len(leaving), timeout=KILL_S) if leaving else None
+        closing = [seat.actor.close.remote() for seat in self._seats if seat.ready]
+        ray.wait(closing, num_returns=len(closing), timeout=KILL_S) if closing else None
         for seat in self._seats:
             ray.kill(seat.actor)
         self._seats = []
-        _leaving.close()
+        _on_disconnect.close()
 
 
 def _environment(request: LaunchRequest) -> dict[str, str]:

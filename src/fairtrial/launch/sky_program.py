@@ -89,12 +89,12 @@ class Sky:
             asked = self._run(command, CHECK_S)
         except subprocess.TimeoutExpired:
             raise UserError(f"`{shown}` gave no answer within {CHECK_S:.0f} s", hint=f"See: {shown}") from None
-        found = read_json(asked.stdout)
-        if asked.returncode != 0 or not isinstance(found, Mapping):
+        by_workspace = read_json(asked.stdout)
+        if asked.returncode != 0 or not isinstance(by_workspace, Mapping):
             raise UserError(
                 f"`{shown}` failed: {last_line(asked.stderr + asked.stdout)}", hint=f"See what it says: {shown}"
             )
-        return sorted({name for workspace in found.values() for name in workspace})
+        return sorted({name for clouds in by_workspace.values() for name in clouds})
 
     def last_words(self, job: int) -> str:
         """What a job printed last, as far as SkyPilot still has it."""

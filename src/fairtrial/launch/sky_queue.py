@@ -49,8 +49,8 @@ class SkyQueue:
     word = "skypilot"
     ask_s = ASK_S
 
-    def __init__(self, sky: Sky, request: LaunchRequest, project: ShippedFolder, notes: Mailbox) -> None:
-        self._sky, self._order, self._project, self._notes = sky, request, project, notes
+    def __init__(self, sky: Sky, request: LaunchRequest, project: ShippedFolder, mailbox: Mailbox) -> None:
+        self._sky, self._request, self._project, self._mailbox = sky, request, project, mailbox
         self._folder = Path(tempfile.mkdtemp(prefix="fairtrial-sky-"))
         self._jobs: dict[str, _Job] = {}
         self._to_launch: list[_Job] = []
@@ -63,7 +63,7 @@ class SkyQueue:
     def hand_over(self, remote_jobs: Sequence[str]) -> list[str]:
         """Names are ours, so that a job can be found by whoever comes after a launcher that was killed."""
         labels = {}
-        for group in divide(len(remote_jobs), self._order):
+        for group in divide(len(remote_jobs), self._request):
             members = [remote_jobs[number] for number in group]
             job = self._prepare(members)
             labels.update({remote_job: f"{job.name}/{number}" for number, remote_job in enumerate(members)})
@@ -73,11 +73,11 @@ class SkyQueue:
 
     def _prepare(self, remote_jobs: Sequence[str]) -> _Job:
         runs = {
-            remote_job: list((RemoteJob(self._notes, remote_job).task or {"requests": {}})["requests"])
+            remote_job: list((RemoteJob(self._mailbox, remote_job).task or {"requests": {}})["requests"])
             for remote_job in remote_jobs
         }
-        job = _Job(task_name(self._order.study, uuid.uuid4().hex[:8]), set())
-        task = make_task(self._order, self._project, job.name, runs, mailbox_location(self._order))
+        job = _Job(task_name(self._request.study, uuid.uuid4().hex[:8]), set())
+        task = make_task(self._request, self._project, job.name, runs, mailbox_location(self._request))
         self._file(job).write_text(as_yaml(task))
         self._jobs[job.name] = job
         self._to_launch.append(job)
@@ -91,7 +91,7 @@ class SkyQueue:
         while self._to_launch and busy < LAUNCHES:
             job = self._to_launch.pop(0)
             log = self._folder / f"{job.name}.log"
-            job.call = self._sky.start(launch_words(self._order, str(self._file(job))), log)
+            job.call = self._sky.start(launch_words(self._request, str(self._file(job))), log)
             busy += 1
 
     # Where they stand.
@@ -181,10 +181,10 @@ class SkyQueue:
         return self._words[_name(job)]
 
     def clear(self, job: str) -> None:
-        if found := self._jobs.get(_name(job)):
-            found.open.discard(job)
-            if not found.open:
-                self._file(found).unlink(missing_ok=True)
+        if sky_job := self._jobs.get(_name(job)):
+            sky_job.open.discard(job)
+            if not sky_job.open:
+                self._file(sky_job).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Waits until SkyPilot has heard what is to end; a job that may go on costs money, so it is named."""
@@ -192,7 +192,7 @@ class SkyQueue:
         left = [job.name for job in self._to_cancel]
         left += [name for name, call in self._cancelling.items() if not call.went_well]
         for name in left:
-            self._order.tell(f"SkyPilot did not confirm the end of a job. See to it: sky jobs cancel --name {name}")
+            self._request.tell(f"SkyPilot did not confirm the end of a job. See to it: sky jobs cancel --name {name}")
         if self._asking:
             self._asking.process.kill()
             self._asking.process.wait()
@@ -206,16 +206,16 @@ class SkyQueue:
 class SkyLauncher(RemoteJobLauncher):
     """Errands on machines that SkyPilot may replace while they are at work."""
 
-    def __init__(self, queue: SkyQueue, notes: Mailbox, request: LaunchRequest, project: ShippedFolder) -> None:
-        super().__init__(queue, notes, request.cells)
+    def __init__(self, queue: SkyQueue, mailbox: Mailbox, request: LaunchRequest, project: ShippedFolder) -> None:
+        super().__init__(queue, mailbox, request.cells)
         self._sky = queue
-        self._order, self._project = request, project
+        self._request, self._project = request, project
         self._starts: dict[str, tuple[int, float]] = {}
         self._checked: dict[str, float] = {}
 
     def submit(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
         super().submit(
-            {key: translated(request, self._order.store, self._project) for key, request in requests.items()}
+            {key: translated(request, self._request.store, self._project) for key, request in requests.items()}
         )  # fmt: skip
 
     def has_started(self, key: str) -> bool:

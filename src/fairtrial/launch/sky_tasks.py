@@ -85,14 +85,18 @@ def divide(count: int, request: LaunchRequest) -> list[list[int]]:
     return [list(range(start, min(start + size, count))) for start in range(0, count, size)]
 
 
-def task_name(study: str, mark: str) -> str:
+def task_name(study: str, suffix: str) -> str:
     """What people see in `sky jobs queue`. SkyPilot takes letters, digits, dots, dashes and underscores."""
     stem = re.sub(r"[^A-Za-z0-9._]+", "-", study).strip("-._")
-    return f"fairtrial-{stem[:40].rstrip('-._')}-{mark}"
+    return f"fairtrial-{stem[:40].rstrip('-._')}-{suffix}"
 
 
 def make_task(
-    request: LaunchRequest, project: ShippedFolder, name: str, remote_jobs: Mapping[str, Sequence[str]], notes: str
+    request: LaunchRequest,
+    project: ShippedFolder,
+    name: str,
+    remote_jobs: Mapping[str, Sequence[str]],
+    mailbox_address: str,
 ) -> dict[str, Any]:
     """The task file of a group of errands, each with the runs it makes. `notes` is where they leave their answers."""
     options = options_of(request)
@@ -104,19 +108,19 @@ def make_task(
         task["secrets"] = dict.fromkeys(secrets)  # SkyPilot takes the values from `--secret NAME`
     if setup := _setup(request):
         task["setup"] = setup
-    return {**task, "run": _run(request, project, remote_jobs, notes)}
+    return {**task, "run": _run(request, project, remote_jobs, mailbox_address)}
 
 
 def _resources(request: LaunchRequest) -> dict[str, Any]:
     options, needs = options_of(request), request.resources
-    found = {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
+    resources = {name: value for name in PASSED_ON if (value := getattr(options, name)) is not None}
     if needs.cpus:
-        found["cpus"] = f"{needs.cpus * options.at_once}+"
+        resources["cpus"] = f"{needs.cpus * options.at_once}+"
     if needs.memory_gb:
-        found["memory"] = f"{math.ceil(needs.memory_gb * options.at_once)}+"
+        resources["memory"] = f"{math.ceil(needs.memory_gb * options.at_once)}+"
     if cards := _accelerators(request):
-        found["accelerators"] = cards
-    return {**found, "use_spot": True} if options.spot else found
+        resources["accelerators"] = cards
+    return {**resources, "use_spot": True} if options.spot else resources
 
 
 def _gpus_per_run(request: LaunchRequest) -> int:
@@ -171,9 +175,9 @@ def _accelerators(request: LaunchRequest) -> str | None:
 
 def extras_of(request: LaunchRequest) -> list[str]:
     """What the recipes, the store and the cards need."""
-    found = {*options_of(request).extras, *(recipe.extra for recipe in _recipes(request) if recipe.extra)}
-    found |= {extra for scheme, extra in STORE_EXTRAS.items() if request.store.startswith(f"{scheme}://")}
-    return sorted(found | ({"gpu"} if _accelerators(request) else set()))
+    extras = {*options_of(request).extras, *(recipe.extra for recipe in _recipes(request) if recipe.extra)}
+    extras |= {extra for scheme, extra in STORE_EXTRAS.items() if request.store.startswith(f"{scheme}://")}
+    return sorted(extras | ({"gpu"} if _accelerators(request) else set()))
 
 
 def _recipes(request: LaunchRequest) -> list[LoadedRecipe]:
@@ -202,32 +206,37 @@ def _setup(request: LaunchRequest) -> str:
 # What is done there.
 
 
-def _run(request: LaunchRequest, project: ShippedFolder, remote_jobs: Mapping[str, Sequence[str]], notes: str) -> str:
-    """Lanes that work side by side, each through its errands; one that fails does not keep the others from running."""
+def _run(
+    request: LaunchRequest, project: ShippedFolder, remote_jobs: Mapping[str, Sequence[str]], mailbox_address: str
+) -> str:
+    """The shell script of a task: parallel workers, each with its remote jobs in turn. A failure stops no other job."""
     options = options_of(request)
     python = options.python or PYTHON
     start = project.start.relative_to(project.root)
     lines = [] if start == Path() else [f"cd {shlex.quote(str(start))}"]
     lines.append("failed=0")
-    lanes = [list(remote_jobs)[lane :: options.at_once] for lane in range(min(options.at_once, len(remote_jobs)))]
-    for lane, names in enumerate(lanes):
-        command = f"{_cards(request, lane)}setsid --wait {python} -m fairtrial.jobserver errand {shlex.quote(notes)}"
-        work = [f"{command} {shlex.quote(name)} || failed=1  # {_told(remote_jobs[name])}" for name in names]
-        lines += work if len(lanes) == 1 else ["(", *(f"  {line}" for line in [*work, "exit $failed"]), ") &"]
-    if len(lanes) > 1:
+    workers = [list(remote_jobs)[worker :: options.at_once] for worker in range(min(options.at_once, len(remote_jobs)))]
+    for worker, names in enumerate(workers):
+        command = (
+            f"{_cards(request, worker)}setsid --wait {python} -m fairtrial.jobserver errand "
+            f"{shlex.quote(mailbox_address)}"
+        )
+        work = [f"{command} {shlex.quote(name)} || failed=1  # {_shortened(remote_jobs[name])}" for name in names]
+        lines += work if len(workers) == 1 else ["(", *(f"  {line}" for line in [*work, "exit $failed"]), ") &"]
+    if len(workers) > 1:
         lines.append("for lane in $(jobs -p); do wait $lane || failed=1; done")
     return "\n".join([*lines, "exit $failed"]) + "\n"
 
 
-def _cards(request: LaunchRequest, lane: int) -> str:
-    """Which cards a lane sees, where several share a machine."""
+def _cards(request: LaunchRequest, worker: int) -> str:
+    """Which GPUs a worker sees, where several share a machine."""
     if options_of(request).at_once == 1 or not _accelerators(request):
         return ""
     each = _gpus_per_run(request)
-    return f"{VISIBLE_DEVICES}={','.join(str(lane * each + card) for card in range(each))} "
+    return f"{VISIBLE_DEVICES}={','.join(str(worker * each + card) for card in range(each))} "
 
 
-def _told(runs: Sequence[str]) -> str:
+def _shortened(runs: Sequence[str]) -> str:
     shown = ", ".join(runs)
     return shown if len(shown) <= 100 else f"{shown[:100]} …"
 
@@ -242,7 +251,7 @@ def _quoted(word: str) -> str:
 
 
 def mailbox_location(request: LaunchRequest) -> str:
-    """Where launcher and errands leave notes for each other: beside the study's runs, wherever those are."""
+    """Where the mailbox of launcher and remote jobs is: next to the runs of the study, also in a shared store."""
     if "://" not in request.store:
         return request.home
     return "/".join([request.store.rstrip("/"), *Path(request.home).parts[-2:]])

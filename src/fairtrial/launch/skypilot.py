@@ -134,6 +134,6 @@ def _counted(tasks: Sequence[Mapping[str, Any]]) -> str:
 
 
 def open_launcher(request: LaunchRequest) -> SkyLauncher:
-    notes = open_mailbox(mailbox_location(request))
+    mailbox = open_mailbox(mailbox_location(request))
     project = _project(request)
-    return SkyLauncher(SkyQueue(Sky.require(), request, project, notes), notes, request, project)
+    return SkyLauncher(SkyQueue(Sky.require(), request, project, mailbox), mailbox, request, project)

@@ -134,7 +134,7 @@ class SlurmQueue:
     word = "slurm"
 
     def __init__(self, request: LaunchRequest) -> None:
-        self._order = request
+        self._request = request
         self._options = _options(request)
         self._folder = Path(request.home) / SUBMITTED
         self._hurried: dict[str, float] = {}
@@ -150,7 +150,7 @@ class SlurmQueue:
         try:
             for first in range(0, len(remote_jobs), LARGEST_ARRAY):
                 names = remote_jobs[first : first + LARGEST_ARRAY]
-                jobs += executor.map_array(become_errand, [self._order.home] * len(names), names)
+                jobs += executor.map_array(become_errand, [self._request.home] * len(names), names)
         except (FailedJobError, FailedSubmissionError) as error:
             if not jobs and "Unable to contact" in str(error):
                 return None
@@ -162,17 +162,17 @@ class SlurmQueue:
 
     def submission(self) -> dict[str, Any]:
         """What submitit is told about an array."""
-        parameters = _parameters(self._order)
+        parameters = _parameters(self._request)
         further: dict[str, Any] = {name: parameters.pop(name, None) for name in ("mem", "reservation")}
         # Not through the batch shell, which would keep it to itself: Slurm sends it to the run.
         further |= {"signal": f"TERM@{self._warning_s}", "requeue": True}
         return {
-            "job_name": f"fairtrial {self._order.study}",
+            "job_name": f"fairtrial {self._request.study}",
             "nodes": 1,
             "ntasks_per_node": 1,
             "time": None,  # submitit would say five minutes
             **parameters,
-            "array_parallelism": self._order.jobs or LARGEST_ARRAY,
+            "array_parallelism": self._request.jobs or LARGEST_ARRAY,
             "setup": self._options.setup.splitlines() if self._options.setup else None,
             "additional_parameters": {name: value for name, value in further.items() if value is not None},
         }

@@ -264,9 +264,9 @@ class MetricsFile:
             return _Row(0, {}, f"{where} has the step {str(given)[:40]}; steps are whole numbers")
         values: dict[str, float] = {}
         for name, value in cells.items():
-            number_found = float(value) if isinstance(value, bool) else number_in(value)
-            if number_found is not None and name != column and not is_index(name):
-                values[_logged_name(name)] = number_found
+            parsed = float(value) if isinstance(value, bool) else number_in(value)
+            if parsed is not None and name != column and not is_index(name):
+                values[_logged_name(name)] = parsed
         return _Row(given if type(given) is int else int(step), values)
 
     def _step_name(self, cells: Mapping[str, Any]) -> str | None:

@@ -101,22 +101,22 @@ class Quarantine:
         return target
 
 
-Watch = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Is told how many runs have been looked at, and of how many."""
 
 
-def find_damage(store: Store, *, watch: Watch = lambda _done, _all: None) -> Iterator[Damage]:
+def find_damage(store: Store, *, on_progress: ProgressCallback = lambda _done, _all: None) -> Iterator[Damage]:
     """All damage of a store. Runs that are being made right now are left in peace."""
     places = [(study, RunPaths(Path(entry.path))) for study, entry in store.directories()]
     misplaced = _misplaced(places)
     for done, (study, paths) in enumerate(places):
-        watch(done, len(places))
+        on_progress(done, len(places))
         if paths.metadata.exists() and not is_claimed(paths):
             for damage in _of_run(paths, misplaced):
                 yield replace(damage, run=f"{study}/{paths.root.name}")
         elif not paths.metadata.exists() and not is_claimed(paths):
             yield from _of_no_run(study, paths, misplaced)
-    watch(len(places), len(places))
+    on_progress(len(places), len(places))
     for study in store.studies():
         yield from _of_study(store, study)
     yield from _of_store(store)

@@ -411,7 +411,7 @@ class Pull:
             def download(temporary: Path, name: str = name, there: str = there, length: int = length) -> None:
                 remote.download(there, temporary)
                 if self.stand.manifest and (temporary.stat().st_size, file_hash(temporary)) != (length, tag):  # noqa: B023
-                    raise self._not_as_told(name)
+                    raise self._not_as_in_manifest(name)
 
             replace_file(path, download, sync=SyncLevel.FILE)
             self._tags[name] = tag
@@ -429,9 +429,9 @@ class Pull:
             there, sha256, size = self.files[name]
             content = contents.get(there)
             if content is not None and (len(content), hashlib.sha256(content).hexdigest()) != (size, sha256):
-                raise self._not_as_told(name)
+                raise self._not_as_in_manifest(name)
 
-    def _not_as_told(self, name: str) -> UntrustedDocument:
+    def _not_as_in_manifest(self, name: str) -> UntrustedDocument:
         return UntrustedDocument(
             f"the content of {name!r} does not have the size and SHA-256 of its manifest",
             hint="The run can be made again: --replace.",

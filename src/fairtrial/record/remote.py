@@ -206,7 +206,7 @@ class Remote:
         except Exception as error:
             if isinstance(error, FileNotFoundError) and _code(error) != "NoSuchBucket" and missing_is_fine:
                 raise
-            store_error = _told(error, self)
+            store_error = _as_store_error(error, self)
             if store_error is None:
                 raise
             raise store_error from error
@@ -273,7 +273,7 @@ def _entry(facts: Mapping[str, Any]) -> ObjectEntry:
     return ObjectEntry(int(facts["size"] or 0), str(tag), modified)
 
 
-def _told(error: Exception, remote: Remote) -> StoreError | None:
+def _as_store_error(error: Exception, remote: Remote) -> StoreError | None:
     """What a library says about a server, as one sentence and a hint; None where it is no matter of the server."""
     url, name, code = remote.url, type(error).__name__, _code(error)
     bucket = url.partition("://")[2].partition("/")[0]

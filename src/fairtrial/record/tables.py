@@ -435,14 +435,14 @@ class _Reader:
         known[1].append(step)
         known[2].append(value)
 
-    def _told(self, key: RunKey) -> str:
+    def _run_text(self, key: RunKey) -> str:
         variant, task, seed, run = key
         parts = {"variant": variant, "task": task, "seed": seed, "run": run}
         return ", ".join(f"{role} {value}" for role, value in parts.items() if value and self.file.columns[role])
 
     def _refuse_two_files(self, key: RunKey, first: TableFile) -> None:
         raise UserError(
-            f"{first.label} and {self.file.label} both have values of {self._told(key) or 'one run'}",
+            f"{first.label} and {self.file.label} both have values of {self._run_text(key) or 'one run'}",
             hint="Name the column that tells the runs apart with --run-column, or leave one of the files out.",
         )
 
@@ -453,7 +453,7 @@ class _Reader:
         options = ["--task-column", "--step-column", "--run-column"]
         missing = self.file.columns["variant"] is None
         raise UserError(
-            f"{self.file.label} has more than one value for {self._told(key) or 'a run'}"
+            f"{self.file.label} has more than one value for {self._run_text(key) or 'a run'}"
             + (" and no column that names the variant" if missing else ""),
             hint=f"Name the column that holds the variant{guess}: --variant-column."
             if missing

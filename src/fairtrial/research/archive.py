@@ -29,7 +29,7 @@ MOST_FILES = 2_000_000
 SUSPICIOUS_RATIO, SUSPICIOUS_FROM = 200, 256 << 20
 """Text shrinks to a twentieth at best: what grows 200-fold and beyond this size was made to fill a disk."""
 
-Watch = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Told how many bytes of how many are done."""
 
 
@@ -37,10 +37,10 @@ def quiet(_done: int, _total: int) -> None:
     """For those whom nobody watches."""
 
 
-def write_zip(path: Path, files: Mapping[str, Path], watch: Watch = quiet) -> None:
+def write_zip(path: Path, files: Mapping[str, Path], on_progress: ProgressCallback = quiet) -> None:
     """Names in order, one time for all, one mode for all: nothing of when and where it was packed is left in it."""
     with under_another_name(path) as unfinished:
-        _write_zip(unfinished, files, watch)
+        _write_zip(unfinished, files, on_progress)
 
 
 @contextmanager
@@ -56,7 +56,7 @@ def under_another_name(path: Path) -> Iterator[Path]:
         unfinished.unlink(missing_ok=True)
 
 
-def _write_zip(path: Path, files: Mapping[str, Path], watch: Watch) -> None:
+def _write_zip(path: Path, files: Mapping[str, Path], on_progress: ProgressCallback) -> None:
     total, done = sum(file.stat().st_size for file in files.values()), 0
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name in sorted([*files, *folders_of(files)]):
@@ -72,7 +72,7 @@ def _write_zip(path: Path, files: Mapping[str, Path], watch: Watch) -> None:
             with open_regular(files[name]) as source, archive.open(info, "w") as target:
                 shutil.copyfileobj(source, target, CHUNK)
             done += info.file_size
-            watch(done, total)
+            on_progress(done, total)
 
 
 def folders_of(names: Iterable[str]) -> set[str]:
@@ -158,7 +158,7 @@ def _why_too_large(entries: Sequence[zipfile.ZipInfo], path: Path) -> list[str]:
     return []
 
 
-def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict[str, tuple[int, str]]:
+def unpack(archive: zipfile.ZipFile, folder: Path, on_progress: ProgressCallback = quiet) -> dict[str, tuple[int, str]]:
     """Every file of an archive that was found safe, with its size and SHA-256 as it was unpacked."""
     unpacked: dict[str, tuple[int, str]] = {}
     entries = [info for info in archive.infolist() if not info.is_dir()]
@@ -174,7 +174,7 @@ def unpack(archive: zipfile.ZipFile, folder: Path, watch: Watch = quiet) -> dict
                 size += len(chunk)
         unpacked[info.filename] = size, digest.hexdigest()
         done += size
-        watch(done, total)
+        on_progress(done, total)
     return unpacked
 
 

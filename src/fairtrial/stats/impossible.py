@@ -53,7 +53,7 @@ def find_impossible(arms: Sequence[PrintedArm], options: SummaryOptions) -> list
     return findings
 
 
-Told = Iterator[tuple[str, str, str]]
+FindingFields = Iterator[tuple[str, str, str]]
 """Kind, severity, sentence."""
 
 
@@ -95,7 +95,7 @@ def _shown(value: Fraction | float, like: Printed) -> str:
 # Means
 
 
-def _outside_range(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _outside_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     bounds = bounds_of(options)
     if bounds is None:
         return
@@ -118,7 +118,7 @@ def _sums(arm: PrintedArm, options: SummaryOptions) -> tuple[int, int] | None:
     return max(0, first), min(options.items * arm.n, last)
 
 
-def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     """GRIM: a mean of whole items is a multiple of one item's share."""
     sums, bounds = _sums(arm, options), bounds_of(options)
     if sums is None or bounds is None or options.items is None or sums[0] <= sums[1]:
@@ -138,7 +138,7 @@ def _items_of_mean(arm: PrintedArm, options: SummaryOptions) -> Told:
 # Spreads
 
 
-def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _spread_of_range(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     """The largest standard deviation is that of values at the ends of the range."""
     bounds = bounds_of(options)
     if bounds is None:
@@ -200,7 +200,7 @@ def _least_sd(arm: PrintedArm, level: float) -> float:
     return max(0.0, half) * math.sqrt(arm.n) / t_quantile(1 - (1 - level) / 2, arm.n - 1)
 
 
-def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _spread_of_items(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     """GRIMMER: the squares of whole numbers add up to a whole number, of the same parity as their sum."""
     sums, bounds = _sums(arm, options), bounds_of(options)
     if arm.sd is None or options.items is None or sums is None or bounds is None:
@@ -273,7 +273,7 @@ def _nearest_squares(totals: Sequence[Total], n: int, sd: Fraction) -> list[Frac
     return [*([max(below)] if below else []), *([min(above)] if above else [])]
 
 
-def _still(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _still(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     if sd_from(arm, options.level) <= DUST * abs(arm.mean.value):
         yield (
             "no spread",
@@ -285,7 +285,7 @@ def _still(arm: PrintedArm, options: SummaryOptions) -> Told:
 # Intervals and second measures of spread
 
 
-def _interval(arm: PrintedArm, options: SummaryOptions) -> Told:  # noqa: ARG001
+def _interval(arm: PrintedArm, options: SummaryOptions) -> FindingFields:  # noqa: ARG001
     if arm.limits is None:
         return
     low, high = arm.limits
@@ -307,7 +307,7 @@ def _interval(arm: PrintedArm, options: SummaryOptions) -> Told:  # noqa: ARG001
             yield "two half-widths", IMPOSSIBLE, message
 
 
-def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> Told:
+def _two_spreads(arm: PrintedArm, options: SummaryOptions) -> FindingFields:
     """A table that prints a standard deviation and another measure of spread must mean the same by both."""
     if arm.sd is None or arm.sd.value == 0:
         return

@@ -198,10 +198,10 @@ def test_each_deviation_is_named(plan: Registration, done: StudyRecord) -> None:
 
 def test_a_comparison_before_all_seeds_were_there_breaks_the_rule(plan: Registration, done: StudyRecord) -> None:
     few = {"time": plan.plan["time"] + 90, "seeds": {arm: [str(plan.seeds[0])] for arm in ("base", "new")}}
-    [found] = find_deviations(plan, replace(done, looks=[few]))
+    [found] = find_deviations(plan, replace(done, interim_looks=[few]))
     assert found.kind == "stopping rule" and "with 1 of 3 seeds" in found.text
     in_words = replace(plan, plan={**plan.plan, "stopping_rule": "When it rains."})
-    assert find_deviations(in_words, replace(done, looks=[few])) == []
+    assert find_deviations(in_words, replace(done, interim_looks=[few])) == []
     assert "When it rains." in unchecked(in_words)[0]
 
 
@@ -209,9 +209,9 @@ def test_a_run_that_had_ended_without_a_number_was_there(plan: Registration, don
     """Such as one that a registered rule excludes: looking without it is no look before its time."""
     at = plan.plan["time"] + 90
     look = {"time": at, "seeds": {arm: [str(seed) for seed in plan.seeds[1:]] for arm in ("base", "new")}}
-    ended = replace(done, runs=[replace(run, ended=at - 1) for run in done.runs], looks=[look])
+    ended = replace(done, runs=[replace(run, ended=at - 1) for run in done.runs], interim_looks=[look])
     assert find_deviations(plan, ended) == []
-    later = replace(done, runs=[replace(run, ended=at + 1) for run in done.runs], looks=[look])
+    later = replace(done, runs=[replace(run, ended=at + 1) for run in done.runs], interim_looks=[look])
     assert [each.kind for each in find_deviations(plan, later)] == ["stopping rule"]
 
 

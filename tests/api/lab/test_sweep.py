@@ -30,7 +30,7 @@ QUICK = {"steps": 5, "noise": 0.005}
 GRID = "effect=0:0.05:0.01"
 
 
-class Watch:
+class ProgressCallback:
     """Which runs were made: `watch` is called with tickets only where something is to be done."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ def test_the_best_is_the_largest_mean_and_its_set_is_told_by_value(confirmed: Sw
 
 
 def test_less_can_be_better_and_the_same_runs_tell(confirmed: Sweep, root: Path) -> None:
-    watch = Watch()
+    watch = ProgressCallback()
     found = sweep("fake", [GRID], options=QUICK, terms=terms(root, direction="min", watch=watch))
     assert found.best_param == 0.0 and found.direction == "min"
     assert watch.made == set() and found.study == confirmed.study
@@ -224,7 +224,7 @@ def test_a_confirmation_of_equal_settings_is_unbiased() -> None:
 def test_the_same_sweep_again_makes_no_run(confirmed: Sweep, root: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in root.glob("*/*/metadata.json")}
     assert len(before) >= 6 * 3 + 2 * 4
-    watch = Watch()
+    watch = ProgressCallback()
     again = sweep("fake", [GRID], options=QUICK, confirm=4, terms=terms(root, watch=watch))
     assert watch.made == set()
     assert {path: path.stat().st_mtime_ns for path in root.glob("*/*/metadata.json")} == before
@@ -235,7 +235,7 @@ def test_the_same_sweep_again_makes_no_run(confirmed: Sweep, root: Path) -> None
 
 
 def test_a_larger_grid_and_more_runs_keep_what_is_finished() -> None:
-    first, wider, more = Watch(), Watch(), Watch()
+    first, wider, more = ProgressCallback(), ProgressCallback(), ProgressCallback()
     one = sweep("fake", ["effect=0:0.02:0.01"], options=QUICK, terms=terms(runs=2, watch=first))
     two = sweep("fake", ["effect=0:0.04:0.01"], options=QUICK, terms=terms(runs=2, watch=wider))
     assert one.study == two.study
@@ -261,7 +261,7 @@ def test_several_options_make_a_grid_or_go_side_by_side() -> None:
         {"effect": effect, "label": label} for effect in (0.0, 0.2) for label in ("a", "b")
     ]
     assert grid.best_param["effect"] == 0.2 and grid.to_dict()["param"] == ["effect", "label"]
-    watch = Watch()
+    watch = ProgressCallback()
     zipped = sweep("fake", params, options=QUICK, zipped=True, terms=terms(runs=2, watch=watch))
     assert [point.value for point in zipped.points] == [{"effect": 0.0, "label": "a"}, {"effect": 0.2, "label": "b"}]
     assert watch.made == set(), "those settings are part of the grid"
@@ -299,7 +299,7 @@ def test_settings_that_diverge_are_counted_and_never_win(store: Store) -> None:
     assert "lost runs in a sweep" in codes(found)
     worse = sweep("fake", ["diverge_at=3,0"], options=QUICK, terms=terms(runs=2, direction="min"))
     assert worse.best_param == 0, "nor where less is better"
-    again = Watch()
+    again = ProgressCallback()
     sweep("fake", ["diverge_at=3,0"], options=QUICK, terms=terms(runs=2, watch=again))
     assert again.made == set(), "a divergence is a result"
 

@@ -245,7 +245,7 @@ class _Measurement:
         bench = replace(bench, noise=self._noise(), sizes=self._sizes(), rates=self._rates())
         if self.terms.trials and bench.sufficient:
             bench = replace(bench, suggestions=suggest(self.runs, steady=bench.steady, sizes=bench.sizes))
-        return replace(bench, cautions=[*bench.cautions, *self._told_by_parts(bench)])
+        return replace(bench, cautions=[*bench.cautions, *self._cautions_of_parts(bench)])
 
     def _take_steps(self) -> Sequence[StepTimes]:
         wanted = self.progress.steps = self._wanted()
@@ -321,7 +321,7 @@ class _Measurement:
         return cautions
 
     @staticmethod
-    def _told_by_parts(bench: Bench) -> list[FilledCaution]:
+    def _cautions_of_parts(bench: Bench) -> list[FilledCaution]:
         parts = (bench.noise, bench.sizes, bench.rates)
         return [caution for part in parts if part is not None for caution in part.cautions]
 

@@ -132,17 +132,17 @@ class HiddenRuns:
         self.store.check_writable()
         self.options = options
         self.resolved = benched(recipe, options, terms)
-        self._leaving = contextlib.ExitStack()
+        self._exit_stack = contextlib.ExitStack()
         self._opened, self._owner = 0, os.getpid()
         self._prefix = f"bench-{secrets.token_hex(6)}-"
 
     def __enter__(self) -> HiddenRuns:
-        self._leaving.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
-        self._leaving.callback(self._remove)
+        self._exit_stack.enter_context(contextlib.redirect_stdout(sys.stderr))  # what a recipe prints is for people
+        self._exit_stack.callback(self._remove)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._leaving.close()
+        self._exit_stack.close()
 
     @cached_property
     def _surroundings(self) -> dict[str, Any]:
@@ -166,18 +166,18 @@ class HiddenRuns:
         return self.at_hand(self.job(changes, seed=seed), observers)
 
     def at_hand(
-        self, job: Job, observers: Sequence[Observer] = (), leaving: contextlib.ExitStack | None = None
+        self, job: Job, observers: Sequence[Observer] = (), exit_stack: contextlib.ExitStack | None = None
     ) -> SteppableRun:
-        terms, leaving = self.terms, leaving or self._leaving
+        terms, exit_stack = self.terms, exit_stack or self._exit_stack
         return SteppableRun(
-            job, leaving, observers=observers, clock=terms.clock, should_stop=terms.should_stop
+            job, exit_stack, observers=observers, clock=terms.clock, should_stop=terms.should_stop
         )  # fmt: skip
 
     @contextlib.contextmanager
     def briefly(self, changes: Mapping[str, Any], *, seed: int | None = None) -> Iterator[SteppableRun]:
         """A run that is closed at once: many of them at a time would take more files than a process may open."""
-        with contextlib.ExitStack() as leaving:
-            run = self.at_hand(self.job(changes, seed=seed), leaving=leaving)
+        with contextlib.ExitStack() as exit_stack:
+            run = self.at_hand(self.job(changes, seed=seed), exit_stack=exit_stack)
             self.require(run.ended)
             yield run
 
@@ -261,12 +261,12 @@ class Progress(Observer):
     def __init__(self, what: str, show: Show) -> None:
         self._what, self._show = what, show
         self.steps = 0
-        self._taken, self._told = 0, 0.0
+        self._taken, self._reported_at = 0, 0.0
 
     def step_ended(self, step: int, now: float) -> None:  # noqa: ARG002
         self._taken += 1
-        if now - self._told > REFRESH_S:
-            self._told = now
+        if now - self._reported_at > REFRESH_S:
+            self._reported_at = now
             self._show(self._what, self._taken, self.steps)
 
 

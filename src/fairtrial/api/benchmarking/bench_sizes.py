@@ -99,7 +99,7 @@ def measure_batch_sizes(runs: HiddenRuns) -> BatchSizes:
         examples = resources.get("examples_per_step") or size
         rows[size] = SizeRow(size, steps[size], examples, tensor_bytes=resources.get("peak_tensor_bytes"))
     rows |= _timed(runs, {size: rows[size] for size in opened}, opened)
-    return _found(runs, [rows[size] for size in sizes], opened)
+    return _summarize(runs, [rows[size] for size in sizes], opened)
 
 
 def _steps(runs: HiddenRuns, sizes: Sequence[int]) -> dict[int, int]:
@@ -144,7 +144,7 @@ def _timed(runs: HiddenRuns, rows: Mapping[int, SizeRow], opened: Mapping[int, S
     return size_rows
 
 
-def _found(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, SteppableRun]) -> BatchSizes:
+def _summarize(runs: HiddenRuns, rows: Sequence[SizeRow], opened: Mapping[int, SteppableRun]) -> BatchSizes:
     measured = [row for row in rows if row.reason is None]
     times: Array = np.array([row.seconds for row in measured]).T
     knee = find_knee([row.size for row in measured], times, runs.terms.alpha)

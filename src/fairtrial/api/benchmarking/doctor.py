@@ -157,20 +157,23 @@ class DamageReport:
 
 
 def damage_of(
-    store: StoreLocation = None, *, repair: bool = False, watch: Callable[[int, int], None] = lambda _done, _all: None
+    store: StoreLocation = None,
+    *,
+    repair: bool = False,
+    on_progress: Callable[[int, int], None] = lambda _done, _all: None,
 ) -> DamageReport:
     """Find everything in a store that is not what was recorded; with `repair`, put right what can be without loss.
 
     After a repair the store is searched again: what one repair brought back may show what else is damaged.
     """
     place = open_store(store)
-    damages = list(find_damage(place, watch=watch))
+    damages = list(find_damage(place, on_progress=on_progress))
     repaired: list[Damage] = []
     while repair and (able := [each for each in damages if each.mend is not None]):
         done = [mend(place, each) for each in able]
         repaired += [each for each in done if each.repaired]
         if not any(each.repaired for each in done):
             break
-        damages = list(find_damage(place, watch=watch))
+        damages = list(find_damage(place, on_progress=on_progress))
     runs = sum(1 for _ in place.directories())
     return DamageReport(place.address, place.root, runs, [*repaired, *damages])

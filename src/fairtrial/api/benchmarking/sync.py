@@ -143,7 +143,7 @@ def sync(
     return Sync(
         train=_named(train),
         bench=_named(bench),
-        names=_told_apart((ours.name, theirs.name), (_named(train), _named(bench))),
+        names=_distinct_names((ours.name, theirs.name), (_named(train), _named(bench))),
         options=agreement,
         interface=function,
         not_accepted=None if function is None else tuple(not_accepted(function, taken)),
@@ -159,7 +159,7 @@ def _program(program: Any) -> ExaminedProgram:
     return ExaminedProgram(subcommand(as_command(program, name), [], name), name)
 
 
-def _told_apart(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:
+def _distinct_names(names: tuple[str, str], words: tuple[str, str]) -> tuple[str, str]:
     """What the commands call themselves; where that is the same word, what the person typed."""
     return names if all(names) and names[0] != names[1] else words
 

@@ -42,7 +42,7 @@ from fairtrial.api.comparing.published_claims import analyze_summary_table
 from fairtrial.api.comparing.shown_comparisons import comparisons_on_view, label_analysis, record_analysis
 from fairtrial.api.comparing.target import against_target, choose_candidates, refuse_without_effect
 from fairtrial.api.running.recording import recorded
-from fairtrial.api.running.registered import not_by_plan
+from fairtrial.api.running.registered import label_unregistered
 from fairtrial.api.running.study_metric import rule_of_study
 from fairtrial.core.directions import GIVE_FLAG
 from fairtrial.core.errors import UserError
@@ -118,7 +118,7 @@ def analyze(
     else:
         run_set = from_runs(place, _variants(control, candidates, question), question.metric_query)
     analysis = analyze_run_set(run_set, control, candidates, question, place)
-    return not_by_plan(record_analysis(analysis, place), run_set)
+    return label_unregistered(record_analysis(analysis, place), run_set)
 
 
 def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[InterimLook] = ()) -> Analysis:
@@ -129,7 +129,7 @@ def analyze_unseen(study: str, store: Store, project: Path, also: Sequence[Inter
     run_set = _of_studies(store, [study], Question())
     question = as_planned(Question(), run_set.plan)
     analysis = analyze_run_set(run_set, None, [], question, store)
-    return not_by_plan(label_analysis(analysis, store, also), run_set, project)
+    return label_unregistered(label_analysis(analysis, store, also), run_set, project)
 
 
 def analyze_run_set(

@@ -46,7 +46,7 @@ from fairtrial.record.store import Store, open_store
 from fairtrial.record.store_location import StoreLocation
 from fairtrial.record.studies import without_checksum
 from fairtrial.report.documents import as_json
-from fairtrial.research.archive import Watch, quiet, under_another_name, write_zip
+from fairtrial.research.archive import ProgressCallback, quiet, under_another_name, write_zip
 from fairtrial.research.artifact import not_stated
 from fairtrial.research.citation import cff, with_gaps
 from fairtrial.research.command_log import COMMAND, added_files, read_command_log
@@ -87,7 +87,7 @@ class BundleTerms:
     allow: Sequence[str] = ()
     """Files of the bundle, or `kind:KIND`, that may hold what looks like a credential."""
     tell: Callable[[str], None] = lambda _: None
-    watch: Watch = quiet
+    watch: ProgressCallback = quiet
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def bundle(
         bundled = replace(bundled, not_stated=not_stated(project.artifact))
         _refuse_unpackable(stage)
         refuse_credentials(stage.sources, terms.allow, terms.tell)
-        _tell(bundled, terms)
+        _report(bundled, terms)
         if dry_run:
             return bundled
         if zipped:
@@ -218,11 +218,10 @@ def _chosen(store: Store, studies: Sequence[str]) -> list[Run]:
     if not runs:
         raise UserError(f"there are no runs to bundle in {store.address}", hint="Launch a study first.")
     _refuse_damaged(runs)
-    going_on = [run.name for run in runs if run.status is Status.RUNNING]
-    if going_on:
+    running = [run.name for run in runs if run.status is Status.RUNNING]
+    if running:
         raise UserError(
-            f"{going_on[0]} is still being made"
-            + (f", and so are {len(going_on) - 1} more" if len(going_on) > 1 else ""),
+            f"{running[0]} is still being made" + (f", and so are {len(running) - 1} more" if len(running) > 1 else ""),
             hint="Wait for it, or name the studies to bundle with --study.",
         )
     return runs
@@ -340,8 +339,10 @@ def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrub
 def _others_of_study(store: Store, study: str) -> list[Path]:
     """Files beside the runs of a study that are not bundled, such as what a detached launcher said."""
     own = {store.paths.study_plan(study), store.paths.interim_looks(study)}
-    beside = (path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith("."))
-    return sorted(path for path in beside if path not in own)
+    candidates = (
+        path for path in store.paths.study(study).iterdir() if path.is_file() and not path.name.startswith(".")
+    )
+    return sorted(path for path in candidates if path not in own)
 
 
 def _size_of(folder: Path) -> int:
@@ -472,7 +473,7 @@ def _summary(stage: BundleStaging, runs: Sequence[Run], manifest: BundleManifest
     )  # fmt: skip
 
 
-def _tell(bundled: Bundled, terms: BundleTerms) -> None:
+def _report(bundled: Bundled, terms: BundleTerms) -> None:
     """The size and what is not in it, before anything is written."""
     terms.tell(
         f"{counted(bundled.runs, 'run')} of {counted(len(bundled.studies), 'study')}: "
@@ -491,7 +492,7 @@ def _tell(bundled: Bundled, terms: BundleTerms) -> None:
         terms.tell(f"It still tells of this machine: {shown}. Look at that before you publish.")
 
 
-def _write_folder(target: Path, sources: Mapping[str, Path], watch: Watch) -> None:
+def _write_folder(target: Path, sources: Mapping[str, Path], on_progress: ProgressCallback) -> None:
     total, done = sum(path.stat().st_size for path in sources.values()), 0
     with under_another_name(target) as unfinished:
         for name, path in sorted(sources.items()):
@@ -499,4 +500,4 @@ def _write_folder(target: Path, sources: Mapping[str, Path], watch: Watch) -> No
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, place)
             done += path.stat().st_size
-            watch(done, total)
+            on_progress(done, total)

@@ -63,8 +63,8 @@ def study_claims(store: Store, study: str, direction: str | None = None) -> Docu
 def _compared(run_set: RunSet, question: Question) -> Document:
     if len(run_set.arms) < ENOUGH_ARMS:
         rule = (question.summary or SummaryRule()).check()
-        numbers, windows = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule)
-        return {**_about(run_set, rule, windows), "arms": _arms(run_set, numbers), "comparisons": []}
+        scores, windows = number_runs(run_set, run_set.metric, run_set.direction_for(rule), rule)
+        return {**_about(run_set, rule, windows), "arms": _arms(run_set, scores), "comparisons": []}
     chosen, control = choose_arms(set_baseline_apart(run_set, question), None, [])
     judged = judge_arms(chosen, control, question)
     return {
@@ -78,8 +78,8 @@ def _about(run_set: RunSet, rule: SummaryRule, windows: Any) -> Document:
     return {"metric": run_set.metric, "direction": better, "summary": dict(describe(rule, windows))}
 
 
-def _arms(run_set: RunSet, numbers: Any) -> list[Document]:
-    accounts = [account_of(run_set, name, numbers[name]) for name in run_set.arms]
+def _arms(run_set: RunSet, scores: Any) -> list[Document]:
+    accounts = [account_of(run_set, name, scores[name]) for name in run_set.arms]
     return [
         {"variant": arm.variant, "planned": arm.planned, "started": arm.started, "completed": arm.completed,
          "used": arm.used, "mean": arm.mean, "sd": arm.sd, "values": dict(arm.values)}
@@ -239,8 +239,8 @@ def _label(row: Any, at: int) -> str:
 
 
 def _same(said: Any, computed: Any, tolerance: float) -> bool:
-    numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (said, computed))
-    if not numbers or (isinstance(said, int) and isinstance(computed, int)):
+    are_numbers = all(isinstance(each, int | float) and not isinstance(each, bool) for each in (said, computed))
+    if not are_numbers or (isinstance(said, int) and isinstance(computed, int)):
         return bool(said == computed)
     return (
         isfinite(said) and isfinite(computed) and isclose(said, computed, rel_tol=tolerance, abs_tol=tolerance * 1e-6)

@@ -57,15 +57,15 @@ def deposit(bundle: str | os.PathLike[str], *, api: str | None = None, yes: bool
             hint="Zenodo asks for an author and a license. Add them, then make the bundle again.",
         )
     metadata = metadata_for(artifact)
-    beside = path.with_suffix(".zenodo.json")
-    beside.write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    metadata_path = path.with_suffix(".zenodo.json")
+    metadata_path.write_text(json.dumps(metadata, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     files = [{"name": path.name, "bytes": path.stat().st_size, "sha256": file_hash(path)}]
-    commands = commands_for(place, beside, path)
+    commands = commands_for(place, metadata_path, path)
     token = os.environ.get(TOKEN_VARIABLE)
     if not token or not yes:
         why = f"${TOKEN_VARIABLE} is not set" if not token else "--yes was not given"
-        return Deposit(place, path, beside, metadata, files, commands, why_not=why)
-    return Deposit(place, path, beside, metadata, files, commands, upload(place, token, metadata, path))
+        return Deposit(place, path, metadata_path, metadata, files, commands, why_not=why)
+    return Deposit(place, path, metadata_path, metadata, files, commands, upload(place, token, metadata, path))
 
 
 def _artifact_in(path: Path) -> ArtifactFile:

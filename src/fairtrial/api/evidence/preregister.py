@@ -273,11 +273,11 @@ def verify(
 ) -> Checked:
     """Check a registration: hash, signature, ledger, anchors, and that the runs of the store came after it."""
     path = Path(registration)
-    runs = _began(path, store)
+    runs = _run_starts(path, store)
     return verify_registration(path, trust=trust, runs=runs, published=Path(published) if published else None)
 
 
-def _began(path: Path, store: str | os.PathLike[str] | None) -> list[RunStart]:
+def _run_starts(path: Path, store: str | os.PathLike[str] | None) -> list[RunStart]:
     try:
         study = read_registration(path).study
     except (NotARegistration, CheckFailed):  # what is wrong with it is for the checks to say

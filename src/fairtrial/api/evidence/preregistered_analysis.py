@@ -41,8 +41,8 @@ from fairtrial.research.ledger import read_ledger
 from fairtrial.research.registration import Registration
 from fairtrial.research.verify import verify_registration
 
-BESIDE = frozenset({"certify", "power", "ttest"})
-"""What may be shown beside a registered analysis without changing anything in it."""
+ADDITIONAL = frozenset({"certify", "power", "ttest"})
+"""What may be shown in addition to a registered analysis without changing it."""
 EXPLORATORY = "exploratory: beyond the plan"
 
 
@@ -67,7 +67,7 @@ def analyze_by_plan(
     """
     registration = _intact(Path(plan))
     place = open_store(store or store_of_registration(registration.path), str(registration.study))
-    computed = compute_by_plan(registration, place, asked)
+    computed = compute_preregistered(registration, place, asked)
     analysis = record_analysis(computed.analysis, place, registered=True)
     beyond = record_analysis(computed.beyond, place) if computed.beyond else None
     return replace(
@@ -85,33 +85,33 @@ def analyze_registered_runs(path: Path, store: Store) -> RegisteredResult:
 
     Records nothing.
     """
-    return compute_by_plan(_intact(path), store, by_runs_alone=True)
+    return compute_preregistered(_intact(path), store, by_runs_alone=True)
 
 
-def compute_by_plan(
+def compute_preregistered(
     registration: Registration, place: Store, asked: Mapping[str, Any] | None = None, *, by_runs_alone: bool = False
 ) -> RegisteredResult:
     """Analyse what was registered and what is asked beyond it. Records nothing."""
     study = str(registration.study)
     interim_looks = read_interim_looks(place, study)
-    wanted = registration.plan["analysis"]
-    beside = {name: value for name, value in (asked or {}).items() if name in BESIDE}
-    question = replace(registered_question(wanted), **beside)
+    planned = registration.plan["analysis"]
+    additional = {name: value for name, value in (asked or {}).items() if name in ADDITIONAL}
+    question = replace(registered_question(planned), **additional)
     everything = from_study(place, study, question.metric_query)
     every = [each.run for each in read_study(place, study)]
     runs = {run.name: run for run in every if run.attempt == 1}
     used, excluded = _registered_runs(registration, everything, runs)
-    analysis = analyze_run_set(used, wanted["control"], wanted["candidates"], question, place)
-    other = _other(wanted, asked or {})
-    deviations = find_deviations(registration, _done(registration, analysis, every, interim_looks))
+    analysis = analyze_run_set(used, planned["control"], planned["candidates"], question, place)
+    other = _other(planned, asked or {})
+    deviations = find_deviations(registration, _study_record(registration, analysis, every, interim_looks))
     deviations += _damaged(every)
     deviations += [] if by_runs_alone else local_deviations(registration, place)
-    deviations += _asked(wanted, other)
+    deviations += _asked(planned, other)
     followed = Followed(
         registration.sha256, str(registration.path), bool(registration.late), deviations, unchecked(registration)
     )
     analysis = replace(analysis, arms=[_with_reasons(arm, excluded, runs) for arm in analysis.arms])
-    beyond = _beyond(wanted, other, everything, question, study, place) if other else None
+    beyond = _beyond(planned, other, everything, question, study, place) if other else None
     return RegisteredResult(analysis, followed, beyond)
 
 
@@ -204,18 +204,20 @@ def local_deviations(registration: Registration, store: Store) -> list[Deviation
         changed_files=lambda before, after: changed_files(root, before, after),
     )
     recorded = [each.run for each in read_study(store, study)]
-    runs = [_seen(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
+    runs = [_recorded_run(run, None) for run in recorded if run.attempt == 1 and run.status is not Status.DAMAGED]
     return find_local_deviations(registration, runs, local_evidence)
 
 
-def _done(
+def _study_record(
     registration: Registration, analysis: Analysis, runs: Sequence[Run], interim_looks: Sequence[Mapping[str, Any]]
 ) -> StudyRecord:
     left_out = {str(each["run"]): str(each["reason"]) for arm in analysis.arms for each in arm.left_out}
     amendment = read_ledger(RegistrationPaths(registration.path.absolute().parent)).amendment_of(registration.sha256)
     return StudyRecord(
         runs=[
-            _seen(run, left_out.get(run.name)) for run in runs if run.attempt == 1 and run.status is not Status.DAMAGED
+            _recorded_run(run, left_out.get(run.name))
+            for run in runs
+            if run.attempt == 1 and run.status is not Status.DAMAGED
         ],
         interim_looks=interim_looks,
         repeated=[run.name for run in runs if run.attempt > 1],
@@ -223,7 +225,7 @@ def _done(
     )
 
 
-def _seen(run: Run, left_out: str | None) -> RecordedRun:
+def _recorded_run(run: Run, left_out: str | None) -> RecordedRun:
     metadata, environment, timings = run.metadata, run.metadata.environment, run.metadata.timings
     return RecordedRun(
         run=run.name, variant=run.variant, seed=run.seed, identity=metadata.identity,
@@ -234,13 +236,13 @@ def _seen(run: Run, left_out: str | None) -> RecordedRun:
     )  # fmt: skip
 
 
-def _other(wanted: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def _other(planned: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
     """What was asked for now that was not registered."""
-    registered = {**vars(Question()), **vars(registered_question(wanted)), **wanted}
-    registered["summary"] = registered_question(wanted).summary
+    registered = {**vars(Question()), **vars(registered_question(planned)), **planned}
+    registered["summary"] = registered_question(planned).summary
     return {
         name: value for name, value in asked.items()
-        if name not in BESIDE and _plain(value) != _plain(registered.get(name))
+        if name not in ADDITIONAL and _plain(value) != _plain(registered.get(name))
     }  # fmt: skip
 
 
@@ -248,8 +250,8 @@ def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _asked(wanted: Mapping[str, Any], other: Mapping[str, Any]) -> list[Deviation]:
-    registered = {**wanted, "summary": str(registered_question(wanted).summary)}
+def _asked(planned: Mapping[str, Any], other: Mapping[str, Any]) -> list[Deviation]:
+    registered = {**planned, "summary": str(registered_question(planned).summary)}
     return [
         Deviation(
             "other metric" if name == "metrics" else "other analysis",
@@ -266,11 +268,11 @@ def _shown(value: Any) -> str:
 
 
 def _beyond(
-    wanted: Mapping[str, Any], other: Mapping[str, Any], everything: RunSet, question: Question, study: str,
+    planned: Mapping[str, Any], other: Mapping[str, Any], everything: RunSet, question: Question, study: str,
     store: Store,
 ) -> Analysis:  # fmt: skip
     """What was asked for, on all runs that there are."""
-    arms = {"control": wanted["control"], "candidates": wanted["candidates"]}
+    arms = {"control": planned["control"], "candidates": planned["candidates"]}
     chosen = {**arms, **{name: value for name, value in other.items() if name in arms}}
     own = {name: value for name, value in other.items() if name not in arms}
     question = replace(question, **own)

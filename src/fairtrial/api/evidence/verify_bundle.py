@@ -33,7 +33,7 @@ from fairtrial.core.runs import Run
 from fairtrial.core.untrusted import parse_json, path_inside, read_file
 from fairtrial.record.store import Store
 from fairtrial.research.anchors import is_named_in
-from fairtrial.research.archive import Watch, changed_container, opened, quiet, unpack
+from fairtrial.research.archive import ProgressCallback, changed_container, opened, quiet, unpack
 from fairtrial.research.keys import Trust, read_trusted
 from fairtrial.research.manifest import LARGEST, BundleManifest, compare_files, read_manifest
 from fairtrial.research.registration import read_registration
@@ -83,7 +83,7 @@ def verify_bundle(
     *,
     trust: Trust = None,
     published: str | os.PathLike[str] | None = None,
-    watch: Watch = quiet,
+    watch: ProgressCallback = quiet,
 ) -> CheckedBundle:
     """Check a bundle, packed or unpacked. What does not fit is in the checks; what is no bundle is refused.
 
@@ -100,12 +100,12 @@ def verify_bundle(
         return _check(path, BundlePaths(Path(folder)), files, container, keys, place)
 
 
-def _from_zip(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+def _from_zip(path: Path, folder: Path, on_progress: ProgressCallback) -> tuple[Files, list[str]]:
     with opened(path) as archive:
-        return unpack(archive, folder, watch), changed_container(archive)
+        return unpack(archive, folder, on_progress), changed_container(archive)
 
 
-def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[str]]:
+def _from_folder(path: Path, folder: Path, on_progress: ProgressCallback) -> tuple[Files, list[str]]:
     """Checked in a copy: reading a store may leave a cache in it, and what is verified must not change."""
     names = sorted(_files_below(path))
     files: dict[str, tuple[int, str]] = {}
@@ -114,7 +114,7 @@ def _from_folder(path: Path, folder: Path, watch: Watch) -> tuple[Files, list[st
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path_inside(path, name, what=str(path)), target)
         files[name] = target.stat().st_size, file_hash(target)
-        watch(done, len(names))
+        on_progress(done, len(names))
     return files, []
 
 
@@ -205,7 +205,7 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
             elif (run.study, run.id) != (study, entry.name):
                 problems.append(f"{study}/{entry.name} holds the run {run.name}")
             else:
-                _began(run)  # fails for a run that never began
+                _run_start(run)  # fails for a run that never began
                 runs.append(run)
         except FairtrialError as error:
             problems.append(error.message.replace(str(store.root), str(INSIDE.store)))
@@ -214,7 +214,7 @@ def _runs(store: Store) -> tuple[list[Run], list[str]]:
     return sorted(runs, key=lambda run: run.name), sorted(problems)
 
 
-def _began(run: Run) -> RunStart:
+def _run_start(run: Run) -> RunStart:
     return RunStart(run.name, float(run.metadata.timings.created))
 
 
@@ -223,11 +223,11 @@ def _registrations(
 ) -> list[Checked]:  # fmt: skip
     """Each registration by its own checks, held against the runs of its study that the bundle has."""
     folder = paths.registrations
-    began = [_began(run) for run in runs]
+    run_starts = [_run_start(run) for run in runs]
     registrations = []
     for path in sorted(folder.glob("*.json")) if folder.is_dir() else ():
         own = published if published and is_named_in(path.stem, published) else None
-        registrations.append(verify_registration(path, trust=keys, runs=began, published=own))
+        registrations.append(verify_registration(path, trust=keys, runs=run_starts, published=own))
     return registrations
 
 

@@ -107,37 +107,37 @@ class Ran:
     """
 
     launched: Launched
-    gathered: RunSet
-    numbers: RunScores
+    run_set: RunSet
+    scores: RunScores
     arms: Mapping[str, Array]
     cautions: Sequence[Mapping[str, str]] = field(default_factory=list)
 
     @property
     def layout(self) -> SeedLayout:
-        return lay_out_seeds({name: self.numbers[name] for name in self.arms})
+        return lay_out_seeds({name: self.scores[name] for name in self.arms})
 
     @property
     def metric(self) -> str:
-        return self.gathered.metric
+        return self.run_set.metric
 
     @property
     def direction(self) -> str:
-        return self.gathered.direction
+        return self.run_set.direction
 
     @property
     def direction_source(self) -> str | None:
-        return self.gathered.direction_source
+        return self.run_set.direction_source
 
     def runs_of(self, variant: str) -> list[Run]:
         return [run for run in self.launched.runs if run.variant == variant]
 
     def sample(self, variant: str) -> Array:
         """The numbers of an arm's runs; NaN for one that was lost."""
-        return np.array([number.number for number in self.numbers[variant].values()], dtype=float)
+        return np.array([number.number for number in self.scores[variant].values()], dtype=float)
 
     def lost(self, variant: str) -> dict[str, str]:
         """Runs of an arm that ended without a valid number, with the reason."""
-        return {seed: number.reason or "" for seed, number in self.numbers[variant].items() if number.value is None}
+        return {seed: number.reason or "" for seed, number in self.scores[variant].items() if number.value is None}
 
 
 def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
@@ -158,20 +158,20 @@ def run_arms(study: Study, terms: LabConfig, metric: str | None) -> Ran:
     own = _own_direction(study, run_set.metric)
     directions = {name: named_recipe(each, own) for name, each in run_set.directions.items()}
     run_set = replace(run_set, arms=chosen, directions=directions)
-    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
-    missing = [arm for arm in chosen if not numbers[arm]]
-    kept = {name: arm for name, arm in numbers.items() if name not in missing}
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
+    missing = [arm for arm in chosen if not scores[arm]]
+    kept = {name: arm for name, arm in scores.items() if name not in missing}
     planned = len(seeds) * len(chosen)
-    scored = sum(len(arm) for arm in numbers.values())
+    scored = sum(len(arm) for arm in scores.values())
     cautions = [*run_set.direction_cautions, *launched.cautions]
     cautions += [MISSING_RUNS.fill(count=planned - scored)] if scored < planned else []
-    return Ran(launched, run_set, numbers, align(kept), cautions)
+    return Ran(launched, run_set, scores, align(kept), cautions)
 
 
 def on_view(comparisons: Sequence[Comparison], ran: Ran, terms: LabConfig) -> list[Comparison]:
     """Record that these differences of a study are shown, as `analyze` does, and label them."""
     asked = Asked(ran.metric, "t", "two-sided", str(SummaryRule()))
-    return with_look_labels(comparisons, ran.gathered, asked, Store.at(terms.store))
+    return with_look_labels(comparisons, ran.run_set, asked, Store.at(terms.store))
 
 
 def check_metric(study: Study, terms: LabConfig, metric: str | None) -> None:
@@ -195,23 +195,23 @@ def mean_loss(runs: Sequence[Run], metric: str) -> float | None:
 
 
 def lab_name(
-    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, beside: Mapping[str, Any],
+    verb: str, recipe: LoadedRecipe, fixed: Mapping[str, Any], given: str | None, *, variant_values: Mapping[str, Any],
     usual: Mapping[str, Any] | None = None,
 ) -> str:  # fmt: skip
     """The study of a command: the same settings find their runs again, other ones are another study.
 
-    `beside` are the values of one variant, since some settings are only valid with them; `usual` are the settings
+    `variant_values` are those of one variant, since some settings are only valid with them; `usual` are the settings
     that go without saying.
     """
     if given is not None:
         return given
-    options = resolve(recipe, {**fixed, **beside}, where=verb)
+    options = resolve(recipe, {**fixed, **variant_values}, where=verb)
     defaults = {**recipe.options.model_construct().model_dump(mode="json"), **(usual or {})}
     identity = result_options(recipe.options, options)
     free = recipe.options.free_values
     if free is not None:  # values of the variants are no settings of the study
-        identity[free] = {name: value for name, value in identity[free].items() if name not in beside}
-    chosen = {n: v for n, v in identity.items() if n not in beside and v != defaults.get(n)}
+        identity[free] = {name: value for name, value in identity[free].items() if name not in variant_values}
+    chosen = {n: v for n, v in identity.items() if n not in variant_values and v != defaults.get(n)}
     shown = {name: value for name, value in chosen.items() if not isinstance(value, list | dict)}
     name = "-".join(part for part in (verb, name_of(shown)) if part)
     if len(name) <= LONGEST_STUDY and shown == chosen:

@@ -166,7 +166,7 @@ def plan_compare(
     names = _check_strategies(recipe, strategies, fixed)
     terms.judged_by(family)  # refuses a family that cannot be judged
     return terms.plan_of(
-        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, beside={"strategy": BASELINE}), recipe,
+        lab_name("compare", recipe, fixed, terms.study, usual=STUDENT, variant_values={"strategy": BASELINE}), recipe,
         terms.metric_of(recipe, "report"), options=fixed, variants={name: {"strategy": name} for name in names},
     )  # fmt: skip
 
@@ -195,14 +195,14 @@ def _judge(
 ) -> StrategyComparison:
     layout = ran.layout
     arms = {name: sample for name, sample in layout.arms.items() if np.isfinite(sample).any()}
-    dead = [name for name in ran.gathered.arms if name not in arms]
+    dead = [name for name in ran.run_set.arms if name not in arms]
     if not arms:
         raise RunsFailed(f"no run of {study} ended with a valid {ran.metric}")
     order = _worst_first({name: ran.arms[name] for name in arms}, ran.direction)
     pairs = list(combinations(order, 2))
     comparisons = compare_pairs(arms, pairs, judged, adjustment, ended=layout.ended) if pairs else []
     comparisons = on_view(comparisons, ran, terms) if comparisons else []
-    rows = [_strategy(name, ran, terms) for name in ran.gathered.arms]
+    rows = [_strategy(name, ran, terms) for name in ran.run_set.arms]
     sign = 1 if ran.direction == "max" else -1
     rows.sort(key=lambda row: -sign * row.accuracy.value if row.accuracy.value is not None else float("inf"))
     carried = {caution["text"]: caution for each in comparisons for caution in each.cautions}
@@ -251,7 +251,7 @@ def _matched(ran: Ran, study: Study, recipe: LoadedRecipe, terms: LabConfig) -> 
     planned = (load_plan(open_store(terms.store, study.study), study.study) or {}).get("variants", {}).get(MATCHED)
     if planned and not terms.replace_old:
         return dict(planned)
-    times = {name: _time(_completed(ran, name)) for name in ran.gathered.arms if name != MATCHED}
+    times = {name: _time(_completed(ran, name)) for name in ran.run_set.arms if name != MATCHED}
     own, others = times.pop(BASELINE), [seconds for seconds in times.values() if seconds is not None]
     if own is None or not others:
         raise RunsFailed("the times of the baseline and of a strategy are not known, so nothing can be matched")

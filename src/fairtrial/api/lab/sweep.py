@@ -278,7 +278,7 @@ def _lay_out_study(
     metric = terms.metric_of(loaded, "eval")
     verb = kind if kind != "sweep" else f"sweep-{loaded.name}-{'+'.join(axis.name for axis in axes)}"
     study = terms.plan_of(
-        lab_name(verb, loaded, fixed, terms.study, beside=points[0].values), loaded, metric, options=fixed,
+        lab_name(verb, loaded, fixed, terms.study, variant_values=points[0].values), loaded, metric, options=fixed,
         variants={point.variant: dict(point.values) for point in points},
     )  # fmt: skip
     return _SweepPlan(study, loaded, fixed, axes, points, base, metric)
@@ -456,20 +456,20 @@ def _claimed_numbers(result: Mapping[str, Any]) -> dict[str, Any]:
 def recompute(store: Store, question: Mapping[str, Any]) -> dict[str, Any]:
     """Every setting of a sweep with its mean, and the best, from the runs of its study."""
     run_set = from_study(store, question["study"], MetricQuery([question["metric"]], question["direction"]))
-    numbers, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
+    scores, _ = number_runs(run_set, run_set.metric, run_set.direction, SummaryRule())
     param, alpha = question["param"], round(1 - float(question["level"]), 12)
     settings = {
         name: values.get(param) if isinstance(param, str) else dict(values)
         for name, values in (run_set.plan or {}).get("variants", {}).items()
     }
     rows = []
-    for name in (name for name in run_set.arms if name in settings and numbers[name]):
-        mean = mean_of(unpaired_samples({name: numbers[name]})[name], alpha)
+    for name in (name for name in run_set.arms if name in settings and scores[name]):
+        mean = mean_of(unpaired_samples({name: scores[name]})[name], alpha)
         rows.append(
             {"value": settings[name], "accuracy": mean.value, "ci": mean.limits,
              "std_dev": stdev(mean.samples or ()) if mean.n > 1 else None, "runs": mean.n}
         )  # fmt: skip
-    scored = {name: arm for name, arm in numbers.items() if arm}
+    scored = {name: arm for name, arm in scores.items() if arm}
     winner = pick_winner(align(scored), direction=run_set.direction, alpha=alpha)
     alike = None if winner is None or winner.alike is None else [settings[name] for name in winner.alike]
     return {

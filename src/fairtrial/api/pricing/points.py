@@ -83,10 +83,11 @@ class RecordedPoints:
 
     @classmethod
     def of(cls, store: Store, question: Mapping[str, Any]) -> RecordedPoints:
-        told = question["calibration"]
-        known = None if told is None else Calibration(**{key: told[key] for key in Calibration.__dataclass_fields__})
+        calibration = question["calibration"]
+        if calibration is not None:
+            calibration = Calibration(**{key: calibration[key] for key in Calibration.__dataclass_fields__})
         metric = f"{question['metric']}:{question['direction']}"
-        source = Source(study=question["study"], metric=metric, calibration=known)
+        source = Source(study=question["study"], metric=metric, calibration=calibration)
         return cls(source, LabConfig(store=str(store.root)), date.fromisoformat(question["day"]))
 
 
@@ -173,7 +174,7 @@ def _from_family(store: Store, source: Source, terms: LabConfig) -> Points:
     changed = {name for values in family.values() for name in values} & set(source.options)
     if changed:
         raise UserError(f"{', '.join(sorted(changed))}: differs within the family; it cannot be set for all of it")
-    name = lab_name(FAMILY_STUDY, recipe, source.options, None, beside=next(iter(family.values())))
+    name = lab_name(FAMILY_STUDY, recipe, source.options, None, variant_values=next(iter(family.values())))
     metric = recipe.metric.on("report") if recipe.metric else None
     study = terms.study_of(name, recipe, metric, options=dict(source.options), variants=dict(family))
     why = "Training" if source.train else "Nothing to price yet: training"

@@ -118,7 +118,7 @@ def main(pipe: int) -> int:
 
 def _launch(pipe: int) -> int:
     document: dict[str, Any] = json.load(sys.stdin)
-    at_work = _Once(lambda: _tell_starter(pipe))
+    at_work = _Once(lambda: _notify_starter(pipe))
     into_store = _Once(lambda: _move_output(Path(document["first"]), Path(document["log"])))
     policy = ExecutionPolicy(**document["policy"], tell=_say, ready=into_store, watch=at_work)
     _say(f"{time.strftime('%F %T')} launching {document['study']['study']}, process {os.getpid()}")
@@ -148,7 +148,7 @@ class _Once:
             act()
 
 
-def _tell_starter(pipe: int) -> None:
+def _notify_starter(pipe: int) -> None:
     with contextlib.suppress(BrokenPipeError), os.fdopen(pipe, "wb") as starter:  # it may have been killed meanwhile
         starter.write(AT_WORK)
 

@@ -193,13 +193,13 @@ def _checkpoint(run: Run, which: str) -> Checkpoint:
     step = re.fullmatch(r"step-(\d+)", which)
     if step and int(step.group(1)) in saved:
         return read_checkpoint(paths.step(int(step.group(1))), sha256=saved[int(step.group(1))])
-    kept = list_top_checkpoints(paths, run.metadata.best_metric_mode or "max")
+    top = list_top_checkpoints(paths, run.metadata.best_metric_mode or "max")
     rank = re.fullmatch(r"best-(\d+)", which)
-    if rank and 1 <= int(rank.group(1)) <= len(kept):
-        chosen = kept[int(rank.group(1)) - 1]
+    if rank and 1 <= int(rank.group(1)) <= len(top):
+        chosen = top[int(rank.group(1)) - 1]
         return read_checkpoint(chosen.path, sha256=chosen.sha256)
     there = [BEST] * (run.metadata.best_checkpoint_step is not None) + [LAST] * bool(saved)
-    there += [f"step-{each}" for each in sorted(saved)] + [f"best-{place + 1}" for place in range(len(kept))]
+    there += [f"step-{each}" for each in sorted(saved)] + [f"best-{place + 1}" for place in range(len(top))]
     raise UserError(f"run {run.name} has no checkpoint '{which}'; it has: {', '.join(there) or 'none'}")
 
 

@@ -64,12 +64,12 @@ def _judged_by(before: Sequence[Mapping[str, object]], view: InterimLook, *, reg
     first = first_asked(before, view.seeds)
     if registered or first is None or not view.asked.differs_from(first):
         return look_labels
-    message = question_words(first, beside=view.asked)
+    message = question_words(first, other=view.asked)
     said = f"another question about runs already looked at: first asked for {message}"
     return LookLabels((*look_labels.labels, said), (*look_labels.cautions, ANOTHER_QUESTION.fill(first=message)))
 
 
-def question_words(asked: Asked, *, beside: Asked) -> str:
+def question_words(asked: Asked, *, other: Asked) -> str:
     """`accuracy, t, two-sided`; the summary is named where it is not the one that is asked for now."""
-    summary = f" ({asked.summary})" if asked.summary and asked.summary != beside.summary else ""
+    summary = f" ({asked.summary})" if asked.summary and asked.summary != other.summary else ""
     return ", ".join(filter(None, [f"{asked.metric or 'an unknown metric'}{summary}", asked.method, asked.side]))

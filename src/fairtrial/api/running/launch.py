@@ -212,7 +212,7 @@ def _fill(study: Study, store: str | os.PathLike[str] | None, policy: ExecutionP
     policy.ready(plan)
     made, workload = _run_missing(plan, place, recipe, policy, engine, request)
     launched = replace(stand(place, study, recipe, plan, made, environment), workload=workload)
-    return (launched if registration is None else _by_plan(launched, registration)), study, place
+    return (launched if registration is None else _as_preregistered(launched, registration)), study, place
 
 
 def _with_look_labels(launched: Launched, study: Study, store: Store) -> Launched:
@@ -247,7 +247,7 @@ def _as_registered(
     return as_registered(study, plan), registration
 
 
-def _by_plan(launched: Launched, registration: Registration) -> Launched:
+def _as_preregistered(launched: Launched, registration: Registration) -> Launched:
     """What is to be done next with a registered study is the analysis that was registered.
 
     Means and differences are not shown before all of its runs are there: seeing them would be a look before its time.

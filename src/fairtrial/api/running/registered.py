@@ -42,9 +42,9 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
     registration = registration_for(study.study, plan)
     if registration is None:
         return study
-    seeds, told = registration.seeds, registration.plan["seeds"]
-    if isinstance(study.seeds, int) and told["derived"]:
-        if study.seeds not in (len(seeds), told["given"]):
+    seeds, planned_seeds = registration.seeds, registration.plan["seeds"]
+    if isinstance(study.seeds, int) and planned_seeds["derived"]:
+        if study.seeds not in (len(seeds), planned_seeds["given"]):
             raise _other_seeds(registration, f"{len(seeds)} seeds that follow from it, not {study.seeds}")
         return study.model_copy(update={"seeds": seeds})
     other = [seed for seed in study.seed_list if seed not in seeds]
@@ -53,7 +53,7 @@ def as_registered(study: Study, plan: str | os.PathLike[str] | None = None) -> S
     return study
 
 
-def not_by_plan(analysis: Analysis, run_set: RunSet, project: Path | None = None) -> Analysis:
+def label_unregistered(analysis: Analysis, run_set: RunSet, project: Path | None = None) -> Analysis:
     """An ordinary analysis of a registered study says that it is not the one that was registered.
 
     `project` is the folder whose registrations count; None: the one around the current folder.

@@ -75,8 +75,8 @@ class StudyState:
 
     @property
     def counts(self) -> dict[str, int]:
-        found = Counter(cell.place for cell in self.cells)
-        return {place: found[place] for place in PLACES if found[place]}
+        counts = Counter(cell.place for cell in self.cells)
+        return {place: counts[place] for place in PLACES if counts[place]}
 
     @property
     def over(self) -> bool:
@@ -153,7 +153,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
     if row["status"] != Status.RUNNING:
         step = _last_step(paths) if row["status"] == Status.INTERRUPTED else None
         return CellState(name, variant, seed, row["status"], step, steps, row["wall_s"], reason=row["reason"])
-    now, beat = time.time(), read_heartbeat(paths)
+    now, heartbeat = time.time(), read_heartbeat(paths)
     silent = max(0.0, now - _last_change(paths.metrics, paths.events, paths.log))
     heard = min(silent, max(0.0, now - _last_change(paths.heartbeat, paths.remote_state)))
     try:
@@ -162,7 +162,7 @@ def _cell(store: Store, study: str, name: str, variant: str | None, seed: int | 
         seconds, reason = now - row["created"], error.message
     return CellState(
         name, variant, seed, Status.RUNNING.value, _last_step(paths) or 0, steps, seconds, silent, heard,
-        beat.host if beat else None, reason,
+        heartbeat.host if heartbeat else None, reason,
     )  # fmt: skip
 
 
@@ -194,8 +194,8 @@ def _step_of(event: Mapping[str, Any], otherwise: int) -> int:
 
 
 def _last_change(*paths: Path) -> float:
-    found = [0.0]
+    times = [0.0]
     for path in paths:
         with contextlib.suppress(OSError):
-            found.append(path.stat().st_mtime)
-    return max(found)
+            times.append(path.stat().st_mtime)
+    return max(times)

@@ -32,7 +32,7 @@ MOST_READ = 50
 MOST_LIKE = 5
 ENOUGH_S = 3.0
 """Runs that have trained for so long say how fast they are."""
-LOOK_EVERY_S = 1.0
+POLL_EVERY_S = 1.0
 WORTH_SAYING_S = 10.0
 """Who has less than this to wait needs no estimate."""
 
@@ -187,20 +187,20 @@ class PaceWatcher:
     clock: Callable[[], float] = time.monotonic
     seconds: float | None = None
     basis: str | None = None
-    _began: float | None = None
-    _looked: float = field(default=0.0)
+    _started: float | None = None
+    _estimated: float = field(default=0.0)
 
     def __call__(self, runs: Sequence[ScheduledRun]) -> None:
         self.inner(runs)
         now = self.clock()
-        if self._began is None:
-            self._began = self._looked = now
-        if self.seconds is not None or now - self._looked < LOOK_EVERY_S:
+        if self._started is None:
+            self._started = self._estimated = now
+        if self.seconds is not None or now - self._estimated < POLL_EVERY_S:
             return
-        self._looked = now
-        self._look(runs, now - self._began)
+        self._estimated = now
+        self._estimate(runs, now - self._started)
 
-    def _look(self, runs: Sequence[ScheduledRun], elapsed: float) -> None:
+    def _estimate(self, runs: Sequence[ScheduledRun], elapsed: float) -> None:
         ended = [t for t in runs if t.outcome and t.outcome.status is Status.COMPLETED and not t.outcome.already_done]
         running = [t for t in runs if t.state is RunState.RUNNING]
         if ended and elapsed > ENOUGH_S:
