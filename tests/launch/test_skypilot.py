@@ -346,7 +346,7 @@ def test_a_study_in_a_shared_store_equals_a_local_one_though_a_machine_is_lost(
     url = f"s3://{moto.bucket()}/lab"
 
     def lose_once(runs: Sequence[ScheduledRun]) -> None:
-        if not gate.exists() and all((heartbeat := run.liveness.heartbeat) and heartbeat.step >= 30 for run in runs):
+        if not gate.exists() and all(run.liveness.heartbeat and run.liveness.heartbeat.step >= 30 for run in runs):
             for job in sky_stand_in.all_jobs():
                 sky_stand_in.lose(job)
             gate.touch()

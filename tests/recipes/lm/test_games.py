@@ -38,7 +38,7 @@ def test_games_keep_their_contract(word: str, check: Callable[[GameCase], None])
 
 @pytest.mark.parametrize("check", GAME_CHECKS, ids=lambda check: check.__name__)
 def test_the_game_of_the_documentation_keeps_it_too(check: Callable[[GameCase], None]) -> None:
-    check(GameCase(str(Path(__file__).parents[2] / "examples/my_game.py"), games=10))
+    check(GameCase(str(Path(__file__).parents[3] / "examples/my_game.py"), games=10))
 
 
 def test_every_game_is_among_the_cases() -> None:
