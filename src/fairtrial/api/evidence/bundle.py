@@ -129,7 +129,7 @@ class BundleStaging:
         self.files[str(name)] = len(content), hashlib.sha256(content).hexdigest()
         self.sources[str(name)] = target
 
-    def tell(self, name: PurePosixPath | str, content: bytes) -> None:
+    def put_text(self, name: PurePosixPath | str, content: bytes) -> None:
         """Put a file that a person may want to look at first, because of the paths in it."""
         self.paths_told |= absolute_paths(content)
         self.put(name, content)
@@ -298,7 +298,7 @@ def _stage_run(stage: BundleStaging, store: Store, run: Run, scrubber: Scrubber,
     paths, place = run.paths, INSIDE.store / run.study / run.id
     # Events are scrubbed, so that they are no longer those that the run sealed.
     bundled = RunMetadata.of({key: value for key, value in run.metadata.items() if key != SEALED})
-    stage.tell(place / paths.metadata.name, scrubber.metadata(bundled))
+    stage.put_text(place / paths.metadata.name, scrubber.metadata(bundled))
     for path in (paths.metrics, paths.events):
         if path.is_file():
             content = read_regular(path)
@@ -328,7 +328,7 @@ def _stage_study(stage: BundleStaging, store: Store, study: str, scrubber: Scrub
     for path in (store.paths.study_plan(study), store.paths.interim_looks(study)):
         if path.is_file():
             content = read_regular(path) if path.suffix == ".jsonl" else without_checksum(read_regular(path))
-            stage.tell(INSIDE.store / study / path.name, scrubber.text(content))
+            stage.put_text(INSIDE.store / study / path.name, scrubber.text(content))
     for path in _others_of_study(store, study):
         stage.leave(LOGS, f"{INSIDE.store}/{study}/{path.name}", path.stat().st_size)
     archive = store.paths.archive(study)
@@ -362,16 +362,16 @@ def _stage_project(
     command_log = read_command_log(paths.command_log)
     if command_log:
         lines = b"".join(orjson.dumps(entry, option=orjson.OPT_APPEND_NEWLINE) for entry in command_log)
-        stage.tell(paths.command_log.name, scrubber.text(lines))
+        stage.put_text(paths.command_log.name, scrubber.text(lines))
     folder = paths.registrations.root
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         if path.is_file() and not path.name.startswith("."):
-            stage.tell(INSIDE.registrations / path.name, read_regular(path))
+            stage.put_text(INSIDE.registrations / path.name, read_regular(path))
     _stage_added(stage, project, command_log)
     for path in _named(project, command_log, runs):
         name = INSIDE.files / file_in(project, path)
         if str(name) not in stage.files:
-            stage.tell(name, read_regular(path))
+            stage.put_text(name, read_regular(path))
     return command_log
 
 
