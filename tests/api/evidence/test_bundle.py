@@ -28,6 +28,7 @@ from fairtrial.api.evidence.verify_bundle import CheckedBundle, verify_bundle
 from fairtrial.api.running.launch import launch, run_study
 from fairtrial.core.errors import UserError
 from fairtrial.core.paths import ProjectPaths
+from fairtrial.core.run_metadata import RunMetadata
 from fairtrial.core.runs import Status
 from fairtrial.plan.study import read_study
 from fairtrial.record.environment import machine
@@ -750,5 +751,6 @@ def test_a_bundled_command_line_tells_no_folder_of_the_machine() -> None:
         "fairtrial", "launch", "./tea.yaml", "--store=runs", "--store", "s3://bucket/tea/runs", "--",
         "python", "data=train.csv,b.csv", "~/x.py", "on HOST", "file://a", "{run_dir}/out.jsonl", "a/b", "./c/d", "1/2",
     ]  # fmt: skip
-    metadata = {"environment": {"hostname": "lab-seven", "executable": "/opt/p", "command_line": words}}
+    environment = {"hostname": "lab-seven", "executable": "/opt/p", "command_line": words}
+    metadata = RunMetadata.of({"environment": environment})
     assert b"secret-client" not in scrubber.metadata(metadata) and b"/opt" not in scrubber.metadata(metadata)
