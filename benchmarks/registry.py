@@ -35,6 +35,7 @@ from benchmarks import (
     planned_power,
     playing,
     power_loss,
+    reading,
     reinforcement,
     reliability,
     resampling,
@@ -102,4 +103,5 @@ BENCHMARKS = {
     "task_inference": Benchmark(task_inference.TITLE, task_inference.measure, step=11),
     "family_rule": Benchmark(family_rule.TITLE, family_rule.measure, step=11),
     "documented_lines": Benchmark(documented_lines.TITLE, documented_lines.measure, step=12, slow=True),
+    "reading": Benchmark(reading.TITLE, reading.measure, step=16),
 }

@@ -225,7 +225,7 @@ def test_no_constant_of_a_module_is_set_twice() -> None:
 # Names from outside become paths in one place.
 
 OUTSIDE = (
-    "record/*.py", "research/*.py", "jobs/*.py", "api/evidence/verify_bundle.py", "api/evidence/bundle.py", "api/running/stores.py", "jobs/mailbox.py",
+    "record/*.py", "readers/*.py", "research/*.py", "jobs/*.py", "api/evidence/verify_bundle.py", "api/evidence/bundle.py", "api/running/stores.py", "jobs/mailbox.py",
     "jobs/mailbox_objects.py", "launch/remote_jobs.py",
 )  # fmt: skip
 """The modules that handle what others have written: buckets, bundles, stores, registrations, notes."""
@@ -252,6 +252,9 @@ ALLOWED = {
     ("record/mirror.py:set_aside", "folder / f\"{paths.root.name}.{time.strftime('%Y%m%dT%H%M%S')}-{time.time_ns() % 1000000000:09d}\""): OWN,
     ("record/mirror.py:set_aside", "target / path.name"): LISTED,
     ("record/profiles.py:find_profile", "Path(word)"): GIVEN,
+    ("readers/places.py:_walk", "Path(folder)"): LISTED,
+    ("readers/places.py:files_below", "Path(folder, name)"): LISTED,
+    ("readers/sqlite_files.py:companions", "path.with_name(f'{path.name}-wal')"): "SQLite's own name of the log next to a database",
     ("record/sharing.py:_refuse_alike", "store.paths.mirror.with_name(store.paths.mirror.name.upper())"): OWN,
     ("record/store.py:Store.at", "Path(place)"): GIVEN,
     ("record/store_location.py:_checked_url", "Path(unquote(rest))"): GIVEN,
@@ -358,7 +361,7 @@ def test_a_judgment_that_is_taken_away_is_noticed() -> None:
 
 # Files that somebody else may have put there
 
-READERS = ("record", "research", "api", "core", "jobs")
+READERS = ("record", "readers", "research", "api", "core", "jobs")
 OWN_FILES = {
     "api/running/detach.py:_last_words": "what a process printed that was started here",
     "api/running/detach.py:_move_output": "what a process printed that was started here",

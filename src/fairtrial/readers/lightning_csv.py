@@ -1,0 +1,99 @@
+"""Lightning's CSVLogger: `metrics.csv` with its `hparams.yaml`, in a folder per version.
+
+The logger writes the header anew when metrics appear, and deletes the file when a run resumes in the same folder, so a
+file that has changed is read as a whole.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import yaml
+
+from fairtrial.core.cells import csv_records, header_names, is_missing, number_in
+from fairtrial.core.errors import UserError
+from fairtrial.core.untrusted import read_file
+from fairtrial.core.yaml_values import load_yaml
+from fairtrial.readers.configuration import flatten
+from fairtrial.readers.contract import ConfigValue, Cursor, SourceRun, clear_errors
+from fairtrial.readers.places import files_below, first_bytes, glance, relative_name
+from fairtrial.readers.points import PointCollector, counted
+from fairtrial.readers.whole_files import file_stamps, finished, sized
+
+_LARGEST_FILE_BYTES = 256 << 20
+_LARGEST_HPARAMS_BYTES = 4 << 20
+
+
+class LightningReader:
+    """Every folder with a `metrics.csv` that has a column `step` is a run."""
+
+    name = "lightning"
+    title = "Lightning CSVLogger (metrics.csv, hparams.yaml)"
+
+    def recognize(self, place: Path) -> str | None:
+        found = [path for path in glance(place, _is_metrics) if _has_steps(path)]
+        return f"{counted(len(found), 'metrics.csv file')} of Lightning's CSVLogger" if found else None
+
+    @clear_errors
+    def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
+        files = [path for path in files_below(place, _is_metrics) if _has_steps(path)]
+        if not files:
+            raise UserError(f"{place} has no metrics.csv with a column step")
+        for path in files:
+            yield _read_run(path, relative_name(path if place.is_file() else path.parent, place), since)
+
+
+def _is_metrics(name: str) -> bool:
+    return name == "metrics.csv"
+
+
+def _has_steps(path: Path) -> bool:
+    header = first_bytes(path, 65_536).split(b"\n", 1)[0].decode(errors="replace").strip()
+    return "step" in header.split(",")
+
+
+def _read_run(path: Path, name: str, since: Mapping[str, Cursor] | None) -> SourceRun:
+    points = PointCollector(str(path))
+    notes: list[str] = []
+    stamps = file_stamps([path])
+    text = read_file(path, most=_LARGEST_FILE_BYTES).decode(errors="replace")
+    whole = text.endswith("\n")
+    try:
+        rows = list(csv_records(text.splitlines(keepends=True)))
+    except csv.Error as error:
+        raise UserError(f"{path} is not a CSV file: {error}") from None
+    header = header_names(rows[0][0], str(path))
+    if not whole and len(rows) > 1:
+        rows.pop()
+        notes.append(f"{path.name} ends within a line: it is still written or was cut off")
+    for cells, complete, line in rows[1:]:
+        if not complete or len(cells) != len(header):
+            notes.append(f"{path.name}: line {line} does not fit the header; left out")
+            continue
+        row = dict(zip(header, cells, strict=True))
+        step = number_in(row["step"])
+        if step is None:
+            notes.append(f"{path.name}: line {line} has no step; left out")
+            continue
+        for metric, cell in row.items():
+            if metric != "step" and not is_missing(cell) and (number := number_in(cell)) is not None:
+                points.add(metric, step, number)
+    config, extra = _hparams(path.with_name("hparams.yaml"), notes)
+    run = SourceRun(
+        id=name, name=name, series=points.series(), config=config, files=sized([path, *extra]), notes=tuple(notes)
+    )
+    return finished(run, stamps, since)
+
+
+def _hparams(path: Path, notes: list[str]) -> tuple[dict[str, ConfigValue], list[Path]]:
+    """The hyperparameters, as far as they are plain values; objects of Python are never made."""
+    if not path.is_file():
+        return {}, []
+    try:
+        values = load_yaml(read_file(path, most=_LARGEST_HPARAMS_BYTES).decode())
+    except (yaml.YAMLError, UnicodeDecodeError):
+        notes.append("hparams.yaml has values that are not plain YAML; it is not read")
+        return {}, []
+    return (flatten(values, str(path)) if isinstance(values, dict) else {}), [path]

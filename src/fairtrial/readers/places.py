@@ -1,0 +1,66 @@
+"""Looks for files in a place that somebody else filled: regular files only, no links to folders, within limits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from fairtrial.core.errors import UserError
+from fairtrial.core.regular_files import open_unbuffered
+
+MOST_ENTRIES = 200_000
+MOST_GLANCED_ENTRIES = 20_000
+DEEPEST_FOLDER = 12
+
+
+def files_below(place: Path, wanted: Callable[[str], bool], *, most: int = MOST_ENTRIES) -> list[Path]:
+    """The files below a folder whose names are wanted, sorted by path; the place itself where it is such a file.
+
+    Raises UserError where the folder has more entries than a folder of results may have.
+    """
+    if place.is_file():
+        return [place] if wanted(place.name) else []
+    found: list[Path] = []
+    seen = 0
+    for folder, names in _walk(place):
+        seen += len(names)
+        if seen > most:
+            raise UserError(
+                f"{place} has more than {most:,} files and folders", hint="Name the folder of the results itself."
+            )
+        found += [Path(folder, name) for name in names if wanted(name)]
+    return sorted(path for path in found if path.is_file())
+
+
+def glance(place: Path, wanted: Callable[[str], bool]) -> list[Path]:
+    """The same, to recognize a place: gives up quietly where there is too much to look at."""
+    try:
+        return files_below(place, wanted, most=MOST_GLANCED_ENTRIES)
+    except (UserError, OSError, ValueError):
+        return []
+
+
+def _walk(place: Path) -> Iterator[tuple[str, list[str]]]:
+    base = len(place.parts)
+    for folder, folders, names in os.walk(place, followlinks=False):
+        folders.sort()
+        if len(Path(folder).parts) - base >= DEEPEST_FOLDER:
+            folders.clear()
+        yield folder, names
+
+
+def relative_name(path: Path, place: Path) -> str:
+    """A file or folder as a name within its place; for the place itself, its own name."""
+    if path == place:
+        return place.name or str(place)
+    return path.relative_to(place).as_posix()
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    """The beginning of a regular file; nothing where it cannot be read."""
+    try:
+        with open_unbuffered(path) as file:
+            return file.read(count) or b""
+    except (OSError, ValueError):
+        return b""
