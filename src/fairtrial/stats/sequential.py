@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from fairtrial.core.errors import UserError
-from fairtrial.stats.samples import DUST, Array
+from fairtrial.stats.samples import DUST, Array, Mask
 
 MOST_ENUMERATED = 16
 """Up to so many pairs all sign vectors are enumerated; beyond, each of them goes on with random signs."""
@@ -58,86 +58,105 @@ def sign_flip_looks(
 ) -> Iterator[Look]:
     """Every look that the differences suffice for, up to the first that rejects.
 
-    `differences` may be more than are looked at. An unplanned look is refused: the boundary is about planned ones.
+    `looks` are the planned numbers of pairs: the boundary at one of them depends on those before.
     """
     values = np.asarray(differences, dtype=np.float64)
-    if len(values) > planned:
-        raise UserError(f"{len(values)} pairs are more than the {planned} that were planned")
-    if side == LESS:
-        for look in sign_flip_looks(-values, planned=planned, alpha=alpha, looks=looks, side=GREATER):
-            yield Look(look.n, -look.sum, -look.boundary, look.rejected)
-        return
-    vectors = _SignVectors(values, two_sided=side == TWO_SIDED)
+    mirror = -1 if side == LESS else 1
+    for look in sign_flip_paths(values[None, :], planned=planned, alpha=alpha, looks=looks, side=side):
+        boundary, rejected = float(look.boundaries[0]), bool(look.rejected[0])
+        yield Look(look.n, float(np.sum(values[: look.n])), mirror * boundary, rejected)
+        if rejected:
+            return
+
+
+@dataclass(frozen=True)
+class LookAtPaths:
+    """One look at many independent sets of differences, such as simulated ones."""
+
+    n: int
+    boundaries: Array
+    rejected: Mask
+    """At this look; what was rejected before stays as it was."""
+
+
+def sign_flip_paths(
+    differences: Array, *, planned: int, alpha: Fraction, looks: Sequence[int], side: str = TWO_SIDED,
+    most_enumerated: int = MOST_ENUMERATED,
+) -> Iterator[LookAtPaths]:  # fmt: skip
+    """The same test on each row of a table. All rows are looked at until the last pair.
+
+    With a smaller `most_enumerated` it is faster, still exact in level, and of slightly less power: for predictions.
+    """
+    values = -differences if side == LESS else differences
+    if values.shape[1] > planned:
+        raise UserError(f"{values.shape[1]} pairs are more than the {planned} that were planned")
+    two_sided = side == TWO_SIDED
+    vectors = _SignVectors(values, two_sided, most_enumerated)
     wanted = set(looks)
-    for n in range(1, len(values) + 1):
+    for n in range(1, values.shape[1] + 1):
         vectors.extend(n)
         if n in wanted:
-            boundary, rejected = vectors.reject(_share(vectors.count, n, planned, alpha, side == TWO_SIDED))
-            yield Look(n, float(np.sum(values[:n])), boundary, rejected)
-            if rejected:
-                return
-
-
-def _share(count: int, n: int, planned: int, alpha: Fraction, two_sided: bool) -> int:
-    """The allowance in a set of `count` vectors, which for a two-sided test stands for itself and its mirror image."""
-    if two_sided:
-        return math.floor(alpha * 2 * count * n / planned) // 2
-    return math.floor(alpha * count * n / planned)
+            # Each vector of a two-sided test stands for its mirror image too.
+            images = 2 if two_sided else 1
+            allowance = math.floor(alpha * images * vectors.count * n / planned) // images
+            yield LookAtPaths(n, *vectors.reject(allowance))
 
 
 class _SignVectors:
-    """The sums of |D_i| under sign vectors, which of them are not rejected yet, and which one was observed.
+    """The sums of |D_i| under sign vectors, which of them are not rejected yet, and which one was observed; by row.
 
     A two-sided test sees S and −S alike: the first sign is fixed, and each vector stands for its mirror image too.
-    Beyond MOST_ENUMERATED pairs the vectors go on with random signs that depend on nothing in the data. The observed
+    Beyond `most_enumerated` pairs the vectors go on with random signs that depend on nothing in the data. The observed
     vector takes the place of the one that began like it: then it is a uniformly chosen member of the set, whatever the
     set is, and the level is exact without any correction.
     """
 
-    def __init__(self, values: Array, *, two_sided: bool) -> None:
-        self._two_sided = two_sided
-        mirrored = -values if two_sided and len(values) and values[0] < 0 else values
-        self._sizes, self._negative = np.abs(values), mirrored < 0
-        self._sums: Array = np.zeros(1)
-        self._alive = np.ones(1, dtype=np.bool_)
-        self._observed = 0
-        self._scale = 0.0
+    def __init__(self, values: Array, two_sided: bool, most_enumerated: int) -> None:
+        self._two_sided, self._most_enumerated = two_sided, most_enumerated
+        mirrored = two_sided & (values[:, :1] < 0)
+        self._sizes, self._negative = np.abs(values), (values < 0) ^ mirrored
+        self._rows = np.arange(len(values))
+        self._observed = np.zeros(len(values), dtype=np.intp)
+        self._sums: Array = np.zeros((len(values), 1))
+        self._alive: Mask = np.ones((len(values), 1), dtype=np.bool_)
+        self._scale: Array = np.zeros(len(values))
 
     @property
     def count(self) -> int:
-        return len(self._sums)
+        return int(self._sums.shape[1])
 
     def extend(self, n: int) -> None:
         """Add the n-th pair, counted from 1."""
-        size, negative = self._sizes[n - 1], bool(self._negative[n - 1])
-        self._scale += size
+        sizes, negative = self._sizes[:, n - 1], self._negative[:, n - 1]
+        self._scale = self._scale + sizes
         if n == 1 and self._two_sided:
-            self._sums = self._sums + size
-        elif n <= MOST_ENUMERATED:
-            self._observed += len(self._sums) if negative else 0
-            self._sums = np.concatenate([self._sums + size, self._sums - size])
-            self._alive = np.concatenate([self._alive, self._alive])
+            self._sums = self._sums + sizes[:, None]
+        elif n <= self._most_enumerated:
+            self._observed = self._observed + np.where(negative, self.count, 0)
+            self._sums = np.concatenate([self._sums + sizes[:, None], self._sums - sizes[:, None]], axis=1)
+            self._alive = np.concatenate([self._alive, self._alive], axis=1)
         else:
-            observed = self._sums[self._observed] + (-size if negative else size)
-            self._sums = self._sums + _random_signs(n, len(self._sums)) * size
-            self._sums[self._observed] = observed
+            observed = self._sums[self._rows, self._observed] + np.where(negative, -sizes, sizes)
+            self._sums = self._sums + _random_signs(n, self.count) * sizes[:, None]
+            self._sums[self._rows, self._observed] = observed
 
-    def reject(self, allowance: int) -> tuple[float, bool]:
-        """Reject as many of the most extreme vectors as the allowance admits, ties never; the boundary, and whether
-        the observed one is among them."""
-        left = allowance - int(np.count_nonzero(~self._alive))
-        extremes = np.abs(self._sums) if self._two_sided else self._sums
-        alive = extremes[self._alive]
-        if left <= 0:
-            return math.inf, False
-        if left >= len(alive):  # never at a useful α; rejecting all of them is still within the allowance
-            boundary = -math.inf
-        else:
-            position = len(alive) - left - 1
-            boundary = float(np.partition(alive, position)[position] + DUST * self._scale)
-        rejected = self._alive & (extremes > boundary)
+    def reject(self, allowance: int) -> tuple[Array, Mask]:
+        """Reject as many of the most extreme vectors as the allowance admits, ties never.
+
+        Returns the boundaries, and where the observed vector is among them.
+        """
+        left = allowance - np.count_nonzero(~self._alive, axis=1)
+        most = int(left.max())
+        if most <= 0:
+            return np.full(len(left), math.inf), np.zeros(len(left), dtype=np.bool_)
+        extremes = np.where(self._alive, np.abs(self._sums) if self._two_sided else self._sums, -math.inf)
+        kept = min(most + 1, self.count)
+        top = np.sort(np.partition(extremes, self.count - kept, axis=1)[:, self.count - kept :], axis=1)[:, ::-1]
+        cuts = top[self._rows, np.clip(left, 0, kept - 1)] + DUST * self._scale
+        boundaries = np.where(left > 0, cuts, math.inf)
+        rejected = extremes > boundaries[:, None]
         self._alive &= ~rejected
-        return boundary, bool(rejected[self._observed])
+        return boundaries, rejected[self._rows, self._observed]
 
 
 @lru_cache(maxsize=64)
