@@ -181,5 +181,5 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'fairtrial.plugins' has no attribute {name!r}")
     module, _, attribute = _HOMES[name].partition(":")
-    found = importlib.import_module(module)
-    return getattr(found, attribute) if attribute else found
+    home = importlib.import_module(module)
+    return getattr(home, attribute) if attribute else home

@@ -221,8 +221,8 @@ def _hint(offer: PluginOffer) -> str:
 
 def _import(reference: str) -> Any:
     module, _, attribute = reference.partition(":")
-    found = importlib.import_module(module)
-    return functools.reduce(getattr, attribute.split("."), found) if attribute else found
+    home = importlib.import_module(module)
+    return functools.reduce(getattr, attribute.split("."), home) if attribute else home
 
 
 # What a command could do without, and did

@@ -51,7 +51,7 @@ def _output_folders(states: list[Path]) -> dict[Path, list[Path]]:
         match = _CHECKPOINT.fullmatch(path.parent.name)
         folder, step = (path.parent.parent, int(match[1])) if match else (path.parent, 10**16)
         folders.setdefault(folder, []).append((step, path))
-    return {folder: [path for _, path in sorted(found)] for folder, found in folders.items()}
+    return {folder: [path for _, path in sorted(states)] for folder, states in folders.items()}
 
 
 def _read_run(name: str, states: list[Path], since: Mapping[str, Cursor] | None) -> SourceRun:

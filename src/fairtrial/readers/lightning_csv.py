@@ -33,8 +33,8 @@ class LightningReader:
     title = "Lightning CSVLogger (metrics.csv, hparams.yaml)"
 
     def recognize(self, place: Path) -> str | None:
-        found = [path for path in glance(place, _is_metrics) if _has_steps(path)]
-        return f"{counted(len(found), 'metrics.csv file')} of Lightning's CSVLogger" if found else None
+        logs = [path for path in glance(place, _is_metrics) if _has_steps(path)]
+        return f"{counted(len(logs), 'metrics.csv file')} of Lightning's CSVLogger" if logs else None
 
     @clear_errors
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:

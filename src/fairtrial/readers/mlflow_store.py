@@ -42,9 +42,9 @@ class MlflowReader:
 
     def recognize(self, place: Path) -> str | None:
         if databases := glance(place, _is_database):
-            found = [path for path in databases if has_tables(path, "runs", "metrics", "params", "experiments")]
-            if found:
-                return f"an MLflow database, {found[0].name}"
+            stores = [path for path in databases if has_tables(path, "runs", "metrics", "params", "experiments")]
+            if stores:
+                return f"an MLflow database, {stores[0].name}"
         runs = [path.parent for path in glance(place, _is_meta) if (path.parent / "metrics").is_dir()]
         return f"an MLflow file store with {counted(len(runs), 'run')}" if runs else None
 

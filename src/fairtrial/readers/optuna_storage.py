@@ -55,9 +55,9 @@ class OptunaReader:
     def recognize(self, place: Path) -> str | None:
         databases, journals = _storages(glance(place, _may_be_storage))
         kinds = [
-            counted(len(found), f"Optuna {kind}")
-            for kind, found in (("database", databases), ("journal", journals))
-            if found
+            counted(len(paths), f"Optuna {kind}")
+            for kind, paths in (("database", databases), ("journal", journals))
+            if paths
         ]
         return " and ".join(kinds) or None
 
@@ -137,31 +137,31 @@ def _parameter(value: Any, distribution: Any, where: str) -> Any:
 
 def _trials_of_database(database: Database) -> list[_Trial]:
     where = str(database.path)
-    found: dict[Any, _Trial] = {}
+    trials: dict[Any, _Trial] = {}
     query = (
         "SELECT trials.trial_id, study_name, number, state, datetime_start, datetime_complete FROM trials "
         "JOIN studies ON studies.study_id = trials.study_id ORDER BY trials.trial_id"
     )
     for trial_id, study, number, state, start, end in database.rows(query):
-        found[trial_id] = _Trial(str(study), int(number or 0), str(state), started=_time(start), ended=_time(end))
-        if len(found) > MOST_TRIALS:
+        trials[trial_id] = _Trial(str(study), int(number or 0), str(state), started=_time(start), ended=_time(end))
+        if len(trials) > MOST_TRIALS:
             raise UserError(f"{where} has more than {MOST_TRIALS:,} trials")
     for trial_id, value, kind in database.rows(_typed(database, "trial_values", "value", "objective")):
-        if trial_id in found:
-            found[trial_id].values.append(_special(value, kind))
+        if trial_id in trials:
+            trials[trial_id].values.append(_special(value, kind))
     reported = _typed(database, "trial_intermediate_values", "intermediate_value", "step", also="step")
     for trial_id, value, kind, step in database.rows(reported):
-        if trial_id in found and isinstance(step, int):
-            found[trial_id].reported[step] = _special(value, kind)
+        if trial_id in trials and isinstance(step, int):
+            trials[trial_id].reported[step] = _special(value, kind)
     for trial_id, name, value, distribution in database.rows(
         "SELECT trial_id, param_name, param_value, distribution_json FROM trial_params ORDER BY param_id"
     ):
-        if trial_id in found:
-            found[trial_id].config[str(name)] = _parameter(value, distribution, where)
+        if trial_id in trials:
+            trials[trial_id].config[str(name)] = _parameter(value, distribution, where)
     for trial_id, key, text in database.rows("SELECT trial_id, key, value_json FROM trial_user_attributes"):
-        if trial_id in found and str(key) not in found[trial_id].config:
-            found[trial_id].config[str(key)] = parse_loosely(text or "null", where=where)
-    return list(found.values())
+        if trial_id in trials and str(key) not in trials[trial_id].config:
+            trials[trial_id].config[str(key)] = parse_loosely(text or "null", where=where)
+    return list(trials.values())
 
 
 def _typed(database: Database, table: str, column: str, order: str, also: str = "") -> str:

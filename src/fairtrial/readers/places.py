@@ -21,7 +21,7 @@ def files_below(place: Path, wanted: Callable[[str], bool], *, most: int = MOST_
     """
     if place.is_file():
         return [place] if wanted(place.name) else []
-    found: list[Path] = []
+    paths: list[Path] = []
     seen = 0
     for folder, names in _walk(place):
         seen += len(names)
@@ -29,8 +29,8 @@ def files_below(place: Path, wanted: Callable[[str], bool], *, most: int = MOST_
             raise UserError(
                 f"{place} has more than {most:,} files and folders", hint="Name the folder of the results itself."
             )
-        found += [Path(folder, name) for name in names if wanted(name)]
-    return sorted(path for path in found if path.is_file())
+        paths += [Path(folder, name) for name in names if wanted(name)]
+    return sorted(path for path in paths if path.is_file())
 
 
 def glance(place: Path, wanted: Callable[[str], bool]) -> list[Path]:

@@ -56,7 +56,7 @@ def _trials(files: list[Path]) -> list[Path]:
     names: dict[Path, set[str]] = {}
     for path in files:
         names.setdefault(path.parent, set()).add(path.name)
-    return [folder for folder, found in names.items() if "params.json" in found and len(found) > 1]
+    return [folder for folder, files in names.items() if "params.json" in files and len(files) > 1]
 
 
 def _read_trial(folder: Path, name: str, since: Mapping[str, Cursor] | None) -> SourceRun:

@@ -39,9 +39,9 @@ class StableBaselinesReader:
     def recognize(self, place: Path) -> str | None:
         files = [path for path in glance(place, _is_own) if _looks_own(path)]
         kinds = [
-            counted(len(found), kind)
+            counted(len(logs), kind)
             for kind in ("evaluations.npz", "monitor.csv")
-            if (found := [path for path in files if path.name.endswith(kind)])
+            if (logs := [path for path in files if path.name.endswith(kind)])
         ]
         return (
             f"{' and '.join(kinds)} of Stable-Baselines3".replace("npzs", "npz").replace("csvs", "csv")

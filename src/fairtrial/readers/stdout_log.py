@@ -115,9 +115,9 @@ class StdoutReader:
             if (match := pattern.regex.search(line)) is None:
                 continue
             matched = True
-            found = dict(zip(pattern.names, match.groups(), strict=True))
-            if "step" in found:
-                state.step = _number(found["step"])
+            fields = dict(zip(pattern.names, match.groups(), strict=True))
+            if "step" in fields:
+                state.step = _number(fields["step"])
             elif state.step is None:
                 state.counted += 1
             step = state.step if state.step is not None else state.counted
@@ -127,7 +127,7 @@ class StdoutReader:
                     points.rewind(metric, step)
                     if step < last:
                         state.rewound[metric] = min(step, state.rewound.get(metric, step))
-                points.add(metric, step, _number(found[metric]))
+                points.add(metric, step, _number(fields[metric]))
         return matched
 
 

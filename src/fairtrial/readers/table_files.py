@@ -342,15 +342,15 @@ def _column(role: str, names: Sequence[str], columns: TableColumns, where: str) 
 
 
 def _is_numeric(name: str, rows: Sequence[Row]) -> bool:
-    found = False
+    has_any = False
     for row in rows:
         cell = row.get(name)
         if is_missing(cell):
             continue
         if _number(cell) is None:
             return False
-        found = True
-    return found
+        has_any = True
+    return has_any
 
 
 def _number(cell: Any) -> float | None:

@@ -252,12 +252,12 @@ class _EventFile:
         if len(tensor) <= _LONGEST_TEXT_BYTES:
             texts = [tensor[start:end] for number, kind, start, end in wire.fields(tensor) if (number, kind) == (8, 2)]
             for text in texts:
-                found = _options_in(text.decode(errors="replace"))
-                self.config.update(flatten(found, str(self.path)))
+                options = _options_in(text.decode(errors="replace"))
+                self.config.update(flatten(options, str(self.path)))
 
     def series(self) -> dict[str, tuple[Ints, MetricSeries]]:
         """The points of each metric in the order of the file, without those that a restart within it made void."""
-        found = {}
+        by_tag = {}
         for tag, points in self.points.items():
             order = np.concatenate(points.order)
             steps = np.concatenate(points.steps)
@@ -267,8 +267,8 @@ class _EventFile:
             for offset, step in self.restarts:
                 keep = keep[~((order[keep] < offset) & (steps[keep] >= step))]
             if len(keep):
-                found[tag] = order[keep], MetricSeries(steps[keep], values[keep], times[keep])
-        return found
+                by_tag[tag] = order[keep], MetricSeries(steps[keep], values[keep], times[keep])
+        return by_tag
 
 
 def _column(rows: Bytes, start: int, width: int) -> Bytes:
@@ -293,12 +293,12 @@ def _template_of(row: Bytes) -> _Template | None:
         values = list(wire.fields(summary))
         if len(values) != 1 or values[0][:2] != (1, wire.BYTES):
             return None
-        found = _scalar_place(summary[values[0][2] : values[0][3]])
+        scalar = _scalar_place(summary[values[0][2] : values[0][3]])
     except (wire.BadWire, struct.error):
         return None
-    if found is None or len(found[0]) > LONGEST_METRIC:
+    if scalar is None or len(scalar[0]) > LONGEST_METRIC:
         return None
-    tag, place, value_type = found
+    tag, place, value_type = scalar
     value_at = summary_at + values[0][2] + place
     mask = np.full(len(row), 0xFF, dtype=np.uint8)
     mask[time_at : time_at + 8] = 0
@@ -363,7 +363,7 @@ def _scalar_in(tensor: bytes) -> tuple[float | None, bool]:
     if place is not None:
         value = np.frombuffer(tensor, dtype=place[1], count=1, offset=place[0])[0]
         return float(value), place[1] == "<f4"
-    dtype, elements, found = 0, 1, []
+    dtype, elements, numbers = 0, 1, []
     for number, kind, start, end in wire.fields(tensor):
         if number == 1 and kind == wire.VARINT:
             dtype = start
@@ -371,13 +371,13 @@ def _scalar_in(tensor: bytes) -> tuple[float | None, bool]:
             elements = _elements(tensor[start:end])
         elif number == 4 and kind == wire.BYTES and dtype in _OTHER_TENSORS:
             value_type = np.dtype(_OTHER_TENSORS[dtype])
-            found += [float(value_type.type(0) + each) for each in _numbers(tensor[start:end], value_type)]
+            numbers += [float(value_type.type(0) + each) for each in _numbers(tensor[start:end], value_type)]
         elif number in _VARINT_FIELDS and kind == wire.VARINT:
-            found.append(float(wire.signed(start) if number in (7, 10) else start))
+            numbers.append(float(wire.signed(start) if number in (7, 10) else start))
         elif number in _VARINT_FIELDS and kind == wire.BYTES and start < end:
             value, after = wire.varint(tensor, start)
-            found += [float(wire.signed(value) if number in (7, 10) else value)] if after == end else [0.0, 0.0]
-    return (found[0] if len(found) == 1 and elements == 1 else None), False
+            numbers += [float(wire.signed(value) if number in (7, 10) else value)] if after == end else [0.0, 0.0]
+    return (numbers[0] if len(numbers) == 1 and elements == 1 else None), False
 
 
 def _numbers(content: bytes, value_type: np.dtype[Any]) -> list[Any]:
@@ -414,7 +414,7 @@ def _plugin_of(metadata: bytes) -> tuple[str, bytes]:
 
 def _hparams_in(session_start: bytes) -> dict[str, ConfigValue]:
     """The map of hyperparameters: names to values of `google.protobuf.Value`."""
-    found: dict[str, ConfigValue] = {}
+    hparams: dict[str, ConfigValue] = {}
     for number, kind, start, end in wire.fields(session_start):
         if number == 1 and kind == wire.BYTES:
             entry = session_start[start:end]
@@ -424,8 +424,8 @@ def _hparams_in(session_start: bytes) -> dict[str, ConfigValue]:
                     name = wire.text(entry, first, last)
                 elif each == 2 and each_kind == wire.BYTES:
                     value = _plain(entry[first:last])
-            found[name] = value
-    return found
+            hparams[name] = value
+    return hparams
 
 
 def _plain(value: bytes) -> ConfigValue:
@@ -443,10 +443,10 @@ def _options_in(text: str) -> dict[str, Any]:
     stripped = text.strip()
     if stripped.startswith("{"):
         try:
-            found = orjson.loads(stripped)
+            document = orjson.loads(stripped)
         except orjson.JSONDecodeError:
             return {}
-        return found if isinstance(found, dict) else {}
+        return document if isinstance(document, dict) else {}
     lines = [line.strip().strip("|").split("|") for line in stripped.splitlines()]
     if len(lines) < 3 or any(len(cells) != 2 for cells in lines) or not re.fullmatch(r"[-:| ]+", "|".join(lines[1])):
         return {}
@@ -528,7 +528,7 @@ def _run_of_chain(chain: _Chain, hparams: list[_EventFile], cursor: Cursor | Non
     repeated = 0
     last_steps: dict[str, float] = dict(chain.known)
     for events in chain.files:
-        found = events.series()
+        by_tag = events.series()
         if events.restarts:
             voided = _void_from(joined, min(step for _, step in events.restarts))
             repeated += voided
@@ -537,7 +537,7 @@ def _run_of_chain(chain: _Chain, hparams: list[_EventFile], cursor: Cursor | Non
                 if last >= step:
                     rewound[tag] = min(step, rewound.get(tag, step))
         is_new = cursor is None or events.path.name not in cursor["files"]
-        for tag, (_, series) in found.items():
+        for tag, (_, series) in by_tag.items():
             first = int(series.steps[0])
             if is_new and joined.get(tag):
                 repeated += _drop_from(joined[tag], first)

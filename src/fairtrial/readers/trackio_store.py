@@ -26,8 +26,8 @@ class TrackioReader:
     title = "trackio projects (sqlite)"
 
     def recognize(self, place: Path) -> str | None:
-        found = [path for path in glance(place, _is_database) if _is_project(path)]
-        return f"{counted(len(found), 'trackio project')}: {found[0].stem}" if found else None
+        projects = [path for path in glance(place, _is_database) if _is_project(path)]
+        return f"{counted(len(projects), 'trackio project')}: {projects[0].stem}" if projects else None
 
     @clear_errors
     def read(self, place: Path, since: Mapping[str, Cursor] | None = None) -> Iterator[SourceRun]:
@@ -91,7 +91,7 @@ def _runs_of_project(database: Database, since: Mapping[str, Cursor] | None, *, 
 def _configs(database: Database) -> dict[str, dict[str, ConfigValue]]:
     if "configs" not in database.tables:
         return {}
-    found: dict[str, dict[str, ConfigValue]] = {}
+    configs: dict[str, dict[str, ConfigValue]] = {}
     for name, text in database.rows("SELECT run_name, config FROM configs"):
         content = text.encode() if isinstance(text, str) else bytes(text or b"")
         try:
@@ -100,8 +100,8 @@ def _configs(database: Database) -> dict[str, dict[str, ConfigValue]]:
             continue
         if isinstance(config, dict):
             flat = flatten(config, str(database.path))
-            found[str(name)] = {key: value for key, value in flat.items() if not key.startswith("_")}
-    return found
+            configs[str(name)] = {key: value for key, value in flat.items() if not key.startswith("_")}
+    return configs
 
 
 def _time(stamp: Any) -> float:

@@ -61,18 +61,18 @@ def check_method(method: Method) -> None:
         for shift in (0.0, 0.5, 3.0):
             control, candidate = draw.normal(size=12), draw.normal(size=12) + shift
             arms = canonical(control, candidate, paired=design == "paired")
-            found = method.infer(arms, 1000, np.random.default_rng(2))
+            inference = method.infer(arms, 1000, np.random.default_rng(2))
             again = method.infer(arms, 1000, np.random.default_rng(2))
-            assert found.lower(0.025) == again.lower(0.025), "the same numbers gave two intervals"
+            assert inference.lower(0.025) == again.lower(0.025), "the same numbers gave two intervals"
             if shift == 3.0:
-                assert found.value * (arms.second.mean() - arms.first.mean()) > 0, "the value is of second − first"
-            lower, upper = [found.lower(tail) for tail in TAILS], [found.upper(tail) for tail in TAILS]
+                assert inference.value * (arms.second.mean() - arms.first.mean()) > 0, "the value is of second − first"
+            lower, upper = [inference.lower(tail) for tail in TAILS], [inference.upper(tail) for tail in TAILS]
             assert lower == sorted(lower, reverse=True) and upper == sorted(upper), "a surer interval is narrower"
             for tail, low, high in zip(TAILS, lower, upper, strict=True):
-                assert not low > found.value and not high < found.value, "the interval does not hold the value"
-                assert (low > 0) <= (found.p_greater <= tail * (1 + 1e-9)), "limit and p-value disagree"
-                assert (high < 0) <= (found.p_less <= tail * (1 + 1e-9)), "limit and p-value disagree"
-            for p in (found.p_greater, found.p_less, found.p_two_sided):
+                assert not low > inference.value and not high < inference.value, "the interval does not hold the value"
+                assert (low > 0) <= (inference.p_greater <= tail * (1 + 1e-9)), "limit and p-value disagree"
+                assert (high < 0) <= (inference.p_less <= tail * (1 + 1e-9)), "limit and p-value disagree"
+            for p in (inference.p_greater, inference.p_less, inference.p_two_sided):
                 assert 0 <= p <= 1 and not math.isnan(p), "a p-value lies between 0 and 1"
 
 

@@ -122,7 +122,7 @@ def _quantiles(name: str, values: Array, p_value: float | None) -> charts.Quanti
 
 def _distributions(analysis: Analysis) -> Pictures:
     """None for a comparison by ranks of times, or with a fixed value: there are no two arms to resample."""
-    of_ranks = any("horizon" in found.tests or found.target is not None for found in analysis.comparisons)
+    of_ranks = any("horizon" in each.tests or each.target is not None for each in analysis.comparisons)
     if not analysis.tasks and not of_ranks:
         yield "bootstrap_distribution", partial(bootstrap_chart, analysis)
         yield "normality", partial(normality_chart, analysis)

@@ -104,12 +104,12 @@ def _curves(analysis: Analysis) -> Pictures:
 
 
 def _single(analysis: Analysis) -> Pictures:
-    for found in _most_settled(analysis.comparisons):
-        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", found.candidate)
-        if found.pairing == "paired" and not analysis.tasks and found.effect.samples:
-            yield f"paired_differences{suffix}", partial(_pairs, analysis, found)
-        if found.effect.samples:
-            yield f"difference_distribution{suffix}", partial(_differences, found)
+    for comparison in _most_settled(analysis.comparisons):
+        suffix = "" if len(analysis.comparisons) == 1 else "-" + re.sub(r"[^\w.=+-]+", "_", comparison.candidate)
+        if comparison.pairing == "paired" and not analysis.tasks and comparison.effect.samples:
+            yield f"paired_differences{suffix}", partial(_pairs, analysis, comparison)
+        if comparison.effect.samples:
+            yield f"difference_distribution{suffix}", partial(_differences, comparison)
 
 
 def _family(analysis: Analysis) -> Pictures:
