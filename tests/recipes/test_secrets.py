@@ -269,6 +269,7 @@ def test_the_config_of_a_script_is_recorded_without_secrets(tmp_path: Path, capf
     assert run.metadata["options"] == {"lr": 0.1, "hub": {"token": "(redacted)"}, "site": "(redacted)"}
     assert files_with(tmp_path, TOKEN, "north-pole") == []
     assert "token" in capfd.readouterr().err
+    assert [caution["code"] for caution in run.metadata["cautions"]] == ["redacted config"]
 
 
 def test_every_launcher_is_told_which_variables_its_jobs_need(monkeypatch: pytest.MonkeyPatch) -> None:

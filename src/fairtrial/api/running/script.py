@@ -164,10 +164,12 @@ def _begin(
     paths = store.paths.run(spec.study, spec.run_id)
     claim = _claim_open_cell(paths, spec, store, replace=replace)
     metadata = new_metadata(spec, surroundings(Path.cwd()), synthetic=False)
+    metadata = metadata.replace(**given.settled(_metadata_of(store, spec)))
     if redacted:
         sys.stderr.write(f"fairtrial: redacted in the config, because they are secrets: {', '.join(redacted)}\n")
-        metadata = metadata.replace(cautions=[REDACTED_CONFIG.fill(names=", ".join(redacted))])
-    return Recorder.create(paths, metadata.replace(**given.settled(_metadata_of(store, spec))), claim)
+        caution = REDACTED_CONFIG.fill(names=", ".join(redacted))
+        metadata = metadata.replace(cautions=[caution, *metadata.cautions])
+    return Recorder.create(paths, metadata, claim)
 
 
 def _metadata_of(store: Store, spec: RunSpec) -> RunMetadata | None:
