@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
 import signal
@@ -14,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,6 +28,7 @@ from fairtrial.core.events import NAMES, check_event
 from fairtrial.record.recorder import Recorder
 from fairtrial.record.store import Store
 from tests.harness import eventually
+from tests.warm_job_server import WarmJobServers, warm_job_servers
 
 # The same examples every time, so that a submission does not fail by luck; HYPOTHESIS_EXPLORE=1 looks for new ones.
 settings.register_profile("fixed", derandomize=True, deadline=None)
@@ -90,6 +93,19 @@ def _only_declared_events(monkeypatch: pytest.MonkeyPatch) -> None:
         write(self, event, **fields)
 
     monkeypatch.setattr(Recorder, "write_event", checked)
+
+
+@pytest.fixture(scope="session")
+def _job_servers() -> Iterator[WarmJobServers]:
+    with warm_job_servers() as servers:
+        yield servers
+
+
+@pytest.fixture(autouse=True)
+def _warm_job_servers(_job_servers: WarmJobServers, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches get a job server that has torch loaded. tests/launch has real ones."""
+    stand_in = SimpleNamespace(Popen=_job_servers.popen, PIPE=subprocess.PIPE)
+    monkeypatch.setattr(importlib.import_module("fairtrial.launch.local"), "subprocess", stand_in)
 
 
 @pytest.fixture
