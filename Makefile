@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
 STAMP := $(VENV)/.installed
 
+# Tests start hundreds of Python processes: where the environment forbids bytecode, each would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 ORACLE := .venv-rliable
 ORACLE_STAMP := $(ORACLE)/.installed
 SKY := .venv-sky
@@ -16,7 +19,7 @@ CRATE_STAMP := $(CRATE)/.installed
 SITE := .venv-site
 SITE_STAMP := $(SITE)/.installed
 
-.PHONY: setup demo test test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site dist clean
+.PHONY: setup demo test test-fast test-launchers test-others coverage fuzz lint evidence benchmarks benchmarks-smoke golden sky docs howto site dist clean
 
 setup: $(STAMP)
 
@@ -69,6 +72,10 @@ test-launchers: $(STAMP)
 
 test-others: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal --ignore=tests/launch
+
+# The inner loop, within a minute: the first case of every quick test, in every room. `make test` is what counts.
+test-fast: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist worksteal --fast
 
 # Which lines the tests run, in subprocesses and workers too: make coverage TESTS=tests/stats for a part of them.
 TESTS ?= tests

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -45,6 +45,40 @@ def pytest_collection_finish() -> None:
     """What the modules of all tests brought in stays: nobody has to look through it for garbage again and again."""
     gc.freeze()
     gc.enable()
+
+
+FULL_ONLY = ("documents", "fuzz", "launch", "power_loss", "recipes/lm", "recipes/rl")
+"""Folders that `--fast` does not even import: they train, or start processes and wait for them."""
+
+FULL_ONLY_FIXTURES = {"made", "moto", "receiver", "shell", "small_disk", "with_data"}
+"""What takes long to set up: a test that asks for it is not fast."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fast", action="store_true", help="the inner loop: the first case of every test that is quick")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    if config.getoption("--fast") and any(collection_path == Path(__file__).parent / each for each in FULL_ONLY):
+        return True
+    return None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--fast"):
+        kept = fast_of(items)
+        config.hook.pytest_deselected(items=[*set(items).difference(kept)])
+        items[:] = kept
+
+
+def fast_of(items: Sequence[pytest.Item]) -> list[pytest.Item]:
+    """Of a test with many cases the first one: a bug that only another case shows waits for the whole suite."""
+    first: dict[str, pytest.Item] = {}
+    for item in items:
+        slow = item.get_closest_marker("slow") or FULL_ONLY_FIXTURES.intersection(getattr(item, "fixturenames", ()))
+        if not slow:
+            first.setdefault(item.nodeid.partition("[")[0], item)
+    return list(first.values())
 
 
 @dataclass

@@ -119,6 +119,7 @@ def side_channels(source: str) -> set[str]:
     return found
 
 
+@pytest.mark.slow
 def test_nothing_goes_through_a_side_channel() -> None:
     folder = ROOT / "src" / "fairtrial"
     files = {path.relative_to(folder).as_posix(): path.read_text() for path in sorted(folder.rglob("*.py"))}
@@ -165,6 +166,7 @@ def metadata_look_ups(source: str) -> list[int]:
     return lines
 
 
+@pytest.mark.slow
 def test_metadata_of_runs_are_read_by_attributes() -> None:
     """A type checker knows the attributes of `core/run_metadata.py`; it does not know the keys of a dictionary."""
     files = {path: metadata_look_ups(path.read_text()) for path in (ROOT / "src").rglob("*.py")}
@@ -196,6 +198,7 @@ def classes_by_name(sources: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     return homes
 
 
+@pytest.mark.slow
 def test_one_public_class_has_one_name() -> None:
     """`Options` is exempt: a plug-in's model of its options is called so by contract."""
     sources = [(str(path.relative_to(ROOT)), path.read_text()) for path in sorted((ROOT / "src").rglob("*.py"))]
@@ -208,6 +211,7 @@ def test_two_classes_of_one_name_are_noticed() -> None:
     assert classes_by_name(planted)["Run"] == ["a.py", "b.py"]
 
 
+@pytest.mark.slow
 def test_no_constant_of_a_module_is_set_twice() -> None:
     """The second would silently take the place of the first, wherever that one is used."""
     for path in (ROOT / "src").rglob("*.py"):
@@ -390,6 +394,7 @@ def reads_file(call: ast.Call) -> bool:
     return name == "open" and any(mode in ("r", "rb", "rt") for mode in modes)
 
 
+@pytest.mark.slow
 def test_files_of_others_are_opened_in_one_place() -> None:
     folder = ROOT / "src" / "fairtrial"
     files = sorted(path for room in READERS for path in (folder / room).rglob("*.py"))

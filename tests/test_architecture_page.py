@@ -64,6 +64,7 @@ def holders() -> dict[str, set[str]]:
     return holders
 
 
+@pytest.mark.slow
 def test_no_other_class_carries_a_run() -> None:
     """A carrier is held by the next one. Besides them: a row of a dry run, and a bar of the progress display."""
     assert holders() == {

@@ -40,6 +40,7 @@ def as_zip(**members: bytes) -> bytes:
     return packed.getvalue()
 
 
+@pytest.mark.slow
 def test_two_recordings_of_this_tree_are_equal_and_a_planted_digit_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parent.parent
 NOT_YET = ("decide", "gate", "dashboard")
 
 
+@pytest.mark.slow
 def test_generated_pages_are_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, "tools/make_docs.py", "--check"], cwd=ROOT, capture_output=True, text=True, check=False
@@ -98,6 +99,7 @@ def test_metadata_of_a_real_training_fit_it_too(with_data: Store) -> None:
         assert metadata.timings.wall_s is not None
 
 
+@pytest.mark.slow
 def test_every_caution_is_used_and_has_a_remedy() -> None:
     source = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py") if path.name != "cautions.py")
     for name, value in vars(cautions).items():

@@ -233,12 +233,14 @@ def test_d8_p_is_exact_where_censored_runs_are_tied(cli: Cli, table: Table) -> N
 STUDY = ("--variant", "base:effect=0", "--variant", "new:effect=0.05", "--steps", "4", "--base-run-name", "s")
 
 
+@pytest.mark.slow
 def test_d9_the_table_of_a_launch_is_a_look(cli: Cli) -> None:
     assert cli("launch", "fake", *STUDY, "--seeds", "2").code == 0
     assert cli("launch", "fake", *STUDY, "--seeds", "4").code == 0
     assert "seeds added after looking" in str(first(cli, "s")["label"])
 
 
+@pytest.mark.slow
 def test_d9_another_question_about_the_same_runs_is_labelled(cli: Cli) -> None:
     assert cli("launch", "fake", *STUDY, "--seeds", "3").code == 0
     assert first(cli, "s")["label"] is None

@@ -252,6 +252,7 @@ def test_variance_looks_at_area_and_slope_of_curves(store: Store, cli: Cli) -> N
     assert found["auc"]["n"] == 5 and found["auc"]["curve"][0]["n"] == 2
 
 
+@pytest.mark.slow
 def test_variance_ends_with_what_to_do(store: Store, cli: Cli) -> None:
     line = ["launch", "fake", "--variant", "base:", "--base-run-name", "s", "--eval-every", "5", "--steps", "20"]
     assert cli(*line, "--seeds", "5").code == 0
@@ -263,6 +264,7 @@ def test_variance_ends_with_what_to_do(store: Store, cli: Cli) -> None:
     assert "is enough" in cli("variance", "s:base", "--threshold", "0.01").out or "more seeds" in text
 
 
+@pytest.mark.slow
 def test_variance_of_a_study_that_was_looked_at_asks_for_fresh_seeds(store: Store, cli: Cli) -> None:
     variants = ("--variant", "base:", "--variant", "new:effect=0.1")
     line = ["launch", "fake", *variants, "--base-run-name", "s", "--eval-every", "5", "--steps", "20"]
@@ -313,6 +315,7 @@ def test_power_plans_the_mean_power_over_what_a_pilot_leaves_open(two: Store, cl
     assert both["design"] == "paired" and both["cost"] == pytest.approx(0.5 * both["hours"])
 
 
+@pytest.mark.slow
 def test_charts_are_written_where_asked(two: Store, cli: Cli) -> None:
     answer = cli("analyze", "s", "--plots", "charts", "--metric", "eval_accuracy")
     assert answer.code == 0
@@ -335,6 +338,7 @@ def drawn(cli: Cli, monkeypatch: pytest.MonkeyPatch, *line: str) -> dict[str, st
     return {path.stem: text_of(str(path)) for path in Path("charts").iterdir()}
 
 
+@pytest.mark.slow
 def test_curves_stand_for_a_metric_that_has_one_value(store: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store, base={"eval_every": 5}, new={"effect": 0.2, "eval_every": 5})
     found = drawn(cli, monkeypatch, "s")
@@ -348,6 +352,7 @@ def test_curves_stand_for_a_metric_that_has_one_value(store: Store, cli: Cli, mo
     assert all("base" in words and "new" in words and "report_accuracy" in words for words in found.values())
 
 
+@pytest.mark.slow
 def test_a_bootstrap_distribution_has_the_interval_that_is_printed(
     two: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -358,6 +363,7 @@ def test_a_bootstrap_distribution_has_the_interval_that_is_printed(
     assert "means of 500 resamples" in words and f"+{found['effect']['low']:.4f}"[:6] in words
 
 
+@pytest.mark.slow
 def test_normality_is_a_diagnostic_of_pairs_or_of_arms(two: Store, cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     [found] = cli("analyze", "s", "--format", "json").json["comparisons"]
     words = drawn(cli, monkeypatch, "s")["normality"]
@@ -367,6 +373,7 @@ def test_normality_is_a_diagnostic_of_pairs_or_of_arms(two: Store, cli: Cli, mon
     assert alone.count("Shapiro–Wilk p = ") == 2 and "values of report_accuracy" in alone
 
 
+@pytest.mark.slow
 def test_many_comparisons_keep_the_folder_small(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     long = "a variant with a very long name that goes on and on and on, number"
     noise = random.Random(1)
@@ -378,6 +385,7 @@ def test_many_comparisons_keep_the_folder_small(cli: Cli, monkeypatch: pytest.Mo
     assert "number 12" in found["normality"] and "number 13" not in found["normality"]
 
 
+@pytest.mark.slow
 def test_a_study_ends_with_the_command_that_judges_it(cli: Cli) -> None:
     line = [
         "launch",
@@ -409,6 +417,7 @@ def test_options_can_come_from_a_file_under_their_own_names(two: Store, cli: Cli
     )
 
 
+@pytest.mark.slow
 def test_charts_of_names_that_look_alike_are_all_kept(cli: Cli) -> None:
     rows = [f"{v},{s},{0.1 * i + 0.01 * s * s}" for i, v in enumerate(("base", "my/new", "my new")) for s in range(4)]
     Path("r.csv").write_text("\n".join(["variant,seed,acc", *rows]) + "\n")

@@ -51,6 +51,7 @@ def test_replace_archives_the_old_run(cli: Cli, store: Store) -> None:
     assert len(cli("runs", "list", "--format", "json").json["runs"]) == 1
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_train_saves_and_the_same_command_goes_on(store: Store) -> None:
     line = ("train", "fake", "--steps", "200", "--step-time", "0.02", "--variant", "v", "--log-every", "1")
     process = start(*line)
@@ -69,6 +70,7 @@ def test_ctrl_c_in_train_saves_and_the_same_command_goes_on(store: Store) -> Non
     assert json.loads(out)["status"] == "completed"
 
 
+@pytest.mark.slow
 def test_json_mode_prints_exactly_one_document(cli: Cli) -> None:
     lines = [
         ("train", "fake", "--steps", "5"), ("launch", "fake", "--seeds", "2", "--steps", "5"), ("runs", "list"),
@@ -119,6 +121,7 @@ def test_init_writes_a_file_that_launches(cli: Cli, tmp_path: Path, recipe: str)
     assert refused.code == 1 and "--force" in refused.err
 
 
+@pytest.mark.slow
 def test_a_study_file_and_flags_make_the_same_cells(cli: Cli, tmp_path: Path) -> None:
     text = "study: s\nrecipe: fake\noptions: {steps: 5}\nvariants: {a: {}, b: {effect: 0.1}}\nseeds: 2\n"
     (tmp_path / "s.yaml").write_text(text)
@@ -135,6 +138,7 @@ def test_the_default_is_fifteen_paired_seeds(cli: Cli) -> None:
     assert dry[0]["seed"] == dry[1]["seed"] == 1072
 
 
+@pytest.mark.slow
 def test_tail_follows_a_run_until_it_ends(store: Store) -> None:
     trained = start("train", "fake", "--steps", "60", "--step-time", "0.02", "--variant", "v")
     eventually(lambda: store.paths.run("adhoc", "v.seed1072").metrics.exists() and store.run("adhoc", "v.seed1072"))
@@ -171,6 +175,7 @@ def test_doctor_says_what_is_there(cli: Cli, tmp_path: Path) -> None:
     assert not (tmp_path / "store").exists(), "looking makes nothing"
 
 
+@pytest.mark.slow
 def test_progress_is_for_terminals_and_json_for_pipes(tmp_path: Path) -> None:
     """In a real terminal the bars go to standard error, while standard output stays one document."""
     line = f"{sys.executable} -m fairtrial launch fake --seeds 2 --steps 40 --step-time 0.02 --format json > out.json"
@@ -197,6 +202,7 @@ def test_the_python_api_does_what_the_commands_do(tmp_path: Path) -> None:
     assert callable(fairtrial.train), "importing the room does not take the verb's name"
 
 
+@pytest.mark.slow
 def test_launching_from_a_script_does_not_run_the_script_again(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "import fairtrial\nopen('ran', 'a').write('x')\n"

@@ -63,6 +63,7 @@ WRONG: list[tuple[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "value"), WRONG, ids=[f"{name}={value}"[:40] for name, value in WRONG])
 def test_a_wrong_type_in_one_file_stops_no_command(damaged: RunPaths, cli: Cli, name: str, value: Any) -> None:
     change(damaged, name, value)
@@ -98,6 +99,7 @@ def test_every_command_names_the_damaged_run_and_goes_on(damaged: RunPaths, cli:
     assert shown.code == 3 and shown.json["status"] == "damaged" and "environment" in shown.json["damage"][0]
 
 
+@pytest.mark.slow
 def test_launching_again_leaves_a_damaged_run_alone_until_it_is_replaced(damaged: RunPaths, cli: Cli) -> None:
     change(damaged, "environment", None)
     shutil.rmtree(damaged.root.with_name("new.seed3014"))

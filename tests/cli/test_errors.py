@@ -112,6 +112,7 @@ def test_json_mode_gives_one_document_even_for_an_error(cli: Cli) -> None:
     assert answer.json["schema"] == 1 and "steps" in answer.json["error"]["message"]
 
 
+@pytest.mark.slow
 def test_a_missing_extra_is_refused_before_anything_is_launched(tmp_path: Path) -> None:
     code = """
 import importlib.util, sys
@@ -217,6 +218,7 @@ def test_debug_shows_the_trace(cli: Cli) -> None:
         cli("train", "fake", "--steps", "0", "--debug")
 
 
+@pytest.mark.slow
 def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
     cli("launch", "fake", "--seeds", "40", "--steps", "2", "--variant", "v", "--base-run-name", "s")
     line = f"{sys.executable} -m fairtrial runs export 's/*' | head -1; echo ${{PIPESTATUS[0]}}"
@@ -225,6 +227,7 @@ def test_a_closed_pipe_is_no_error(cli: Cli) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_reader_that_leaves_early_costs_no_file_and_no_exit_code(cli: Cli, tmp_path: Path) -> None:
     """`analyze … | head` must still write its CSV, and still exit 3 where a verdict was required and is missing."""
     cli("launch", "fake", "--seeds", "3", "--steps", "4", "--variant", "a", "--variant", "b", "--base-run-name", "s")

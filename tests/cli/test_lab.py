@@ -442,6 +442,7 @@ def test_other_settings_are_another_study_and_the_same_are_the_same() -> None:
     assert not {"compare", "ablation", "temperature"} & set(others)
 
 
+@pytest.mark.slow
 def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:
     line = ("sweep", "fake", "--param", "effect=0,0.1", "--runs", "2", "--study", "s")
     answer = cli(*line, "--metric", "nonsense", "--direction", "max")
@@ -451,6 +452,7 @@ def test_a_metric_that_nobody_logged_loses_nothing(cli: Cli) -> None:
     assert cli("analyze", "s").code == 0
 
 
+@pytest.mark.slow
 def test_a_list_of_seeds_may_come_from_a_file(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "how.yaml").write_text("seeds: [1, 2, 3]\nparam: effect=0,0.1\n")
     found = cli("sweep", "fake", "--config", "how.yaml", "--format", "json").json
@@ -478,6 +480,7 @@ def test_what_the_help_says_is_what_the_functions_do() -> None:
     assert LabConfig().runs == importlib.import_module("fairtrial.cli.sweep").RUNS
 
 
+@pytest.mark.slow
 def test_a_metric_of_a_foreign_program_keeps_its_name(cli: Cli, tmp_path: Path) -> None:
     program = "import json, sys; print(json.dumps({'step': 1, 'reward_mean': float(sys.argv[1])}), file=open(sys.argv[2], 'w'))"
     (tmp_path / "p.py").write_text(program)

@@ -63,6 +63,7 @@ def test_nothing_can_be_added_to_a_run_that_has_ended(tmp_path: Path) -> None:
     assert (tmp_path / "a").read_text() == (tmp_path / "b").read_text() == ""
 
 
+@pytest.mark.slow
 def test_an_attempt_that_starts_over_leaves_nothing_of_the_one_before(cli: Cli, store: Store, tmp_path: Path) -> None:
     program = "import sys\nopen(sys.argv[2], 'w').write(''.join('{{\"step\": %d, \"acc\": {value}}}\\n' % s for s in range({steps})))\nsys.exit({code})\n"
     line = (
@@ -132,6 +133,7 @@ def test_a_run_named_by_its_path_is_resumed_where_it_is(cli: Cli, store: Store, 
     assert store.run("adhoc", "v.seed1072").status is Status.COMPLETED  # type: ignore[union-attr]
 
 
+@pytest.mark.slow
 def test_ties_are_better_for_nobody(cli: Cli) -> None:
     for direction in ("max", "min"):
         answer = cli(
@@ -167,6 +169,7 @@ def test_values_of_a_file_and_of_a_command_line_are_the_same_cell(cli: Cli, tmp_
     assert cli("launch", "s.yaml", "--format", "json").json["made"] == []
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_leaves_nothing_running(store: Store, tmp_path: Path) -> None:
     stubborn = "trap '' TERM; echo $$ > pid; (trap '' TERM; echo $BASHPID > child; sleep 300); sleep 300"
     process = start("launch", "command", "--seeds", "1", "--base-run-name", "s", "--", "bash", "-c", stubborn, "{seed}")
@@ -183,6 +186,7 @@ def test_a_second_ctrl_c_leaves_nothing_running(store: Store, tmp_path: Path) ->
         eventually(lambda pid=int(pid): not is_alive(pid), timeout=5, what=f"the end of {pid}")
 
 
+@pytest.mark.slow
 def test_strict_does_not_stumble_over_its_own_results(cli: Cli, tmp_path: Path) -> None:
     for command in (
         ["init", "-q"],

@@ -106,6 +106,7 @@ def on_a_terminal(*words: str) -> str:
     return said.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_on_a_terminal_json_is_escaped_without_a_change_of_meaning_and_csv_is_escaped(hostile: Store) -> None:
     shown = on_a_terminal("runs", "sql", f"select '{EVIL}' as b", "--format", "json")
     assert not CONTROLS.findall(shown)

@@ -241,6 +241,7 @@ conditions = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(conditions)
 def test_random_conditions_are_worked_out_as_by_hand(condition: Node) -> None:
@@ -262,6 +263,7 @@ json_values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=600)
 @given(
     st.one_of(st.text(max_size=40), st.lists(st.sampled_from(PIECES), max_size=12).map(" ".join),

@@ -210,6 +210,7 @@ def _names(node: ast.expr) -> list[str]:
     return [constants[node.id]] if isinstance(node, ast.Name) and node.id in constants else []
 
 
+@pytest.mark.slow
 def test_every_name_in_the_source_is_declared() -> None:
     """Jobs in processes of their own are not watched by the other tests: their source is read."""
     found = list(written_names())

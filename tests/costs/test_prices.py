@@ -92,6 +92,7 @@ def test_hours_measured_here_are_converted_by_the_calibration():
         CostModel.of("t4").check([CostPoint("a", 1, 0.5, device=LOCAL)])
 
 
+@pytest.mark.slow
 def test_a_calibration_measures_this_machine():
     from fairtrial.probe.calibration import calibrate
 

@@ -72,6 +72,7 @@ def test_operations_that_are_counted_by_hand_are_those_that_torch_counts(
     assert trainable.flops_per_step() == counter.get_total_flops()
 
 
+@pytest.mark.slow
 def test_counting_does_not_load_the_compiler() -> None:
     code = """
 import sys

@@ -69,6 +69,7 @@ def launch(cli: Cli, *words: str, seeds: str = "2") -> Answer:
     return cli("launch", "command", "--base-run-name", "s", "--seeds", seeds, "--format", "json", *words)
 
 
+@pytest.mark.slow
 def test_a_foreign_script_is_launched_with_two_variants_and_five_seeds(
     cli: Cli, store: Store, quick_digits: None
 ) -> None:

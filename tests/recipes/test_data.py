@@ -30,6 +30,7 @@ def test_digits_are_split_without_overlap(with_data: Store) -> None:
     assert [len(data.array(f"{split}_y")) for split in ("train", "eval", "report")] == [1000, 297, 500]
 
 
+@pytest.mark.slow
 def test_making_data_leaves_the_global_generators_alone(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     import mnist1d.data
 

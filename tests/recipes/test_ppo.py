@@ -56,6 +56,7 @@ def steps_of(run: PpoRun, first: int, last: int) -> Told:
     return [to_the_bit(run.step(step, LoopEvents())) for step in range(first, last + 1)]
 
 
+@pytest.mark.slow
 def test_a_short_training_learns_to_balance(setting: RunContext) -> None:
     run = make(setting, steps=30, envs=8, rollout=32, epochs=20, report_episodes=20)
     before = run.evaluate("report")["return_mean"]
@@ -90,6 +91,7 @@ def test_a_run_that_diverges_does_not_disturb_the_others(setting: RunContext) ->
     assert numbers == steps_of(make(setting, **CONTINUOUS), 1, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

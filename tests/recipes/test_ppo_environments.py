@@ -148,6 +148,7 @@ def test_an_environment_that_cannot_be_repeated_says_so_and_begins_again(
         del gymnasium.registry["Drifting-v0"]
 
 
+@pytest.mark.slow
 def test_a_game_is_played_learnt_and_resumed(setting: RunContext) -> None:
     pytest.importorskip("ale_py")
     options: dict[str, Any] = {

@@ -307,6 +307,7 @@ def test_a_damaged_plan_is_not_extended(store: Store) -> None:
         save_plan(store, plan)
 
 
+@pytest.mark.slow
 def test_forty_damaged_stores(tmp_path: Path) -> None:
     """A slice of the campaign; `benchmarks/damaged_runs.py` runs 500."""
     found = campaign(tmp_path, 40, seed=1)

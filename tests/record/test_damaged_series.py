@@ -255,6 +255,7 @@ def test_a_changed_bit_of_the_columns_changes_no_value(store: Store) -> None:
     assert {name: (s.tolist(), v.tolist()) for name, (s, v) in read_series(paths).items()} == expected
 
 
+@pytest.mark.slow
 def test_a_changed_bit_of_the_footer_changes_no_series_in_brief(store: Store) -> None:
     """`runs show` reads the footer by itself, without pyarrow."""
     paths = ended(store)

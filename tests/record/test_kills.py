@@ -113,6 +113,7 @@ def killed_at(job: Job, number: int, *, after: bool) -> None:
     assert wait(forked(doomed)) == -signal.SIGKILL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("after", "keep_best"), [(False, 2), (True, 1), (True, 2)])
 def test_a_kill_at_every_single_write_of_a_run(tmp_path: Path, after: bool, keep_best: int) -> None:
     """Not a sample: each write, fsync, rename and link that a run makes is its last one once."""
@@ -216,6 +217,7 @@ def test_a_kill_inside_checkpoint_writing_leaves_the_old_checkpoint(
     assert run is not None and run.metadata["lineage"]["resumed"][0]["step"] == 4
 
 
+@pytest.mark.slow
 def test_no_line_that_was_logged_is_lost(store: Store) -> None:
     """A child says which step it has logged; after a kill every step that it named is in the file."""
     from fairtrial.api.running.script import run as record

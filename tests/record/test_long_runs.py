@@ -58,6 +58,7 @@ print(peak() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metrics", [2, 1_000])
 def test_a_long_run_takes_no_more_memory_than_a_short_one(tmp_path: Path, metrics: int) -> None:
     lines = POINTS // metrics

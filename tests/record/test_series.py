@@ -36,6 +36,7 @@ def test_values_that_json_cannot_spell_survive_lines_and_columns() -> None:
         assert [float(v).hex() for v in found] == [v.hex() for v in values]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(st.tuples(st.integers(0, 50), st.floats()), min_size=1, max_size=60))
 def test_a_step_that_was_logged_twice_counts_as_last_written(tmp_path: Path, values: list[tuple[int, float]]) -> None:
@@ -196,6 +197,7 @@ def test_a_step_beyond_64_bits_is_refused_when_it_is_logged() -> None:
     assert read_series(recorder.paths)["x"][0].tolist() == [2**63 - 1]
 
 
+@pytest.mark.slow
 def test_series_that_do_not_fit_into_memory_are_put_in_order_like_any_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

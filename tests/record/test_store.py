@@ -149,6 +149,7 @@ def test_export_gives_every_value_once(filled: Store) -> None:
         list(export_runs(["one/*"], metrics=["report_acuracy"]))
 
 
+@pytest.mark.slow
 def test_a_study_that_was_merged_by_copying_plans_the_seeds_of_both_sides(cli: Cli, tmp_path: Path) -> None:
     words = ("launch", "fake", "--steps", "5", "--base-run-name", "s", "--variant", "a", "--variant", "b", "--quiet")
     for side, seeds in (("left", "1,2"), ("right", "3,4,5")):

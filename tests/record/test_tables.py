@@ -298,6 +298,7 @@ def test_another_encoding_is_named_with_its_line(cli: Cli) -> None:
     assert "byte 0xe9 in line 2" in told and "Save it as UTF-8" in told
 
 
+@pytest.mark.slow
 def test_pipes_devices_and_folders_are_one_sentence(tmp_path: Path) -> None:
     os.mkfifo("pipe.csv")
     Path("folder.csv").mkdir()
@@ -445,6 +446,7 @@ def test_a_summary_over_steps_needs_steps(cli: Cli, words: list[str]) -> None:
 # Pairs made by hand.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pairs", "told"),
     [
@@ -459,6 +461,7 @@ def test_pairs_are_judged_like_rows(cli: Cli, pairs: str, told: str) -> None:
     assert done.code in (1, 2) and told in done.err
 
 
+@pytest.mark.slow
 def test_seeds_of_pairs_are_whole_numbers(cli: Cli) -> None:
     assert cli("launch", "fake", "--variant", "a:", "--variant", "b:", "--base-run-name", "s", "--steps", "5",
                "--seeds", "1,2").code == 0  # fmt: skip

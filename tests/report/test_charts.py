@@ -202,6 +202,7 @@ def words(chart: Any) -> str:
     return svg.replace("\N{NO-BREAK SPACE}", " ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize("suffix", CHART_SUFFIXES)
 def test_every_chart_is_written_in_every_format(name: str, suffix: str, tmp_path: Path) -> None:
@@ -273,6 +274,7 @@ def _without_network() -> list[str]:
     return command
 
 
+@pytest.mark.slow
 def test_charts_are_rendered_without_a_network(tmp_path: Path) -> None:
     rows = json.dumps([{**row, "low": None, "high": None} for row in FAMILY])
     code = (
@@ -336,6 +338,7 @@ def test_the_control_is_grey_and_the_first_candidate_blue() -> None:
     assert f'fill="{style.BLUE}">candidate<' in text
 
 
+@pytest.mark.slow
 def test_twelve_variants_differ_in_colour_or_dash() -> None:
     looks = {(style.colour_of(place), tuple(style.dash_of(place))) for place in range(12)}
     assert len(looks) == 12
@@ -366,6 +369,7 @@ def test_names_are_taken_as_they_are() -> None:
     assert "a.b [c] 'd\" <e> & f\\g" in words(curves("a.b [c] 'd\" <e> & f\\g", "control"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 1000])
 def test_few_and_many_runs_are_drawn(count: int) -> None:
     bands = [band("control", count, 600), band("candidate", count, 600)]
@@ -624,6 +628,7 @@ def _any_point(value: Any, mean: Any, limit: Any, best: bool) -> dict[str, Any]:
     return {"value": value, "mean": mean, "low": mean, "high": limit, "runs": runs, "best": best, "alike": False}
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(numbers, numbers, numbers), max_size=6), numbers, st.one_of(st.none(), st.floats(0, 1e6)))
 def test_any_numbers_make_a_chart_or_a_sentence(rows: list[tuple[Any, Any, Any]], value: Any, sesoi: Any) -> None:

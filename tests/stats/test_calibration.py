@@ -113,6 +113,7 @@ def test_holm_at_three_seeds_deserves_its_caution() -> None:
     assert not any("too few seeds for this family" in each for each in codes[5])
 
 
+@pytest.mark.slow
 def test_a_family_is_judged_by_the_rule_that_was_simulated() -> None:
     """`compare_family` of each arm against the first, on layouts where the rule often finds something."""
     layouts = _layout(NAMED["normal"], 4, 3)[:25]
@@ -219,6 +220,7 @@ def test_a_comparison_over_tasks_follows_the_rule_that_was_simulated() -> None:
             assert (found.effect.low, found.effect.high) == pytest.approx((low[row], high[row]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_tasks_with_runs_of_their_own_are_rarely_told_apart(paired: bool) -> None:
     """Variances add within tasks; 3 to 5 runs on each of 26 tasks."""
@@ -234,6 +236,7 @@ def test_tasks_with_runs_of_their_own_are_rarely_told_apart(paired: bool) -> Non
     assert wrong / repeats <= 0.06 + errors(0.06, repeats)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("runs", [3, 5, 10])
 def test_the_scaled_iqm_covers_from_many_tasks_on(runs: int) -> None:
     """26 tasks, all shapes together. The raw percentile interval covered 86 to 90 % at three to five runs."""
@@ -251,6 +254,7 @@ def test_the_scaled_iqm_covers_from_many_tasks_on(runs: int) -> None:
     assert 0.92 - errors(0.92, repeats * len(SHAPES)) <= share <= 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paired", [True, False])
 def test_equal_arms_over_many_tasks_are_rarely_told_apart(paired: bool) -> None:
     repeats, wrong = 60, 0
@@ -363,6 +367,7 @@ def test_the_certificate_of_a_bootstrap_is_as_honest(method: str, paired: bool) 
     assert found.worst < 0.9
 
 
+@pytest.mark.slow
 def test_shapes_are_ruled_out_from_twenty_runs_on_but_hardly_the_true_one() -> None:
     kept = ruled_out = 0
     for shape in SHAPES:

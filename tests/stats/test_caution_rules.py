@@ -120,6 +120,7 @@ def _with_noisy_arm(shape: Shape, n: int, ratio: float, *, paired: bool) -> floa
 # Clean data.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [3, 5, 8, 15])
 @pytest.mark.parametrize("paired", [True, False], ids=["paired", "unpaired"])
 def test_clean_data_carry_hardly_any_caution(n: int, paired: bool) -> None:

@@ -219,6 +219,7 @@ print(json.dumps([found.to_dict() for found in interactions(layout, ComparisonCo
 """
 
 
+@pytest.mark.slow
 def test_every_process_says_the_same_to_the_last_digit() -> None:
     told = [
         subprocess.run(

@@ -128,6 +128,7 @@ def test_the_promise_costs_little_power_on_equal_noise(pairs, arms: int, n: int,
     assert ours >= theirs - cost - errors(0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pairs", [star, every_pair])
 @pytest.mark.parametrize("n", [3, 7])
 def test_a_family_is_judged_by_the_rule_that_was_simulated(pairs, n: int) -> None:  # type: ignore[no-untyped-def]
@@ -157,6 +158,7 @@ def any_arms(draw: st.DrawFn) -> dict[str, Array]:
     return dict(zip("abcd", spread * rng.normal(size=(count, n)) + apart + rng.normal(size=n), strict=False))
 
 
+@pytest.mark.slow
 @every_adjustment
 @some
 @given(arms=any_arms(), alpha=st.just(0.1))
@@ -184,6 +186,7 @@ def test_so_it_does_for_unpaired_arms_and_other_methods(method: str, seed: int) 
             assert (found.effect.low > 0 or found.effect.high < 0) == (found.adjusted_p <= 0.05)
 
 
+@pytest.mark.slow
 @every_adjustment
 @some
 @given(arms=any_arms(), data=st.data())
@@ -302,6 +305,7 @@ def test_equivalence_in_a_family_is_judged_at_its_share_of_alpha() -> None:
     assert compare_family(arms, "a", config, "holm")[0].equivalence.high == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_what_is_better_is_not_worse_too() -> None:
     rng = np.random.default_rng(1)
     for seed in range(40):

@@ -377,6 +377,7 @@ def test_what_arms_and_seeds_do_not_explain_is_the_residual_of_a_two_way_fit() -
     assert float(found) == close(float(left @ left) / 12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "theirs"), [(adjustments.holm, "holm"), (adjustments.benjamini_hochberg, "fdr_bh")])
 @pytest.mark.parametrize("count", [1, 2, 6, 15])
 def test_adjusted_p_values_are_those_of_statsmodels(ours: Any, theirs: str, count: int) -> None:

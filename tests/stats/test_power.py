@@ -90,6 +90,7 @@ def test_the_printed_difference_is_detected_with_the_printed_power(paired: bool,
     assert abs(share - 0.8) <= 0.05 + slack
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("paired", "n", "truth"), [(True, 5, 0.0), (True, 8, 0.5), (False, 5, 0.5), (True, 5, 1.0)])
 def test_the_seeds_that_an_inconclusive_study_prints_have_the_power_that_it_states(
     paired: bool, n: int, truth: float

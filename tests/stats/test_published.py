@@ -61,6 +61,7 @@ def limits(found: Estimate | None) -> tuple[float | None, ...]:
 # The same as the runs themselves
 
 
+@pytest.mark.slow
 @given(
     control=samples,
     candidate=samples,
@@ -179,6 +180,7 @@ def test_the_order_of_rows_does_not_matter(
 # Families
 
 
+@pytest.mark.slow
 @given(layout=st.lists(samples, min_size=3, max_size=5), adjustment=st.sampled_from(["holm", "bh"]))
 @settings(max_examples=25)
 def test_adjusted_p_is_that_of_the_same_family_of_runs(layout: list[list[float]], adjustment: str) -> None:

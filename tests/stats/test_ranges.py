@@ -30,6 +30,7 @@ def grumbling(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stats.studentized_range, "ppf", warn)
 
 
+@pytest.mark.slow
 def test_a_family_is_judged_without_a_warning_where_scipy_gives_up(monkeypatch: pytest.MonkeyPatch) -> None:
     random, config = np.random.default_rng(0), ComparisonConfig(paired=True).check()
     arms = {f"v{arm}": random.standard_normal(3) + 0.5 * arm for arm in range(5)}

@@ -230,6 +230,7 @@ def test_the_vectorized_rule_is_the_one_that_is_used() -> None:
         assert compare_to_target(sample, 0.0).significant is significant
 
 
+@pytest.mark.slow
 def test_the_family_wise_error_of_holm_stays_at_five_percent() -> None:
     repeats, arms, n = 3_000, 4, 5
     sample = np.random.default_rng(4).standard_normal((repeats, arms, n))

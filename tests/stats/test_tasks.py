@@ -142,6 +142,7 @@ def test_the_detectable_difference_is_that_of_the_aggregate_which_the_verdict_is
     assert math.copysign(1, found.hedges_g.value) == math.copysign(1, found.effect.value)
 
 
+@pytest.mark.slow
 @both_ways
 @pytest.mark.parametrize("own", [True, False])
 def test_the_printed_detectable_difference_is_seen_in_four_of_five_studies(paired: bool, own: bool) -> None:

@@ -91,6 +91,7 @@ def test_large_samples_are_drawn_from_a_stream_that_the_ranks_decide(
     assert drawn.two_sided == pytest.approx(share, abs=4 * math.sqrt(share / times.DEALS) + 2 / times.DEALS)
 
 
+@pytest.mark.slow
 def test_neither_way_takes_more_than_a_second_of_processor_time() -> None:
     rng = np.random.default_rng(2)
     for n in (58, 200):
@@ -100,6 +101,7 @@ def test_neither_way_takes_more_than_a_second_of_processor_time() -> None:
         assert time.process_time() - began < (1.0 if n == 58 else 4.0)
 
 
+@pytest.mark.slow
 def test_false_verdicts_of_equal_arms_stay_below_five_percent() -> None:
     """A third of the runs never arrive, and times are coarse."""
     rng = np.random.default_rng(3)

@@ -265,6 +265,7 @@ settings = st.fixed_dictionaries(
 words = st.from_regex(r"[a-z]{2,8}(-[a-z]{2,5})?", fullmatch=True)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(words, settings, max_size=8), st.randoms())
 def test_a_program_agrees_with_itself_in_any_order(options: dict[str, dict[str, Any]], random: Any) -> None:
     def make() -> list[Parameter]:
@@ -277,6 +278,7 @@ def test_a_program_agrees_with_itself_in_any_order(options: dict[str, dict[str, 
     assert not (found.missing or found.bench_only or found.differing or found.renamed or found.stale)
 
 
+@pytest.mark.slow
 @given(st.dictionaries(words, settings, min_size=1, max_size=8), st.data())
 def test_whatever_is_taken_away_is_missing_and_nothing_else(options: dict[str, dict[str, Any]], data: Any) -> None:
     train = program(*(option(f"--{name}", type=click.UNPROCESSED, **given) for name, given in options.items()))

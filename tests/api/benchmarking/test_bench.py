@@ -170,6 +170,7 @@ def test_a_run_that_diverges_is_measured_up_to_there(cli: Cli) -> None:
     assert document["window_s"] is None and document["phases"] == [] and document["steps"]["effective"] is None
 
 
+@pytest.mark.slow
 def test_a_measurement_that_is_stopped_says_so_and_leaves_nothing(store: Store) -> None:
     process = start("bench", "fake", "--step-time", "0.02", "--max-batches", "2000", "--steps", "3000")
     place = store.root / BENCH_STUDY
@@ -218,6 +219,7 @@ def loud(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_a_recipe_that_prints_leaves_standard_output_to_the_document(loud: str) -> None:
     process = start("bench", loud, "--max-batches", "30", "--format", "json", "--no-trials")
     out, err = process.communicate(timeout=120)
@@ -239,6 +241,7 @@ def test_rates_that_are_too_small_to_learn_have_not_diverged(cli: Cli, with_data
     assert found[0]["verified"] is None and found[1]["verified"] is True, "an update within rounding tells nothing"
 
 
+@pytest.mark.slow
 def test_a_baseline_is_measured_in_several_processes(cli: Cli, tmp_path: Path) -> None:
     # Many short steps and a fixed warmup: enough steady steps on a busy machine as well.
     line = ("bench", "fake", "--steps", "400", "--step-time", "0.001", "--warmup-batches", "5", "--max-batches", "300",

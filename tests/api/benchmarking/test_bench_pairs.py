@@ -43,6 +43,7 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_slower_revision_is_found(cli: Cli, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(repository)
     before = sorted(path.name for path in (repository / ".git").iterdir())

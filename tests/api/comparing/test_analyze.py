@@ -263,6 +263,7 @@ def test_variance_and_power_do_not_count_as_a_look(two: Store, cli: Callable[...
     assert not (two.root / "s" / "looks.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_the_same_question_gives_the_same_bytes(two: Store, cli: Callable[..., Answer]) -> None:
     state = np.random.get_state()[1].tolist()  # type: ignore[union-attr, index]
     answers = [cli("analyze", "s", "--format", "json", "--method", "bca", "--certify").out for _ in range(2)]

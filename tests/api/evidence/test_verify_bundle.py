@@ -78,6 +78,7 @@ def test_an_untouched_registration_is_intact_and_its_signer_unknown(registered: 
     assert checked.sentence == "intact, signer unknown"
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_registration_is_found(registered: Registered) -> None:
     path = registered.registration.path
     content = path.read_bytes()
@@ -122,6 +123,7 @@ def test_a_ledger_that_its_author_wrote_anew_contradicts_the_registration(
     assert mismatches(found.path).keys() == {"place in the ledger"}
 
 
+@pytest.mark.slow
 def test_every_changed_byte_of_a_ledger_is_found(project: ProjectPaths, signer: Signer, registered: Registered) -> None:
     content = project.registrations.ledger.read_bytes()
     assert not parse_ledger(content).problems

@@ -70,6 +70,7 @@ def confirmed(root: Path) -> Sweep:
 # What a sweep says
 
 
+@pytest.mark.slow
 def test_a_sweep_has_the_documented_shape(confirmed: Sweep) -> None:
     told = json.loads(json.dumps(confirmed.to_dict(), allow_nan=False))
     assert told["param"] == "effect"

@@ -166,6 +166,7 @@ def test_supervised_runs_are_confirmed_on_fresh_data(cli: Cli, with_data: Store)
     )
 
 
+@pytest.mark.slow
 def test_a_game_is_scored_on_the_scale_of_random_and_human_players_from_its_best_checkpoint(
     cli: Cli, store: Store
 ) -> None:

@@ -53,6 +53,7 @@ ASKED: dict[str, tuple[Callable[[], Any], Sequence[str]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ASKED)
 def test_a_call_from_python_and_a_command_log_the_same_line(project: Path, cli: Cli, verb: str) -> None:
     call, words = ASKED[verb]
@@ -67,11 +68,13 @@ def test_a_call_from_python_and_a_command_log_the_same_line(project: Path, cli: 
     assert list(python) == list(shell) and python["result"] and python["exit"] == 0
 
 
+@pytest.mark.slow
 def test_nothing_is_logged_outside_of_a_project(tmp_path: Path) -> None:
     swept()
     assert not list(tmp_path.glob("*.jsonl"))
 
 
+@pytest.mark.slow
 def test_one_call_is_one_line_also_where_a_verb_is_made_of_others(project: Path) -> None:
     swept(confirm=2)  # trains again and analyses that
     assert [entry["command"][0] for entry in log_of(project)] == ["sweep"]

@@ -129,6 +129,7 @@ with fairtrial.run(SEEDconfig=vars(args)) as run:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("given", ["seed=args.seed, ", ""])
 def test_the_seed_in_a_config_is_not_part_of_the_variant(store: Store, tmp_path: Path, given: str) -> None:
     (tmp_path / "train.py").write_text(ARGUMENTS.replace("SEED", given))

@@ -57,6 +57,7 @@ def test_a_run_that_goes_on_after_a_night_is_judged_by_the_time_it_was_trained()
     assert _training_s(first, 120.0) == 20 and _training_s([], 120.0) == 0
 
 
+@pytest.mark.slow
 def test_time_left_of_a_resumed_run_does_not_count_the_time_between(cli: Cli, store: Store) -> None:
     line = (*LINE[:2], "--base-run-name", "s", "--seeds", "1", "--step-time", "0.02", "--log-every", "1")
     process = start(*line, "--steps", "2000", "--checkpoint-every", "10")
@@ -86,6 +87,7 @@ def test_it_is_over_when_nothing_runs_and_nobody_will_start_the_rest() -> None:
     assert StudyState("s", [cell(Status.COMPLETED), cell(Status.FAILED)], True).over
 
 
+@pytest.mark.slow
 def test_a_study_is_watched_from_another_process_until_it_is_over(cli: Cli, store: Store) -> None:
     process = start(*LINE, "--seeds", "3", "--jobs", "2", "--steps", "40", "--step-time", "0.02", "--log-every", "1")
     eventually(lambda: store.studies() == ["my study"] and watch_study("my study").counts.get("running"), what="a run")
@@ -127,6 +129,7 @@ def test_a_run_that_writes_nothing_is_pointed_out() -> None:
     assert _remark(CellState("r", "v", 1, Status.RUNNING, 1, 2, 99.0, 5.0)) == ""
 
 
+@pytest.mark.slow
 def test_a_study_that_is_not_there_is_named(store: Store) -> None:
     with pytest.raises(UserError, match="no studies"):
         watch_study("nothing")
@@ -135,6 +138,7 @@ def test_a_study_that_is_not_there_is_named(store: Store) -> None:
         watch_study("nothing")
 
 
+@pytest.mark.slow
 def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> None:
     """The process that launched is gone; its study goes on in a session of its own."""
     told = cli(*LINE, "--seeds", "2", "--steps", "30", "--step-time", "0.01", "--detach")
@@ -149,6 +153,7 @@ def test_a_study_is_left_running_and_come_back_to(cli: Cli, store: Store) -> Non
     assert again["pid"] is None, "there was nothing left to do"
 
 
+@pytest.mark.slow
 def test_what_keeps_a_detached_launcher_from_its_work_is_told_at_once(cli: Cli) -> None:
     cli("launch", "fake", "--base-run-name", "s", "--steps", "3", "--seeds", "1")
     told = cli("launch", "fake", "--base-run-name", "s", "--steps", "4", "--seeds", "1", "--detach")
@@ -182,6 +187,7 @@ def test_a_detached_launcher_that_is_ended_lets_its_runs_save(cli: Cli, store: S
     assert "Traceback" not in log.read_text()
 
 
+@pytest.mark.slow
 def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: Cli, store: Store) -> None:
     line = ("launch", "fake", "--base-run-name", "s", "--seeds", "1", "--step-time", "0.01", "--detach")
     pid = cli(*line, "--steps", "4000", "--format", "json").json["pid"]

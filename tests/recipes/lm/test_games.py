@@ -202,11 +202,13 @@ def check_states(states: Iterator[Position], tokenizer: Tokenizer) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_in_ten_thousand_states_only_legal_orders_can_be_written_and_all_of_them(tokenizer: Tokenizer) -> None:
     games = range(500)
     assert check_states((state for seed in games for state in random_states("orders", seed)), tokenizer) >= 10_000
 
 
+@pytest.mark.slow
 @needs_diplomacy
 def test_in_states_of_diplomacy_only_legal_orders_can_be_written_and_all_of_them(tokenizer: Tokenizer) -> None:
     assert check_states((state for seed in (3, 8) for state in random_states("diplomacy", seed)), tokenizer) >= 100
@@ -232,6 +234,7 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("word", WORDS)
 def test_games_and_vocabulary_are_the_same_in_every_process(word: str) -> None:
     """Python shuffles its sets of texts anew in every process."""
@@ -335,6 +338,7 @@ def test_full_prompts_are_long_enough_to_be_worth_sharing_and_compact_ones_short
 # Diplomacy.
 
 
+@pytest.mark.slow
 @needs_diplomacy
 def test_forks_on_a_shared_engine_stay_equal_to_games_that_were_never_forked() -> None:
     from diplomacy import Game as Engine

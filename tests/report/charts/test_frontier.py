@@ -195,6 +195,7 @@ def test_intervals_wider_than_all_differences_are_drawn_whole() -> None:
     assert "An arrow" not in words(chart)
 
 
+@pytest.mark.slow
 def test_costs_far_apart_have_a_logarithmic_axis_and_that_is_said() -> None:
     assert is_log(frontier())
     assert ticks_of(frontier()) == [7, 10, 20, 30, 50, 70, 100]
@@ -227,6 +228,7 @@ def test_ticks_can_be_read_whatever_the_costs(costs: list[float], told: list[str
     assert not [tick for tick in told if f">{tick}<" not in text]
 
 
+@pytest.mark.slow
 def test_round_numbers_do_not_crowd_a_logarithmic_axis() -> None:
     for factor in np.logspace(1.4, 60, 10).tolist():
         ticks = ticks_of(frontier([point("a", 0.003, 0.8), point("b", 0.003 * factor, 0.9)]))
@@ -270,6 +272,7 @@ def test_a_name_far_from_its_point_has_a_line_to_it() -> None:
     assert not any(layers_of(frontier([point("lone", 5, 0.8)]), "rule"))
 
 
+@pytest.mark.slow
 def test_where_names_find_no_room_there_are_numbers_in_order_of_cost_and_a_list() -> None:
     rows = cloud(30, LONG + " {}")
     chart = frontier(rows)
@@ -283,6 +286,7 @@ def test_where_names_find_no_room_there_are_numbers_in_order_of_cost_and_a_list(
     assert "Numbers" not in words(frontier(MEASURED))
 
 
+@pytest.mark.slow
 def test_of_very_many_points_the_frontier_is_named_and_the_rest_is_counted() -> None:
     rows = cloud(120)
     text = words(frontier(rows))
@@ -347,6 +351,7 @@ def test_a_lone_point_has_no_line_and_a_readable_axis() -> None:
     assert domain(chart, "x")[0] < 4 and domain(chart, "x")[1] > 9
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.tuples(numbers, numbers, numbers, numbers, st.booleans()), max_size=6), st.booleans())
 def test_any_numbers_make_a_frontier_or_a_sentence(rows: list[tuple[Any, ...]], higher: bool) -> None:
