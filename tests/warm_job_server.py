@@ -31,7 +31,7 @@ from fairtrial.jobs.processes import one_thread
 ROOT = Path(__file__).parent.parent
 JOB_SERVER = "fairtrial.jobserver"
 LOADED = ("fairtrial.jobs.remote", "fairtrial.jobs.server")
-READ_AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "TORCH", "CUDA_", "LD_")
+READ_AT_IMPORT = ("PYTHON", "OMP_", "MKL_", "OPENBLAS_", "KMP_", "TORCH_", "CUDA_", "LD_")
 LIMITS = (resource.RLIMIT_AS, resource.RLIMIT_CPU, resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_STACK)
 
 
