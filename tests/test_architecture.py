@@ -44,6 +44,7 @@ def test_rooms_keep_to_themselves() -> None:
     assert found.returncode == 0, found.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "line"),
     [
@@ -321,6 +322,7 @@ def paths_in(file: str, source: str) -> set[tuple[str, str]]:
     return {(f"{file}:{function}", expression) for function, expression in built_paths(source)}
 
 
+@pytest.mark.slow
 def test_no_module_but_one_makes_a_path_of_a_name_from_outside() -> None:
     found = {place for file, source in outside_modules().items() for place in paths_in(file, source)}
     new = "\n".join(f"{where}: {expression}" for where, expression in sorted(found - ALLOWED.keys()))

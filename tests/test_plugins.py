@@ -72,6 +72,7 @@ def used_by_built_ins() -> set[str]:
     return used
 
 
+@pytest.mark.slow
 def test_every_name_of_the_api_is_used_by_a_built_in() -> None:
     assert set(NAMES) - used_by_built_ins() == set()
 
@@ -149,6 +150,7 @@ summary: {type: second_half}
 """
 
 
+@pytest.mark.slow
 def test_recipe_launcher_summary_adjustment_chart_and_format_of_a_package(installed: Path, tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(STUDY)
     call(installed, "launch", "study.yaml", "--on", "processes", "--quiet")
@@ -163,6 +165,7 @@ def test_recipe_launcher_summary_adjustment_chart_and_format_of_a_package(instal
     assert (tmp_path / "runs.html").read_text().count("<tr>") == 10
 
 
+@pytest.mark.slow
 def test_reader_method_and_command_of_a_package(installed: Path, tmp_path: Path) -> None:
     draw = np.random.default_rng(1)
     for variant, base in (("base", 0.5), ("new", 0.2)):
@@ -178,6 +181,7 @@ def test_reader_method_and_command_of_a_package(installed: Path, tmp_path: Path)
     assert [(row["variant"], row["seed"]) for row in rows] == [("base", "0"), ("base", "1")]
 
 
+@pytest.mark.slow
 def test_help_names_the_commands_of_other_packages_without_importing_them(installed: Path) -> None:
     code = "import sys; from fairtrial.cli.app import run; run(['--help']); print(*sys.modules, file=sys.stderr)"
     path = os.pathsep.join([str(ROOT / "src"), str(installed)])
@@ -206,6 +210,7 @@ def test_the_recipe_of_the_package_keeps_the_contract() -> None:
         check(case)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "check", [testing.LAUNCHER_CHECKS[0], testing.PROCESS_CHECKS[-1]], ids=lambda each: each.__name__
 )

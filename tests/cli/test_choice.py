@@ -257,6 +257,7 @@ def test_a_price_file_replaces_the_prices(cli: Cli, points: Path, tmp_path: Path
     assert seeds.json["cost"] == pytest.approx(seeds.json["hours"])
 
 
+@pytest.mark.slow
 def test_a_picture_shows_the_frontier(cli: Cli, points: Path, tmp_path: Path) -> None:
     answer = cli("cost-performance", "--configs", str(points), "--output", "frontier.svg")
     assert answer.code == 0 and "Wrote frontier.svg" in answer.err

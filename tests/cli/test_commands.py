@@ -84,6 +84,7 @@ def test_json_mode_prints_exactly_one_document(cli: Cli) -> None:
         assert answer.json["schema"] == 1, words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", ["json", "csv", "md", "tex", "txt"])
 def test_the_suffix_of_the_output_file_chooses_the_format(cli: Cli, tmp_path: Path, suffix: str) -> None:
     cli(
@@ -187,6 +188,7 @@ def test_progress_is_for_terminals_and_json_for_pipes(tmp_path: Path) -> None:
     assert "all runs" in done.stdout and "steps" in done.stdout
 
 
+@pytest.mark.slow
 def test_the_python_api_does_what_the_commands_do(tmp_path: Path) -> None:
     import fairtrial
 

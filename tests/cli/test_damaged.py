@@ -78,6 +78,7 @@ def test_a_wrong_type_in_one_file_stops_no_command(damaged: RunPaths, cli: Cli, 
     assert watched.code == 4 and watched.json["counts"] == {"completed": 7, "damaged": 1}
 
 
+@pytest.mark.slow
 def test_every_command_names_the_damaged_run_and_goes_on(damaged: RunPaths, cli: Cli) -> None:
     change(damaged, "environment", None)
     exported = cli("runs", "export", "s/*", "--format", "json")

@@ -122,6 +122,7 @@ def test_the_differences_of_a_laboratory_command_are_looks_at_its_study(
     assert "another question" in other["comparisons"][0]["label"]
 
 
+@pytest.mark.slow
 def test_one_run_has_no_standard_deviation(cli: Cli) -> None:
     answer = cli("sweep", "fake", "--param", "effect=0,0.1", "--runs", "1", "--format", "json")
     assert answer.code == 0
@@ -406,6 +407,7 @@ def test_pictures_of_strategies_and_ablations(cli: Cli, launched: Cli, tmp_path:
     assert "kd" in (tmp_path / "c.svg").read_text() and "without temperature" in (tmp_path / "a.svg").read_text()
 
 
+@pytest.mark.slow
 def test_a_setting_that_diverges_is_a_result_and_never_wins(cli: Cli) -> None:
     answer = cli("sweep", "fake", "--param", "diverge_at=0,5", "--runs", "3", "--format", "json")
     found: dict[str, Any] = answer.json

@@ -166,6 +166,7 @@ def test_a_study_before_run_ids_stays_a_study(named: Store, cli: Cli) -> None:
     assert (answer.code, "a study and run ids cannot be combined" in answer.err) == (1, True)
 
 
+@pytest.mark.slow
 def test_noise_of_runs_with_a_name_each(named: Store, cli: Cli) -> None:
     names = [f"run{n}" for n in (1, 2, 3)]
     line = [*names, "--metric", METRIC, "--threshold", "0.05"]

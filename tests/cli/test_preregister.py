@@ -48,6 +48,7 @@ def test_a_command_line_gives_the_study_that_its_verb_plans(line: str) -> None:
     assert not Path(os.environ["FAIRTRIAL_STORE"]).exists(), "planning writes nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "line", ["launch fake --base-run-name x --seeds 2 --steps 4", "sweep fake --param effect=0,0.1 --runs 2 --steps 4"]
 )

@@ -110,6 +110,7 @@ def test_a_users_files_are_never_taken_for_metrics(cli: Cli, tmp_path: Path, met
     assert (tmp_path / "p.py").exists() and (tmp_path / "d.csv").is_dir()
 
 
+@pytest.mark.slow
 def test_a_very_long_reason_does_not_end_the_launch(cli: Cli, tmp_path: Path) -> None:
     recipe = (Path(__file__).parent.parent.parent / "src/fairtrial/recipes/fake.py").read_text()
     (tmp_path / "long.py").write_text(recipe.replace('f"asked to fail at step {step}"', '"ü" * 100_000'))
@@ -330,6 +331,7 @@ def test_a_csv_with_a_byte_order_mark_is_read(cli: Cli, store: Store) -> None:
     assert set(read_series(store.paths.run("s", "default.seed1072"))) == {"acc", "time"}
 
 
+@pytest.mark.slow
 def test_small_numbers_are_not_shown_as_zero(cli: Cli) -> None:
     code = "import sys; open(sys.argv[2],'w').write('{{\"step\": 1, \"val_loss\": 3.25e-5}}')"
     answer = cli(
@@ -367,6 +369,7 @@ def test_an_output_that_could_not_be_written_is_refused_before_the_work(cli: Cli
     assert refused.code == 1 and not store.root.exists()
 
 
+@pytest.mark.slow
 def test_a_metric_that_nobody_logged_is_an_error_and_the_runs_are_kept(cli: Cli) -> None:
     line = ("launch", "fake", "--base-run-name", "s", "--seeds", "2", "--steps", "5", "--variant", "v")
     answer = cli(*line, "--metric", "report_acuracy", "--direction", "max")

@@ -89,6 +89,7 @@ def test_a_run_without_references_is_what_it_was(store: Store) -> None:
     assert not [name for name in series_of(store) if "normalized" in name]
 
 
+@pytest.mark.slow
 def test_a_study_file_may_have_the_mapping(cli: Callable[..., Answer], store: Store, tmp_path: Path) -> None:
     path = tmp_path / "study.yaml"
     text = "study: s\nrecipe: fake\nseeds: 1\noptions: {steps: 20}\nbenchmark: {random_score: 0, human_score: 0.5"

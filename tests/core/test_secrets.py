@@ -134,6 +134,7 @@ def test_a_file_is_scanned_in_blocks_and_every_credential_is_found_with_its_line
     assert {secret for _, _, secret in found} == {f"ghp_{A36}".encode()}
 
 
+@pytest.mark.slow
 def test_a_border_of_blocks_makes_no_credential_of_what_is_none() -> None:
     """`task-…` is harmless, and must be so too where a block begins at its `sk-`."""
     word = b"task-" + b"a1" * 20 + b" "

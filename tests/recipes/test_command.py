@@ -234,6 +234,7 @@ def test_a_timed_out_program_is_ended_with_everything_it_started(cli: Cli, store
         eventually(lambda pid=pid: not is_alive(pid), timeout=5)
 
 
+@pytest.mark.slow
 def test_a_killed_job_takes_its_program_along(store: Store, tmp_path: Path) -> None:
     code = "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)"
     process = start("launch", "command", "--base-run-name", "s", "--seeds", "1", "--", PYTHON, "-c", code, "{seed}")
@@ -251,6 +252,7 @@ def recorded(tmp_path: Path, *words: str) -> subprocess.Popen[bytes]:
     )
 
 
+@pytest.mark.slow
 def test_four_lines_more_give_a_script_its_best_checkpoint_and_resume(
     store: Store, tmp_path: Path, quick_digits: None
 ) -> None:

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 import fairtrial
 from fairtrial.core.runs import Status
 from fairtrial.record.metadata import load_metadata
@@ -109,6 +111,7 @@ for step in range(saved.step + 1 if saved else 1, 41):
 """
 
 
+@pytest.mark.slow
 def test_a_joined_program_resumes_below_a_new_launch_with_metrics_of_its_own(store: Store, tmp_path: Path) -> None:
     (tmp_path / "p.py").write_text(STEPPING)
     line = ("launch", "command", "--base-run-name", "s", "--seeds", "1,", "--metrics", "{run_dir}/m.jsonl")

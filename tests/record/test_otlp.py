@@ -138,6 +138,7 @@ def test_jobs_of_a_launch_deliver_from_their_own_processes(
     assert f"telemetry: {len(receiver.records)} events sent to {receiver.address}" in told.out
 
 
+@pytest.mark.slow
 def test_a_job_without_the_option_imports_nothing_for_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from fairtrial.core.specs import RunSpec; "

@@ -131,6 +131,7 @@ def test_a_metric_of_any_name_takes_nothing_back(cli: Callable[..., Answer], sto
     assert {row["metric"]: row["n"] for row in json.loads(answer.out)["rows"]} == {"loss": 6, **dict.fromkeys(names, 1)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["_rewind", "_time", "step"])
 def test_a_column_of_any_name_of_another_program_is_recorded(
     cli: Callable[..., Answer], store: Store, tmp_path: Path, name: str

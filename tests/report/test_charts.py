@@ -479,6 +479,7 @@ def place_of(chart: Any, word: str) -> dict[str, Any]:
     return row
 
 
+@pytest.mark.slow
 def test_a_sweep_colours_what_cannot_be_told_apart_from_the_best() -> None:
     *_, means, best = [rows for rows in layers_of(sweep(), "point") if rows]
     assert [(row["x"], row["colour"]) for row in means] == [
@@ -557,6 +558,7 @@ def test_huge_intervals_do_not_stretch_a_sweep() -> None:
     assert "An arrow: the interval goes on." in words(chart)
 
 
+@pytest.mark.slow
 def test_a_value_that_diverged_does_not_flatten_the_others() -> None:
     chart = sweep([swept(1, 0.60), swept(2, 0.65), swept(3, 0.66), swept(4, 5e4)])
     assert domain(chart, "y")[1] < 1

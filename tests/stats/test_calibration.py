@@ -354,6 +354,7 @@ def test_the_certificate_does_not_promise_more_than_the_truth(name: str, paired:
     assert (row.both_arms, row.one_arm) == pytest.approx((both, alone), abs=0.015)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "paired"), [("percentile", False), ("bca", True)])
 def test_the_certificate_of_a_bootstrap_is_as_honest(method: str, paired: bool) -> None:
     config, shape, rng = (

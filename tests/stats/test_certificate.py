@@ -107,6 +107,7 @@ def test_the_words_claim_no_more_than_what_was_tried() -> None:
     assert "Below 20 runs per arm no shape is fitted" in told and "Other noise can be worse." in told
 
 
+@pytest.mark.slow
 def test_the_same_design_gets_the_same_certificate() -> None:
     assert certified(7, False).to_dict() == certified(7, False).to_dict()
 

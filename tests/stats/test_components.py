@@ -79,6 +79,7 @@ def test_seeds_that_vary_no_more_than_repeats_have_no_share() -> None:
 numbers = st.floats(-100, 100).map(lambda x: round(x, 3))
 
 
+@pytest.mark.slow
 @given(
     groups=st.lists(st.lists(numbers, min_size=1, max_size=4), min_size=2, max_size=6), scale=st.floats(0.01, 100),
     shift=st.floats(-50, 50), turn=st.randoms(use_true_random=False),

@@ -21,6 +21,7 @@ def test_many_paths_at_once_end_as_each_of_them_does_alone(sesoi: float | None) 
     assert len(set(verdicts)) > 1
 
 
+@pytest.mark.slow
 def test_a_large_effect_is_decided_early_and_none_hardly_ever() -> None:
     plan = SequentialPlan(sesoi=1.5)
     rng = np.random.default_rng(2)

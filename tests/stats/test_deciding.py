@@ -134,6 +134,7 @@ def test_an_interval_before_anything_can_be_rejected_has_no_limits() -> None:
     assert limits == (-math.inf, math.inf)
 
 
+@pytest.mark.slow
 def test_the_boundaries_of_the_t_test_are_the_published_ones() -> None:
     boundaries = t_boundaries(15, 0.05, tuple(range(4, 16)))
     expected = [5.27, 4.97, 4.40, 3.97, 3.67, 3.44, 3.28, 3.14, 3.03, 2.94, 2.86, 2.79]
@@ -141,6 +142,7 @@ def test_the_boundaries_of_the_t_test_are_the_published_ones() -> None:
     assert list(boundaries.values()) == pytest.approx(expected, abs=0.011)
 
 
+@pytest.mark.slow
 def test_one_look_at_the_end_is_the_t_test() -> None:
     from scipy import stats
 

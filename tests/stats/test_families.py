@@ -210,6 +210,7 @@ def test_roles_and_the_order_of_runs_and_arms_do_not_matter(
         assert (there.detectable, there.seeds_needed) == (found.detectable, found.seeds_needed)
 
 
+@pytest.mark.slow
 @every_adjustment
 @some
 @given(arms=any_arms(), scale=st.sampled_from([0.25, 100.0]), shift=st.sampled_from([-50.0, 7.0]))

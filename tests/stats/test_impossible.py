@@ -50,6 +50,7 @@ def counts(draw: st.DrawFn) -> tuple[int, list[int]]:
     return items, draw(st.lists(st.one_of(near, near, st.integers(0, items)), min_size=n, max_size=n))
 
 
+@pytest.mark.slow
 @given(
     data=counts(), mean_decimals=st.integers(0, 8), sd_decimals=st.integers(0, 8), percent=st.booleans(),
     way=st.sampled_from([ROUND_HALF_UP, ROUND_HALF_EVEN]), divisor=st.sampled_from([1, 1, 1, 0]),

@@ -79,6 +79,7 @@ def test_later_pairs_do_not_change_earlier_looks() -> None:
     assert part == whole[: len(part)]
 
 
+@pytest.mark.slow
 def test_more_pairs_than_are_enumerated_keep_the_level() -> None:
     """20 pairs: all beginnings, each with random signs afterward. 3 standard errors above 5 % of 500 are 7.9 %."""
     sizes = np.random.default_rng(7).gamma(0.7, size=20)

@@ -84,6 +84,7 @@ def test_a_sweep_has_the_documented_shape(confirmed: Sweep) -> None:
     assert told["metric"] == "eval_accuracy" and told["direction"] == "max" and told["recipe"] == "fake"
 
 
+@pytest.mark.slow
 def test_a_named_sweep_has_its_own_words(confirmed: Sweep) -> None:
     told = replace(confirmed, kind="temperature").to_dict()
     assert told["sweep_type"] == "temperature" and "param" not in told

@@ -57,6 +57,7 @@ def luck(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.slow
 def test_choosing_among_lucky_checkpoints_flatters_them_and_fresh_episodes_show_it(luck: str, store: Store) -> None:
     runs = [
         train(luck, {"steps": 20, "eval_every": 1}, seed=seed, study="s", variant="v", store=store.root).run

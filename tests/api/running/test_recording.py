@@ -80,6 +80,7 @@ def test_one_call_is_one_line_also_where_a_verb_is_made_of_others(project: Path)
     assert [entry["command"][0] for entry in log_of(project)] == ["sweep"]
 
 
+@pytest.mark.slow
 def test_the_words_of_a_call_are_its_verb_and_what_was_given_otherwise_than_by_default(project: Path) -> None:
     swept()
     question = Question(metrics=["report_accuracy"], method="wilcoxon", summary=SummaryRule("last", points=1))
@@ -100,6 +101,7 @@ def test_what_was_refused_is_logged_with_the_exit_code_of_the_shell(project: Pat
     assert (python["exit"], python["result"]) == (shell["exit"], shell["result"]) == (1, None)
 
 
+@pytest.mark.slow
 def test_a_log_that_cannot_be_written_takes_no_result_away(project: Path, cli: Cli) -> None:
     (project / "artifact.journal.jsonl").mkdir()
     assert swept().best_param is not None
@@ -118,6 +120,7 @@ def test_secrets_that_python_gives_are_not_logged(project: Path) -> None:
     assert "{env:FAIRTRIAL_SECRET_PIN}" in content
 
 
+@pytest.mark.slow
 def test_runs_that_python_removes_are_known_to_be_gone(project: Path) -> None:
     swept()
     [first, *_] = sorted(path.name for path in (project / "store/cups").glob("effect=0.0.*"))

@@ -102,6 +102,7 @@ def test_a_study_is_watched_from_another_process_until_it_is_over(cli: Cli, stor
     assert not watch_study("my study").launching
 
 
+@pytest.mark.slow
 def test_what_no_launcher_is_at_work_on_stays_queued_and_is_said(cli: Cli, store: Store) -> None:
     study = Study.model_validate({"study": "s", "recipe": "fake", "options": {"steps": 5}, "seeds": [1, 2]})
     launch(study, store=store.root)
@@ -198,6 +199,7 @@ def test_a_second_detached_launcher_that_fails_is_not_taken_for_the_first(cli: C
     eventually(lambda: not watch_study("s").launching, what="the end of the first launcher")
 
 
+@pytest.mark.slow
 def test_a_detached_launch_that_is_refused_writes_nothing(
     cli: Cli, store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

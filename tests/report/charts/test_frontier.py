@@ -109,6 +109,7 @@ def dots(chart: Any) -> list[dict[str, Any]]:
     return layers_of(chart, "point")[-1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("suffix", CHART_SUFFIXES)
 @pytest.mark.parametrize("rows", [DOCUMENTED, MEASURED, cloud(30)])
 def test_a_frontier_is_written_in_every_format(rows: Any, suffix: str, tmp_path: Path) -> None:
